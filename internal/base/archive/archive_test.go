@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree describes what is below dir, a line each; times are not looked at.
+// tree describes the entries below dir, one a line, without times.
 func tree(t *testing.T, dir string) []string {
 	t.Helper()
 	var all []string
@@ -75,7 +75,7 @@ func open(t *testing.T, name string) *os.File {
 	return f
 }
 
-// local is a target as the command has it.
+// local is the Target that the command uses.
 func local(target string) Target {
 	return Target{
 		File: func(mode fs.FileMode) (*os.File, error) {
@@ -90,7 +90,7 @@ func local(target string) Target {
 	}
 }
 
-func TestThereAndBack(t *testing.T) {
+func TestPackThenUnpackKeepsTheTree(t *testing.T) {
 	from := t.TempDir()
 	write(t, filepath.Join(from, "a"), "first", 0o640)
 	write(t, filepath.Join(from, "sub/b"), strings.Repeat("x", 100_000), 0o755)
@@ -110,8 +110,8 @@ func TestThereAndBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"fifo: it is a FIFO", "outside: it is a link to /etc/passwd, which is outside",
-		"sub/up: it is a link to ../../up, which is outside"}, skipped); diff != "" {
+	if diff := cmp.Diff([]string{"fifo: is a FIFO", "outside: is a link to /etc/passwd, which is outside the directory",
+		"sub/up: is a link to ../../up, which is outside the directory"}, skipped); diff != "" {
 		t.Errorf("skipped (-want +got):\n%s", diff)
 	}
 	for _, gone := range []string{"fifo", "outside", "sub/up"} {
@@ -127,7 +127,7 @@ func TestThereAndBack(t *testing.T) {
 func TestFileIntoRoot(t *testing.T) {
 	root := t.TempDir()
 	write(t, filepath.Join(root, "etc/there"), "old and long", 0o600)
-	link(t, "/etc", filepath.Join(root, "abs")) // of the root, not of the host
+	link(t, "/etc", filepath.Join(root, "abs")) // leads below root, not to the host
 	link(t, "/etc/there", filepath.Join(root, "file"))
 	link(t, "../../../../etc/climbed", filepath.Join(root, "climb"))
 	source := filepath.Join(t.TempDir(), "source")
@@ -139,7 +139,7 @@ func TestFileIntoRoot(t *testing.T) {
 		}
 		if skipped, err := UnpackIn(open(t, root), to, "source", &Owner{UID: 12, GID: 13}, &stream); err != nil ||
 			skipped != nil {
-			if to != "/climb" { // a link to what is not there is not made into a file
+			if to != "/climb" { // a link without a target is not replaced by a file
 				t.Errorf("%s: %v, %v", to, skipped, err)
 			}
 		}
@@ -169,8 +169,8 @@ func TestFileIntoRoot(t *testing.T) {
 	}
 }
 
-// What a container sends does not leave the directory that was asked for.
-func TestStreamsThatClimb(t *testing.T) {
+// A stream from a container must not write outside the target directory.
+func TestUnpackStaysInside(t *testing.T) {
 	dir := tar.Header{Typeflag: tar.TypeDir, Name: ".", Mode: 0o755}
 	file := func(name string) tar.Header {
 		return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: 3}
@@ -196,9 +196,9 @@ func TestStreamsThatClimb(t *testing.T) {
 			entries: []tar.Header{dir, symlink("l", ".."), {Typeflag: tar.TypeDir, Name: "l/evil", Mode: 0o755}},
 			links:   true, err: "path escapes"},
 		{name: "a hard link", entries: []tar.Header{dir, {Typeflag: tar.TypeLink, Name: "l", Linkname: "../outside"}},
-			skipped: []string{"l: it is a hard link"}},
+			skipped: []string{"l: is a hard link"}},
 		{name: "a device", entries: []tar.Header{dir, {Typeflag: tar.TypeChar, Name: "d", Devmajor: 1, Devminor: 3}},
-			skipped: []string{"d: it is a device"}},
+			skipped: []string{"d: is a device"}},
 		{name: "a name first", entries: []tar.Header{file("../evil")}, err: "begins with"},
 		{name: "a link first", entries: []tar.Header{symlink(".", "../evil")}, err: "only files and directories"},
 		{name: "nothing", err: "unexpected EOF"},
@@ -234,7 +234,7 @@ func TestStreamsThatClimb(t *testing.T) {
 	}
 }
 
-func TestPackEnds(t *testing.T) {
+func TestPackEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := Pack(ctx, open(t, t.TempDir()), io.Discard); err == nil {

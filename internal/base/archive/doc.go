@@ -1,9 +1,8 @@
-// Package archive packs files as a tar stream and unpacks one below a directory.
+// Package archive packs files as a tar stream and unpacks a stream below a directory.
 //
-// Both ends of "berth cp" use it: the agent on the files of a container, the
-// command on the user's. Neither trusts the other: what is unpacked stays below
-// the directory that was asked for, whatever the stream or the files there say.
+// Both ends of "berth cp" use it: the agent for the files of a container, the command for the user's files. Neither
+// trusts the other: unpacked files stay below the target directory, whatever the stream or existing files say.
 //
-// A stream holds one thing. Its first entry is called "." and says what the
-// thing is; when that is a directory the others are what is in it.
+// A stream has one file or one directory. Its first entry has the name "." and the type; for a directory, the other
+// entries are its content.
 package archive

@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pack writes the regular file or directory that f is open on, O_PATH suffices.
-// Links below a directory are packed as links. What is neither file, directory
-// nor link is packed by its name and type only.
+// Pack writes the regular file or directory that f is open on (O_PATH suffices) to w. Links in a
+// directory are packed as links. Other types of files are packed with name and type only.
 func Pack(ctx context.Context, f *os.File, w io.Writer) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -36,10 +35,10 @@ func Pack(ctx context.Context, f *os.File, w io.Writer) error {
 	return nil
 }
 
-// readFlags never wait for the other end of what has become a FIFO.
+// readFlags do not wait for a writer if a file was replaced by a FIFO.
 const readFlags = os.O_RDONLY | unix.O_NONBLOCK
 
-// fdPath names an open file to calls that want a path.
+// fdPath is a path to an open file for calls that need a path.
 func fdPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
 
 type packer struct {
@@ -52,7 +51,7 @@ func (p packer) directory(f *os.File) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = root.Close() }() // nothing was written through it
+	defer func() { _ = root.Close() }() // nothing was written with it
 	return fs.WalkDir(root.FS(), ".", func(name string, _ fs.DirEntry, err error) error {
 		if err == nil {
 			err = p.ctx.Err()
@@ -62,7 +61,7 @@ func (p packer) directory(f *os.File) error {
 		}
 		info, err := root.Lstat(name)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // gone since the directory was read
+			return nil // deleted since the directory was read
 		}
 		link := ""
 		if err == nil && info.Mode().Type() == fs.ModeSymlink {
@@ -78,7 +77,7 @@ func (p packer) directory(f *os.File) error {
 }
 
 func (p packer) entry(name string, info fs.FileInfo, link string, open func() (*os.File, error)) error {
-	if info.Mode().Type() == fs.ModeSocket { // which tar has no type for
+	if info.Mode().Type() == fs.ModeSocket { // tar has no type for sockets
 		return p.w.WriteHeader(&tar.Header{Typeflag: tar.TypeFifo, Name: name, Mode: int64(info.Mode().Perm())})
 	}
 	if !info.Mode().IsRegular() {
@@ -100,7 +99,7 @@ func (p packer) entry(name string, info fs.FileInfo, link string, open func() (*
 	}
 	if _, err := io.CopyN(p.w, f, info.Size()); err != nil {
 		if errors.Is(err, io.EOF) {
-			err = errors.New("it became shorter while it was read")
+			err = errors.New("file became shorter while it was read")
 		}
 		return fmt.Errorf("%s: %w", name, err)
 	}

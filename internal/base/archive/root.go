@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/base/safepath"
 )
 
-// PackIn packs what a path names for a process whose root directory is root.
+// PackIn packs the file at a path as seen by a process whose root directory is root.
 func PackIn(ctx context.Context, root *os.File, name string, w io.Writer) error {
 	f, err := safepath.InRoot(root, name, unix.O_PATH)
 	if err != nil {
@@ -23,9 +23,9 @@ func PackIn(ctx context.Context, root *os.File, name string, w io.Writer) error 
 	return Pack(ctx, f, w)
 }
 
-// UnpackIn puts a stream at the path that to names for a process whose root
-// directory is root or, when that is a directory, into it by the name. Links are
-// made wherever they point: they are followed by that process only.
+// UnpackIn unpacks a stream at the path to, as seen by a process whose root directory is root. If
+// to is a directory, it unpacks into to/name. It makes links to any target: only that process
+// follows them.
 func UnpackIn(root *os.File, to, name string, owner *Owner, r io.Reader) (skipped []string, err error) {
 	if dir, err := safepath.InRoot(root, to, unix.O_PATH|unix.O_DIRECTORY); err == nil {
 		to = path.Join(to, name)

@@ -13,24 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Target is where a stream is unpacked.
+// Target says where and how a stream is unpacked.
 type Target struct {
-	// File opens the place of a stream that holds a file, for writing; Dir makes
-	// and opens that of one that holds a directory. Exactly one is called.
+	// File opens the place for a stream with one file, for writing. Dir makes and opens the place
+	// for a stream with a directory. Unpack calls exactly one of them.
 	File func(mode fs.FileMode) (*os.File, error)
 	Dir  func(mode fs.FileMode) (*os.File, error)
-	// Owner of what is unpacked; nil: whoever unpacks.
+	// Owner of the unpacked files. nil: the user of this process.
 	Owner *Owner
-	// Links says that links are made wherever they point. Without it those that
-	// point out of the directory are left out.
+	// Links makes links to any target. Without it, links out of the directory are skipped.
 	Links bool
 }
 
-// Owner is a user and a group, by number.
+// Owner is a user and a group by number.
 type Owner struct{ UID, GID int }
 
-// Unpack reads a stream to its end. Files that are there are replaced. It returns
-// what was left out, a line each.
+// Unpack reads a stream to its end and replaces existing files. It returns a line for each entry
+// that it skipped.
 func Unpack(r io.Reader, t Target) (skipped []string, err error) {
 	stream := tar.NewReader(r)
 	first, err := stream.Next()
@@ -49,7 +48,7 @@ func Unpack(r io.Reader, t Target) (skipped []string, err error) {
 	case mode.IsRegular():
 		err = t.file(stream, mode.Perm())
 	default:
-		err = fmt.Errorf("it is a %s: only files and directories are copied", kind(mode))
+		err = fmt.Errorf("source is a %s: only files and directories are copied", kind(mode))
 	}
 	if err != nil {
 		return skipped, fmt.Errorf("unpack files: %w", err)
@@ -93,7 +92,7 @@ func (t Target) directory(stream *tar.Reader, mode fs.FileMode) (skipped []strin
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = root.Close() }() // what is in it is written
+	defer func() { _ = root.Close() }() // the files in it are closed already
 	for {
 		h, err := stream.Next()
 		if errors.Is(err, io.EOF) {
@@ -104,7 +103,7 @@ func (t Target) directory(stream *tar.Reader, mode fs.FileMode) (skipped []strin
 		}
 		name := path.Clean(h.Name)
 		if !filepath.IsLocal(name) {
-			return skipped, fmt.Errorf("the stream names %q, which is outside", h.Name)
+			return skipped, fmt.Errorf("the stream contains %q, which is outside the directory", h.Name)
 		}
 		if why := t.refuse(name, h); why != "" {
 			skipped = append(skipped, name+": "+why)
@@ -116,22 +115,22 @@ func (t Target) directory(stream *tar.Reader, mode fs.FileMode) (skipped []strin
 	}
 }
 
-// refuse says why an entry is left out; "" when it is not.
+// refuse says why an entry is skipped, or "" if it is not.
 func (t Target) refuse(name string, h *tar.Header) string {
 	switch mode := h.FileInfo().Mode(); {
 	case h.Typeflag == tar.TypeLink: // Pack makes none
-		return "it is a hard link"
+		return "is a hard link"
 	case mode.IsDir(), mode.IsRegular():
 		return ""
 	case mode.Type() != fs.ModeSymlink:
-		return "it is a " + kind(mode)
+		return "is a " + kind(mode)
 	case !t.Links && (path.IsAbs(h.Linkname) || !filepath.IsLocal(path.Join(path.Dir(name), h.Linkname))):
-		return "it is a link to " + h.Linkname + ", which is outside"
+		return "is a link to " + h.Linkname + ", which is outside the directory"
 	}
 	return ""
 }
 
-// entry makes one thing below root, which follows no link out of it.
+// entry makes one file, directory or link below root. It follows no link out of root.
 func (t Target) entry(root *os.Root, name string, h *tar.Header, content io.Reader) error {
 	switch mode := h.FileInfo().Mode(); {
 	case mode.IsDir():
@@ -169,7 +168,7 @@ func (t Target) own(root *os.Root, name string) error {
 	return root.Lchown(name, t.Owner.UID, t.Owner.GID)
 }
 
-// kind is a file's type in words.
+// kind is the noun for a file's type.
 func kind(m fs.FileMode) string {
 	switch {
 	case m.IsDir():

@@ -16,30 +16,30 @@ import (
 
 // Group is one cgroup.
 type Group struct {
-	// Unified says that this is version 2.
+	// Unified: the cgroup is of version 2.
 	Unified bool
-	// Dirs are its directories by controller; on version 2 there is one, "".
+	// Dirs are its directories by controller. Version 2 has one directory, with the key "".
 	Dirs map[string]string
 }
 
-// Subject is a cgroup that is watched for changes from outside.
+// Subject is a cgroup that is checked for changes from outside.
 type Subject struct {
-	// Level is what it is for: node, qos, pod or container.
+	// Level is the level of the cgroup: node, qos, pod or container.
 	Level string
 	Group Group
-	// Ref is what an event is about.
+	// Ref is the object that events about the cgroup name.
 	Ref corev1.ObjectReference
-	// Differs reads back what does not say what it should.
+	// Differs reads the files and returns those with another value than expected.
 	Differs func(context.Context) ([]Change, error)
-	// Repair makes it so again.
+	// Repair writes the expected values of these files.
 	Repair func(context.Context, []Change) error
-	// Gone is called once when the cgroup is not there any more. nil: it goes by itself.
+	// Gone is called once when the cgroup no longer exists. nil: nothing needs to know.
 	Gone func(context.Context)
 }
 
-// Dir is where the files of a controller are. It says false where the host has
-// no such controller.
-func (g Group) Dir(controller string) (string, bool) {
+// Dir is the directory with the files of a controller. ok is false if the host does not have the
+// controller.
+func (g Group) Dir(controller string) (path string, ok bool) {
 	if g.Unified {
 		controller = ""
 	}
@@ -47,8 +47,8 @@ func (g Group) Dir(controller string) (string, bool) {
 	return dir, ok
 }
 
-// Watched are the directories that hold files of Values, each once: with version
-// 1 two controllers may have the same.
+// Watched returns the directories with files of Values, each once. With version 1, two controllers
+// may share a directory.
 func (g Group) Watched() []string {
 	var dirs []string
 	for _, c := range controllers() {
@@ -59,7 +59,7 @@ func (g Group) Watched() []string {
 	return dirs
 }
 
-// Exists says that none of the watched directories is missing.
+// Exists reports whether all watched directories exist.
 func (g Group) Exists() bool {
 	for _, dir := range g.Watched() {
 		if unix.Access(dir, unix.F_OK) != nil {
@@ -69,19 +69,19 @@ func (g Group) Exists() bool {
 	return true
 }
 
-// Present is the group without the directories that are not there.
+// Present is the group with only those directories that exist.
 func (g Group) Present() Group {
-	have := Group{Unified: g.Unified, Dirs: map[string]string{}}
+	present := Group{Unified: g.Unified, Dirs: map[string]string{}}
 	for c, dir := range g.Dirs {
 		if unix.Access(dir, unix.F_OK) == nil {
-			have.Dirs[c] = dir
+			present.Dirs[c] = dir
 		}
 	}
-	return have
+	return present
 }
 
-// Child finds the cgroup of a container below that of its pod: a runtime makes
-// the container's id part of the name, as in cri-containerd-ID.scope.
+// Child finds the cgroup of a container below its pod's. The container's id is part of its name, as
+// in cri-containerd-ID.scope.
 func (g Group) Child(id string) (Group, bool) {
 	child := Group{Unified: g.Unified, Dirs: map[string]string{}}
 	name := ""
@@ -99,7 +99,7 @@ func (g Group) Child(id string) (Group, bool) {
 	return child, name != ""
 }
 
-// childName tries the names that containerd uses before it looks for others.
+// childName tries the names that containerd uses before it lists the directory.
 func childName(dir, id string) string {
 	for _, name := range []string{id, "cri-containerd-" + id + ".scope"} {
 		if unix.Access(filepath.Join(dir, name), unix.F_OK) == nil {
@@ -118,8 +118,8 @@ func childName(dir, id string) string {
 	return ""
 }
 
-// Read reads those files that want names. One that is not there is left out: the
-// host has no such controller.
+// Read reads the files that want names. It skips files that do not exist because the host does not
+// have the controller.
 func Read(g Group, want Values) (Values, error) {
 	have := Values{}
 	for file := range want {
@@ -139,7 +139,7 @@ func Read(g Group, want Values) (Values, error) {
 	return have, nil
 }
 
-// Write sets one file.
+// Write writes a value to one file.
 func Write(g Group, file, value string) error {
 	dir, ok := g.Dir(Controller(file))
 	if !ok {

@@ -11,27 +11,26 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// Bounds of cpu.shares, Documentation/admin-guide/cgroup-v1 of the kernel.
+// Limits of cpu.shares (kernel, Documentation/admin-guide/cgroup-v1).
 const (
 	MinShares = 2
 	maxShares = 262144
 )
 
 const (
-	// DefaultPeriod is that of a CPU quota.
+	// DefaultPeriod is the default period of a CPU quota.
 	DefaultPeriod = 100 * time.Millisecond
-	// minQuota is the smallest cpu.cfs_quota_us that the kernel takes.
+	// minQuota is the smallest cpu.cfs_quota_us that the kernel accepts.
 	minQuota = 1000
 )
 
-// Shares turns CPU in thousandths into cpu.shares, the CPU time relative to
-// siblings: 1024 for one CPU.
+// Shares converts millicores to cpu.shares, the share of CPU time relative to siblings. One CPU is
+// 1024.
 func Shares(milli int64) uint64 {
 	return uint64(max(MinShares, min(milli*1024/1000, maxShares)))
 }
 
-// Quota turns CPU in thousandths into the CPU time in µs per period; 0 is no
-// limit.
+// Quota converts millicores to the CPU time in µs per period. 0 is no limit.
 func Quota(milli int64, period time.Duration) int64 {
 	if milli == 0 {
 		return 0
@@ -39,13 +38,13 @@ func Quota(milli int64, period time.Duration) int64 {
 	return max(minQuota, milli*period.Microseconds()/1000)
 }
 
-// None is what a file says that sets no bound.
+// None is the value of a file without a limit.
 const None = "max"
 
-// Values are the contents of files by name, in canonical form.
+// Values are the contents of files by file name, in canonical form.
 type Values map[string]string
 
-// Bounds of a cgroup. A zero field is not looked at; -1 is no bound.
+// Bounds are the limits of a cgroup. A zero field is not checked; -1 is no limit.
 type Bounds struct {
 	CPUs, Mems string // as cpuset.cpus lists them
 	Shares     uint64 // 2 to 262144; version 2 has them as a weight
@@ -57,7 +56,7 @@ type Bounds struct {
 	Pids       int64
 }
 
-// Values are the bounds as the files say them. Weights are a matter of taste: see
+// Values are the file contents for these limits. A weight has several right values: see
 // Differences.
 func (b Bounds) Values(unified bool) Values {
 	v := Values{}
@@ -102,8 +101,8 @@ func number(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// weights are what shares become on version 2: runtimes have two formulas, an
-// older one that maps the range linearly and that of runc 1.3.2.
+// weights are the values of cpu.weight for shares. Runtimes use two formulas: an older one that
+// maps the range linearly, and the one of runc 1.3.2.
 func weights(shares uint64) []string {
 	all := []string{strconv.FormatUint(cgroups.ConvertCPUSharesToCgroupV2Value(shares), 10)}
 	if linear := strconv.FormatUint(1+((shares-2)*9999)/262142, 10); shares >= 2 && linear != all[0] {
@@ -112,17 +111,17 @@ func weights(shares uint64) []string {
 	return all
 }
 
-// controllers are those with files of Values.
+// controllers are the controllers with files of Values.
 func controllers() []string { return []string{"cpu", "cpuset", "memory", "pids"} }
 
-// Controller is the one that a file belongs to.
+// Controller is the controller that a file belongs to.
 func Controller(file string) string {
 	c, _, _ := strings.Cut(file, ".")
 	return c
 }
 
-// Files are those that Values may have, on both versions. A write to another is
-// nobody's concern.
+// Files are the files that Values may contain, on both versions. Writes to other files do not
+// matter.
 func Files() []string {
 	return []string{
 		"cpuset.cpus", "cpuset.mems", "cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.weight", "cpu.max",
@@ -130,16 +129,16 @@ func Files() []string {
 	}
 }
 
-// page is the unit in which the kernel keeps memory bounds, on all machines but
-// those with larger pages, where it is a multiple.
+// page is the unit in which the kernel keeps memory limits. Machines with larger pages use a
+// multiple.
 const page = 4096
 
-// unbounded is where a number of version 1 means no bound: the largest that the
-// kernel can count pages for, less what rounding takes.
+// unbounded is the number from which a version 1 limit means no limit: the largest number of bytes
+// for which the kernel can count pages, less rounding.
 const unbounded = 1 << 62
 
-// Canonical spells the content of a file in the one way that can be compared:
-// sets sorted, no bound as None, memory in whole pages.
+// Canonical returns the content of a file in a form that can be compared: sets are sorted, no limit
+// is None, memory is in whole pages.
 func Canonical(file, text string) string {
 	text = strings.TrimSpace(text)
 	switch Controller(file) {
@@ -169,7 +168,7 @@ func Canonical(file, text string) string {
 	return text
 }
 
-// Spell is the other way round: a canonical value as the kernel takes it.
+// Spell is the reverse of Canonical: it returns the value as the kernel accepts it.
 func Spell(unified bool, value string) string {
 	if value == None && !unified {
 		return "-1"
@@ -177,28 +176,27 @@ func Spell(unified bool, value string) string {
 	return value
 }
 
-// Change is a file that does not say what it should.
+// Change is a file with another value than expected.
 type Change struct{ File, Have, Want string }
 
 func (c Change) String() string { return c.File + " is " + c.Have + ", not " + c.Want }
 
-// Differences lists the files of want that say something else in have, by name.
-// Files that have lacks are not there. Where want gives several answers, each
-// of them is right.
+// Differences returns the files whose value in have differs from want, sorted by name. It skips
+// files that have does not contain. If want lists several values, each of them is right.
 func Differences(want, have Values) []Change {
 	var all []Change
 	for file, value := range want {
-		is, ok := have[file]
-		if ok && !slices.Contains(strings.Split(value, "|"), is) {
+		current, ok := have[file]
+		if ok && !slices.Contains(strings.Split(value, "|"), current) {
 			first, _, _ := strings.Cut(value, "|")
-			all = append(all, Change{File: file, Have: is, Want: first})
+			all = append(all, Change{File: file, Have: current, Want: first})
 		}
 	}
 	slices.SortFunc(all, func(a, b Change) int { return strings.Compare(a.File, b.File) })
 	return all
 }
 
-// Describe lists changes for people.
+// Describe lists changes in a text for people.
 func Describe(all []Change) string {
 	texts := make([]string, len(all))
 	for i, c := range all {

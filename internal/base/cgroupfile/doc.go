@@ -1,5 +1,4 @@
-// Package cgroupfile reads the values in the files of one cgroup and says how
-// they differ from those that are wanted, on version 1 and 2 of the hierarchy.
-// It knows how the kernel spells and rounds them; it does not know pods, and does
-// not make or remove cgroups. Packages cgroup, placement and drift use it.
+// Package cgroupfile reads the values in the files of one cgroup and compares them with the expected values, on version
+// 1 and 2 of the hierarchy. It knows how the kernel spells and rounds values. It knows no pods, and makes and removes no
+// cgroups. Packages cgroup, placement and drift use it.
 package cgroupfile

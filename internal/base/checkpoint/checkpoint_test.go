@@ -67,7 +67,7 @@ func TestDamageIsMovedAside(t *testing.T) {
 				"beginning of value", ".corrupt-"},
 		{"unknown member", `{"version":1,"sum":"x","data":{}}`,
 			`is not an envelope of version, checksum and data: json: unknown field "sum"`, ".corrupt-"},
-		{"behind its end", sealed(1, `{}`) + "{", "has something behind its end at byte 110", ".corrupt-"},
+		{"behind its end", sealed(1, `{}`) + "{", "has content after its end at byte 110", ".corrupt-"},
 		{"data changed", strings.Replace(sealed(1, `{"name":"a"}`), `"a"`, `"b"`, 1), `has checksum "sha256:`,
 			".corrupt-"},
 		{"version changed", strings.Replace(sealed(1, `{"name":"a"}`), `:1,`, `:2,`, 1), `has checksum "sha256:`,
@@ -76,7 +76,7 @@ func TestDamageIsMovedAside(t *testing.T) {
 			".corrupt-"},
 		{"too new", sealed(9, `{}`), "has format version 9, written by a newer program; this one reads up to version 1",
 			".version-9-"},
-		{"too old", sealed(0, `{}`), "has format version 0, and there is no way from there to version 1", ".corrupt-"},
+		{"too old", sealed(0, `{}`), "has format version 0, which cannot be converted to version 1", ".corrupt-"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestDamageIsMovedAside(t *testing.T) {
 	}
 }
 
-// A single flipped bit is either found or changed nothing that counts.
-func TestBitFlips(t *testing.T) {
+// A single flipped bit is either detected or harmless.
+func TestBitFlipsAreDetected(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
 	want := state{Name: "web", Ports: []int{80}}
 	data, err := json.Marshal(want)
@@ -145,7 +145,7 @@ func TestMigrate(t *testing.T) {
 	}}
 	_, err = Load[state](path, broken)
 	if damaged, ok := errors.AsType[*DamagedError](err); !ok ||
-		damaged.Err.Error() != "could not be brought from format version 1 to 2: no name" {
+		damaged.Err.Error() != "cannot be converted from format version 1 to 2: no name" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -190,7 +190,7 @@ func TestDir(t *testing.T) {
 	}
 }
 
-func TestDirGoesOnWithoutDamagedFiles(t *testing.T) {
+func TestLoadAllSkipsDamagedFiles(t *testing.T) {
 	dir := t.TempDir()
 	d := NewDir[state](dir, v1)
 	for _, key := range []string{"a", "b", "c"} {
@@ -212,7 +212,7 @@ func TestDirGoesOnWithoutDamagedFiles(t *testing.T) {
 		}
 	}
 	files := names(t, dir)
-	if len(files) != 4 { // b, c and the two that were moved aside
+	if len(files) != 4 { // b, c and two files that were moved aside
 		t.Errorf("files: %v", files)
 	}
 }
@@ -248,7 +248,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// A process that saves without pause is killed: the file is whole whatever it was doing.
+// A process that saves without pause is killed. The file is complete at every moment.
 func TestKilledWhileSaving(t *testing.T) {
 	const loop = "BERTH_TEST_SAVE_LOOP"
 	if path := os.Getenv(loop); path != "" {
@@ -277,7 +277,7 @@ func TestKilledWhileSaving(t *testing.T) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Error(err)
 		}
-		_ = cmd.Wait() // it was killed
+		_ = cmd.Wait() // the test has killed it
 		got, err := Load[state](path, v1)
 		if err != nil || got.Name != "x" || got.Ports[0] < 2+round || got.Ports[0] != got.Ports[2] {
 			t.Errorf("round %d: %+v, %v", round, got, err)

@@ -19,28 +19,28 @@ const (
 	maxStem = 160
 )
 
-// Dir is a collection with one file for each key, so that a change costs one
-// small file and damage costs one key. It has one user at a time.
+// Dir is a collection with one file for each key. So a change writes one small file, and damage
+// loses one key. It has one user at a time.
 type Dir[T any] struct {
 	path   string
 	format Format
 }
 
-// NewDir names a collection; the directory is made by the first Save.
+// NewDir names a collection. The first Save makes its directory.
 func NewDir[T any](path string, f Format) *Dir[T] { return &Dir[T]{path: path, format: f} }
 
-// keyed carries the key inside the file: the file's name may be shortened.
+// keyed has the key in the file's content, because the file's name may be shortened.
 type keyed[T any] struct {
 	Key   string `json:"key"`
 	Value T      `json:"value"`
 }
 
-// Save makes v the value of key. When it fails the old value stays.
+// Save sets the value of key. If it fails, the old value stays.
 func (d *Dir[T]) Save(key string, v T) error { return d.save(key, v, true) }
 
-// SaveUnsynced is Save for what may be lost in a power cut, and only in that: a
-// sync holds up every other writer of the file system. A file that the cut has
-// left damaged is moved aside as any other.
+// SaveUnsynced is Save for a value that may be lost in a power cut, but in nothing else. It avoids
+// a sync, which delays every other writer of the file system. A file that the power cut has damaged
+// is moved aside like any other.
 func (d *Dir[T]) SaveUnsynced(key string, v T) error { return d.save(key, v, false) }
 
 func (d *Dir[T]) save(key string, v T, synced bool) error {
@@ -55,10 +55,10 @@ func (d *Dir[T]) save(key string, v T, synced bool) error {
 	return replace(path, seal(d.format.Version, data), synced)
 }
 
-// Delete removes key; one that is not there is fine.
+// Delete removes key. A key that does not exist is no error.
 func (d *Dir[T]) Delete(key string) error { return d.delete(key, true) }
 
-// DeleteUnsynced is Delete for what may be back after a power cut.
+// DeleteUnsynced is Delete for a key that may be back after a power cut.
 func (d *Dir[T]) DeleteUnsynced(key string) error { return d.delete(key, false) }
 
 func (d *Dir[T]) delete(key string, synced bool) error {
@@ -68,9 +68,9 @@ func (d *Dir[T]) delete(key string, synced bool) error {
 	return nil
 }
 
-// LoadAll returns every key. The map holds what could be read also when there
-// is an error, which joins a *DamagedError for each file that was moved aside.
-// Leftovers of saves that were cut short are removed.
+// LoadAll returns every key that it can read, also if there is an error. The error joins a
+// *DamagedError for each file that was moved aside. It removes temporary files of interrupted
+// saves.
 func (d *Dir[T]) LoadAll() (map[string]T, error) {
 	all := map[string]T{}
 	entries, err := os.ReadDir(d.path)
@@ -101,8 +101,8 @@ func (d *Dir[T]) LoadAll() (map[string]T, error) {
 	return all, errors.Join(errs...)
 }
 
-// file is where key is kept: readable where possible, never longer than a file
-// name may be, never hidden or outside of the directory.
+// file is the path for key: readable if possible, never longer than a file name may be, never
+// hidden and never outside the directory.
 func (d *Dir[T]) file(key string) string {
 	stem := url.PathEscape(key)
 	if strings.HasPrefix(stem, ".") {
@@ -114,7 +114,7 @@ func (d *Dir[T]) file(key string) string {
 	return filepath.Join(d.path, stem+suffix)
 }
 
-// makeDir makes a directory whose own entry survives a power cut too.
+// makeDir makes a directory that survives a power cut.
 func makeDir(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil

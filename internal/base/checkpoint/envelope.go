@@ -10,12 +10,11 @@ import (
 	"io"
 )
 
-// Format is the version of what is in a file.
+// Format is the version of a file's data.
 type Format struct {
-	// Version written by Save; at least 1. Raised when the data changes shape.
+	// Version is what Save writes, at least 1. It grows when the data changes shape.
 	Version int
-	// Migrate turns data of an older version into data of Version. nil when
-	// there is no older version.
+	// Migrate converts data of an older version to Version. nil: there is no older version.
 	Migrate func(from int, data json.RawMessage) (json.RawMessage, error)
 }
 
@@ -25,7 +24,7 @@ type envelope struct {
 	Data     json.RawMessage `json:"data"`
 }
 
-// newerError is a file that is whole, but of a version that this program does not know.
+// newerError is the error for a valid file of a version that this program does not know.
 type newerError struct{ found, known int }
 
 func (e *newerError) Error() string {
@@ -33,7 +32,7 @@ func (e *newerError) Error() string {
 		e.known)
 }
 
-// seal is the content of a file that holds data, which is compact JSON.
+// seal is the content of a file with data, which is compact JSON.
 func seal(version int, data []byte) []byte {
 	return fmt.Appendf(nil, `{"version":%d,"checksum":%q,"data":%s}`+"\n", version, checksum(version, data), data)
 }
@@ -50,7 +49,7 @@ func (f Format) open(content []byte) (json.RawMessage, error) {
 		return nil, fmt.Errorf("is not an envelope of version, checksum and data: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("has something behind its end at byte %d", d.InputOffset())
+		return nil, fmt.Errorf("has content after its end at byte %d", d.InputOffset())
 	}
 	if want := checksum(e.Version, e.Data); e.Checksum != want {
 		return nil, fmt.Errorf("has checksum %q, but its data has %q", e.Checksum, want)
@@ -62,16 +61,16 @@ func (f Format) open(content []byte) (json.RawMessage, error) {
 		return e.Data, nil
 	case f.Migrate == nil:
 		return nil,
-			fmt.Errorf("has format version %d, and there is no way from there to version %d", e.Version, f.Version)
+			fmt.Errorf("has format version %d, which cannot be converted to version %d", e.Version, f.Version)
 	}
 	data, err := f.Migrate(e.Version, e.Data)
 	if err != nil {
-		return nil, fmt.Errorf("could not be brought from format version %d to %d: %w", e.Version, f.Version, err)
+		return nil, fmt.Errorf("cannot be converted from format version %d to %d: %w", e.Version, f.Version, err)
 	}
 	return data, nil
 }
 
-// checksum covers the version too: with a wrong one the data would be misread.
+// checksum covers the version too: with a wrong version, the data would be misread.
 func checksum(version int, data []byte) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d\n", version)

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// DamagedError is a file that could not be used and was moved aside.
+// DamagedError is the error for a file that could not be used and was moved aside.
 type DamagedError struct {
 	// Path of the file.
 	Path string
-	// Moved is where it is now; empty when moving it failed too.
+	// Moved is the new path. It is empty if moving the file failed too.
 	Moved string
-	// Err says what is wrong with it.
+	// Err says what is wrong with the file.
 	Err error
 }
 
@@ -30,13 +30,13 @@ func (e *DamagedError) Error() string {
 
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// IsDiskFull says whether err comes from a disk, or a quota, that has no room left.
+// IsDiskFull reports whether err is caused by a disk or a quota without room.
 func IsDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// Save makes v the content of the file at path, whose directory exists. When it
-// fails the file is what it was before. The mode is 0600.
+// Save makes v the content of the file at path, whose directory must exist. If it fails, the file
+// stays as it was. The mode is 0600.
 func Save[T any](path string, f Format, v T) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -45,16 +45,15 @@ func Save[T any](path string, f Format, v T) error {
 	return replace(path, seal(f.Version, data), true)
 }
 
-// Replace is Save for a file in another program's format, as it is.
+// Replace is Save for content in another program's format. It writes the content unchanged.
 func Replace(path string, content []byte) error { return replace(path, content, true) }
 
-// ReplaceUnsynced is Replace for what may be lost or damaged in a power cut.
+// ReplaceUnsynced is Replace for content that may be lost or damaged in a power cut.
 func ReplaceUnsynced(path string, content []byte) error { return replace(path, content, false) }
 
-// Load returns the content of the file at path. The error is fs.ErrNotExist for
-// a file that is not there, a *DamagedError for one that was moved aside because
-// it is damaged or from a newer program (the caller goes on with the zero value
-// and tells somebody), and anything else when it could not be read.
+// Load returns the content of the file at path. The error is fs.ErrNotExist if there is no file. It
+// is a *DamagedError if the file was moved aside because it is damaged or from a newer program; the
+// caller then continues with the zero value and reports the error.
 func Load[T any](path string, f Format) (T, error) {
 	var v, none T
 	content, err := os.ReadFile(path)
@@ -71,8 +70,8 @@ func Load[T any](path string, f Format) (T, error) {
 	return none, moveAside(path, err)
 }
 
-// moveAside renames a file that cannot be used, so that the next save does not
-// overwrite it, and returns what is to be said of it.
+// moveAside renames a file that cannot be used, so that the next save does not overwrite it. It
+// returns the error to report.
 func moveAside(path string, why error) error {
 	suffix := "corrupt"
 	if newer, ok := errors.AsType[*newerError](why); ok {
@@ -85,8 +84,8 @@ func moveAside(path string, why error) error {
 	return &DamagedError{Path: path, Moved: to, Err: why}
 }
 
-// replace writes content to a temporary file of a fixed name, so that a crash
-// leaves at most one behind, which the next save overwrites.
+// replace writes content to a temporary file with a fixed name. So a crash leaves at most one such
+// file, which the next save overwrites.
 func replace(path string, content []byte, synced bool) error {
 	tmp := path + tmpSuffix
 	err := writeFile(tmp, content, synced)
@@ -94,7 +93,7 @@ func replace(path string, content []byte, synced bool) error {
 		err = os.Rename(tmp, path)
 	}
 	if err != nil {
-		_ = os.Remove(tmp) // gives its room back on a full disk; the first error is the one to tell
+		_ = os.Remove(tmp) // frees its room on a full disk; the first error matters more
 		return fmt.Errorf("save state file %s: %w", path, err)
 	}
 	if !synced {
@@ -127,7 +126,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// remove deletes a file; one that is not there is fine.
+// remove deletes a file. A file that does not exist is no error.
 func remove(path string, synced bool) error {
 	err := os.Remove(path)
 	switch {

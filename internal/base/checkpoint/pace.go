@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// The time between attempts to write while the disk refuses.
+// Limits of the delay between attempts while writes fail.
 const (
 	retryMin = 5 * time.Second
 	retryMax = time.Minute
 )
 
-// Pace says when to write what changes often: some time after a change, so that
-// several are written at once, and again with growing delays while the disk
-// refuses. The zero value has seen no failure. It is for one goroutine.
+// Pace says when to write state that changes often. It waits some time after a change, so that one
+// write saves several changes. While writes fail, it retries with growing delays. The zero value
+// has seen no failure. It is for one goroutine.
 type Pace struct {
-	retry time.Duration // after the last write failed: until the next; else 0
+	retry time.Duration // until the next attempt; 0 unless the last write failed
 }
 
-// Wait returns true when it is time to write: delay after something is dirty,
-// or when a failed write is to be tried again. It returns false when ctx ends.
+// Wait waits until it is time to write: delay after dirty receives, or when a failed write must be
+// retried. It returns false if ctx ends.
 func (p *Pace) Wait(ctx context.Context, dirty <-chan struct{}, delay time.Duration) bool {
 	if p.retry > 0 {
 		delay = p.retry
@@ -40,9 +40,8 @@ func (p *Pace) Wait(ctx context.Context, dirty <-chan struct{}, delay time.Durat
 	}
 }
 
-// Wrote takes the outcome of a write. It says whether the first of several has
-// failed, and whether one went well again: each is worth a word, what is between
-// them is not.
+// Wrote records the result of a write. fails is true for the first of several failures, and
+// recovered for the first success after failures. The caller logs these two and nothing in between.
 func (p *Pace) Wrote(err error) (fails, recovered bool) {
 	switch {
 	case err == nil:

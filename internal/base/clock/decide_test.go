@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// later is the time when so much has passed since t and the machine's clock shows so
-// much more than then. Nothing but a step of that clock makes such a time, so it is made
-// as package time does: its second field is the monotonic clock's.
+// later is a time after t at which the monotonic clock and the machine's clock have advanced by different durations.
+// Only a change of the machine's clock makes such a time. So the test builds it like package time, whose second field is
+// the monotonic clock.
 func later(t time.Time, passed, shows time.Duration) time.Time {
 	t = t.Add(shows)
 	(*struct {
@@ -43,7 +43,7 @@ func TestPassed(t *testing.T) {
 func TestAfter(t *testing.T) {
 	read := time.Now()
 	for name, test := range map[string]struct {
-		at            time.Duration // what the machine's clock showed then, from read
+		at            time.Duration // the machine's clock at that time, relative to read
 		passed, shows time.Duration
 		want          bool
 	}{

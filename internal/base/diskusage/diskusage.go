@@ -10,22 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDepth bounds how deep directories are measured: each level holds a file
-// open.
+// maxDepth bounds how deep directories are measured, because each level holds a file open.
 const maxDepth = 2048
 
-// ErrTooDeep says that a tree cannot be measured because of what was made there.
-var ErrTooDeep = fmt.Errorf("it has more than %d directories in each other", maxDepth)
+// ErrTooDeep is the error for a tree with more than maxDepth levels of directories.
+var ErrTooDeep = fmt.Errorf("more than %d levels of directories", maxDepth)
 
-// Usage of a tree.
+// Usage is the disk usage of a tree.
 type Usage struct {
-	Bytes  int64 // of blocks
-	Inodes int64 // without that of the tree's own root
+	Bytes  int64 // in whole blocks
+	Inodes int64 // without the tree's root
 }
 
-// Measure returns how much of the disk a directory's tree takes, as
-// du(1) counts: blocks, and a file of several names once. Links are not
-// followed and mounts not entered, whatever the pod does meanwhile.
+// Measure returns the disk usage of a directory's tree. Like du(1), it counts blocks, and a file
+// with several names once. It follows no links and enters no mounts, even if a pod changes the tree
+// meanwhile.
 func Measure(ctx context.Context, path string) (Usage, error) {
 	root, err := os.Open(path)
 	if err != nil {
@@ -38,10 +37,10 @@ func Measure(ctx context.Context, path string) (Usage, error) {
 
 type measurement struct {
 	Usage
-	linked map[uint64]bool // inodes of several names that are counted
+	linked map[uint64]bool // counted inodes with several names
 }
 
-// dir adds what is in a directory, and closes it.
+// dir adds the entries of a directory and closes it.
 func (m *measurement) dir(ctx context.Context, dir *os.File, depth int) error {
 	defer dir.Close()
 	if depth > maxDepth {
@@ -95,7 +94,7 @@ func (m *measurement) entry(ctx context.Context, dir *os.File, name string, dept
 	switch {
 	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP),
 		errors.Is(err, unix.ENOTDIR):
-		return nil // of another file system, or replaced meanwhile
+		return nil // another file system, or replaced meanwhile
 	case err != nil:
 		return &os.PathError{Op: "open", Path: dir.Name() + "/" + name, Err: err}
 	}

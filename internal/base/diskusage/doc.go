@@ -1,3 +1,3 @@
-// Package diskusage measures what trees of files take of a disk, also while
-// pods change them. It owns nothing; volumes with limits and statistics ask it.
+// Package diskusage measures the disk usage of directory trees, also while pods change them. It owns nothing; volumes
+// with limits and the statistics use it.
 package diskusage

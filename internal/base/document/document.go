@@ -13,15 +13,14 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// MaxSize is the most that is read of one file or response, in bytes. It is the
-// kubelet's limit for a manifest (10 MiB).
+// MaxSize is the largest file or response that is read, in bytes. It is the kubelet's limit for a
+// manifest (10 MiB).
 const MaxSize = 10 << 20
 
-// ErrTooLarge is returned for input of more than MaxSize bytes.
+// ErrTooLarge is the error for input of more than MaxSize bytes.
 var ErrTooLarge = errors.New("is larger than 10 MiB")
 
-// ReadAll reads r to its end, or fails with ErrTooLarge as soon as it is clear
-// that there is more than MaxSize.
+// ReadAll reads r to its end. It fails with ErrTooLarge as soon as it has read more than MaxSize.
 func ReadAll(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	if err != nil {
@@ -35,17 +34,16 @@ func ReadAll(r io.Reader) ([]byte, error) {
 
 // Document is one document of a stream.
 type Document struct {
-	// Index counts the documents of the stream that are not empty, from 1.
+	// Index counts the non-empty documents of the stream, from 1.
 	Index int
-	// Line is where it begins in the stream, from 1.
+	// Line is the document's first line in the stream, from 1.
 	Line int
 	Text []byte
 }
 
-// Split cuts a stream at the lines that YAML reserves for it (--- and ...).
-// Documents of nothing but blank lines, comments and directives are left out.
-// The cut does not depend on what is between: a document that cannot be read
-// does not reach into its neighbours.
+// Split cuts a stream at the lines that YAML reserves for that (--- and ...). It skips documents
+// with only blank lines, comments and directives. It does not parse the text, so that a broken
+// document does not affect its neighbours.
 func Split(stream []byte) []Document {
 	stream = bytes.TrimPrefix(stream, []byte("\ufeff"))
 	var docs []Document
@@ -70,7 +68,7 @@ func Split(stream []byte) []Document {
 	return docs
 }
 
-// marker recognises a line that ends a document and returns what is behind the mark.
+// marker recognises a line that ends a document. It returns the text after the mark.
 func marker(line []byte) ([]byte, bool) {
 	for _, mark := range []string{"---", "..."} {
 		if rest, ok := bytes.CutPrefix(line, []byte(mark)); ok &&
@@ -91,8 +89,7 @@ func blank(text []byte) bool {
 	return true
 }
 
-// JSON is the document as JSON. The error is Faults: of the syntax, or of keys
-// that are given twice.
+// JSON is the document as JSON. The error is Faults: of the syntax, or of duplicate keys.
 func (d Document) JSON() ([]byte, error) {
 	text := bytes.TrimSpace(d.Text)
 	if len(text) > 0 && text[0] == '{' && json.Valid(text) {
@@ -113,7 +110,7 @@ func (d Document) JSON() ([]byte, error) {
 	return nil, d.yamlFaults(err)
 }
 
-// isJSON guesses from the beginning which of the two a broken document was meant to be.
+// isJSON guesses from the beginning whether a broken document was meant to be JSON.
 func isJSON(text []byte) bool {
 	rest, ok := bytes.CutPrefix(text, []byte("{"))
 	return ok && bytes.HasPrefix(bytes.TrimSpace(rest), []byte(`"`))
@@ -130,8 +127,8 @@ func jsonSyntax(d Document, text []byte) (Fault, bool) {
 	return Fault{Line: line, Text: syntax.Error()}, true
 }
 
-// yamlFaults takes the line numbers out of the YAML parser's message. Where it
-// trips over an indentation it names the line before.
+// yamlFaults takes the line numbers from the YAML parser's message. For a wrong indentation, the
+// parser names the line before.
 func (d Document) yamlFaults(err error) Faults {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	text = strings.TrimPrefix(text, "unmarshal errors:\n")
@@ -148,9 +145,8 @@ func (d Document) yamlFaults(err error) Faults {
 	return faults
 }
 
-// Decode puts data into the value that into points to. data is d's JSON, or the
-// part of it that path leads to: names of fields and indices of lists. The error
-// is Faults.
+// Decode puts data into the value that into points to. data is the JSON of the document, or of the
+// part at path: names of fields and indices of lists. The error is Faults.
 func (d Document) Decode(data []byte, into any, path ...any) error {
 	strict, err := sigsjson.UnmarshalStrict(data, into)
 	if err == nil && len(strict) == 0 {
@@ -159,7 +155,7 @@ func (d Document) Decode(data []byte, into any, path ...any) error {
 	if faults := d.explain(into, path); len(faults) > 0 {
 		return faults
 	}
-	// The explanation knows less than the decoder: better its words than none.
+	// explain found nothing: the decoder's own text is better than none.
 	var faults Faults
 	for _, e := range append(strict, err) {
 		if e != nil {
@@ -170,17 +166,17 @@ func (d Document) Decode(data []byte, into any, path ...any) error {
 	return faults
 }
 
-// LineOf is the line of what path leads to, or of the nearest thing above it.
+// LineOf is the line of the value at path, or of its nearest existing parent.
 func (d Document) LineOf(path ...any) int {
 	_, line := d.find(path)
 	return line
 }
 
-// Fault is one thing wrong with a document.
+// Fault is one error in a document.
 type Fault struct {
 	// Line in the stream, from 1.
 	Line int
-	// Field is a path such as spec.containers[0].image; empty for a fault of the syntax.
+	// Field is a path such as spec.containers[0].image. It is empty for a fault of the syntax.
 	Field string
 	Text  string
 }
@@ -192,7 +188,7 @@ func (f Fault) Error() string {
 	return fmt.Sprintf("line %d: %s: %s", f.Line, f.Field, f.Text)
 }
 
-// Faults is everything wrong with a document; never empty when returned as an error.
+// Faults are all errors in a document. As an error, it is never empty.
 type Faults []Fault
 
 func (f Faults) Error() string {
@@ -203,7 +199,7 @@ func (f Faults) Error() string {
 	return strings.Join(all, "; ")
 }
 
-// join renders a path: items[0].spec.
+// join formats a path, such as items[0].spec.
 func join(path []any) string {
 	s := ""
 	for _, step := range path {

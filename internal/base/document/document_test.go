@@ -43,7 +43,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// Each fault is named with its line in the whole stream, here of the second document.
+// A fault of the second document has its line in the whole stream.
 func TestFaults(t *testing.T) {
 	tests := []struct {
 		name, text string
@@ -109,7 +109,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// decode reads text, which begins in line 2, as a pod.
+// decode decodes text, which begins in line 2, into a pod.
 func decode(text string) error {
 	doc := Split([]byte("---\n" + text))[0]
 	data, err := doc.JSON()
@@ -133,7 +133,7 @@ func TestPartOfADocument(t *testing.T) {
 	}
 }
 
-// Aliases make small documents large, or endless.
+// Aliases can make a small document large or endless.
 func TestAliases(t *testing.T) {
 	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := range 9 {

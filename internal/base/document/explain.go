@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// maxFaults bounds what is told of one document: behind that many it was
-	// most likely not meant to be what it is read as.
+	// maxFaults bounds the faults of one document. A document with more was most likely meant to be
+	// something else.
 	maxFaults = 10
 	// maxNodes bounds the walk: aliases can make a small document very large.
 	maxNodes = 1 << 20
-	// maxDepth is far beyond any API type; an alias may contain itself.
+	// maxDepth is far more than any API type needs. An alias may contain itself.
 	maxDepth = 200
-	// maxName is the longest name for which a suggestion is looked for.
+	// maxName is the longest name for which a suggestion is computed.
 	maxName = 64
 )
 
-// walk compares a document's nodes with a Go type. It runs only after a decoder
-// has failed, and finds the lines and paths that the decoder does not keep.
+// walk compares a document's nodes with a Go type. It runs only after a decoder has failed, to find
+// the lines and paths that the decoder does not report.
 type walk struct {
 	doc    Document
 	faults Faults
@@ -33,8 +33,8 @@ type walk struct {
 	depth  int
 }
 
-// explain lists what keeps the part of the document at path from being decoded
-// into a value of into's type.
+// explain returns the faults that keep the part of the document at path from being decoded into
+// into's type.
 func (d Document) explain(into any, path []any) Faults {
 	node, _ := d.find(path)
 	if node == nil {
@@ -45,7 +45,7 @@ func (d Document) explain(into any, path []any) Faults {
 	return w.faults
 }
 
-// duplicates lists the keys that are given twice, whatever the document is.
+// duplicates returns the faults for duplicate keys, for a document of any type.
 func (d Document) duplicates() Faults {
 	node, _ := d.find(nil)
 	if node == nil {
@@ -56,8 +56,8 @@ func (d Document) duplicates() Faults {
 	return w.faults
 }
 
-// find returns the node at path and its line; nil if the document cannot be
-// parsed or has nothing there, then with the line of the last thing found.
+// find returns the node at path and its line. If nothing is at path or the document cannot be
+// parsed, the node is nil and the line is that of the last node found.
 func (d Document) find(path []any) (*yaml.Node, int) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(d.Text, &root); err != nil || len(root.Content) == 0 {
@@ -86,7 +86,7 @@ func (d Document) find(path []any) (*yaml.Node, int) {
 	return node, d.Line + node.Line - 1
 }
 
-// target follows an alias; the parser has refused those that contain themselves.
+// target follows an alias. The parser refuses aliases that contain themselves.
 func target(node *yaml.Node) *yaml.Node {
 	for node.Kind == yaml.AliasNode && node.Alias != nil {
 		node = node.Alias
@@ -99,7 +99,7 @@ func (w *walk) fault(node *yaml.Node, field, format string, args ...any) {
 		Fault{Line: w.doc.Line + node.Line - 1, Field: field, Text: fmt.Sprintf(format, args...)})
 }
 
-// value checks one node against a type.
+// value compares one node with a type.
 func (w *walk) value(node *yaml.Node, t reflect.Type, path string) {
 	node = target(node)
 	w.nodes++
@@ -139,7 +139,7 @@ func (w *walk) untyped(node *yaml.Node, t reflect.Type, path string) {
 		for i, item := range node.Content {
 			w.value(item, t, at(path, i))
 		}
-	default: // any scalar will do
+	default: // every scalar is valid
 	}
 }
 
@@ -153,7 +153,7 @@ func (w *walk) sequence(node *yaml.Node, t reflect.Type, path string) {
 	}
 }
 
-// mapping checks keys and values of an object: a struct, a map, or one of no known type.
+// mapping compares the keys and values of an object with a struct, a map or an untyped value.
 func (w *walk) mapping(node *yaml.Node, t reflect.Type, path string) {
 	if node.Kind != yaml.MappingNode {
 		w.fault(node, path, "wants an object, got %s", got(node))
@@ -189,7 +189,7 @@ func (w *walk) mapping(node *yaml.Node, t reflect.Type, path string) {
 	}
 }
 
-// merged checks what a YAML merge key (<<) brings in: one object or a list of them.
+// merged checks the values of a YAML merge key (<<): one object or a list of objects.
 func (w *walk) merged(value *yaml.Node, t reflect.Type, path string) {
 	value = target(value)
 	if value.Kind != yaml.SequenceNode {
@@ -201,7 +201,7 @@ func (w *walk) merged(value *yaml.Node, t reflect.Type, path string) {
 	}
 }
 
-// leaf lets the type itself decide, and puts what it wants in words.
+// leaf lets the type decode the value and describes what the type accepts.
 func (w *walk) leaf(node *yaml.Node, t reflect.Type, path string) {
 	text, err := yaml.Marshal(node)
 	if err != nil {
@@ -264,7 +264,7 @@ func got(node *yaml.Node) string {
 	}
 }
 
-// shorten keeps a message readable when a value is a whole file.
+// shorten keeps a message readable if a value is a whole file.
 func shorten(s string) string {
 	const most = 60
 	if runes := []rune(s); len(runes) > most {
@@ -273,7 +273,8 @@ func shorten(s string) string {
 	return s
 }
 
-// fields maps the JSON names of a struct, including those of embedded structs, to their types.
+// fields maps the JSON names of a struct's fields to their types, including those of embedded
+// structs.
 func fields(t reflect.Type) map[string]reflect.Type {
 	all := map[string]reflect.Type{}
 	for i := range t.NumField() {
@@ -294,7 +295,7 @@ func fields(t reflect.Type) map[string]reflect.Type {
 	return all
 }
 
-// suggestion names the field that was most likely meant, if one is near enough.
+// suggestion names the field that was most likely meant, if its name is similar enough.
 func suggestion(name string, known map[string]reflect.Type) string {
 	if len(name) > maxName {
 		return ""

@@ -4,45 +4,45 @@ import (
 	"context"
 	"runtime/debug"
 	"time"
+
+	"github.com/berth-run/berth/internal/base/wake"
 )
 
 const (
-	// quiet is how long nothing has to happen on the node before its memory is
-	// trimmed, and busy how long it may go on without.
+	// quiet is how long the node must be idle before its memory is trimmed. busy is the longest
+	// time without trimming.
 	quiet = 10 * time.Second
 	busy  = time.Minute
-	// How much the heap may grow, in percent of what lives in it, before it is
-	// collected. While pods start, a collection takes CPU from them, and what it
-	// would give back is given back a moment later. More than Go's default leaves
-	// what lives scattered over pages that cannot be given back.
+	// How much the heap may grow before a collection, in percent of the live heap. While pods
+	// start, a collection would take CPU from them, and the memory is returned a moment later
+	// anyway. More than Go's default scatters live objects over pages that cannot be returned.
 	quietPercent = 50
 	busyPercent  = 100
 )
 
-// Heap knows whether something happens on the node.
-type Heap struct{ active chan struct{} }
+// Heap trims the memory of the process when the node is idle.
+type Heap struct{ active wake.Signal }
 
 // New makes a Heap.
-func New() *Heap { return &Heap{active: make(chan struct{}, 1)} }
+func New() *Heap { return &Heap{active: wake.New()} }
 
-// Run gives the memory of a burst back to the system when the node has become
-// quiet. It costs one garbage collection for each time of activity, and nothing in
-// between.
+// Run returns memory to the system when the node becomes idle after activity, until ctx ends. It
+// costs one garbage collection for each period of activity.
 func (h *Heap) Run(ctx context.Context) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(busyPercent))
-	h.Stir() // to start is work
+	h.Stir() // starting the agent is activity
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-h.active:
+		case <-h.active.C():
 			debug.SetGCPercent(busyPercent)
 		}
 		for began, resting := time.Now(), false; !resting && time.Since(began) < busy; {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-h.active:
+			case <-h.active.C():
 			case <-time.After(quiet):
 				resting = true
 			}
@@ -52,10 +52,7 @@ func (h *Heap) Run(ctx context.Context) error {
 	}
 }
 
-// Stir notes that something happens on the node.
+// Stir reports activity on the node.
 func (h *Heap) Stir() {
-	select {
-	case h.active <- struct{}{}:
-	default:
-	}
+	h.active.Wake()
 }

@@ -1,4 +1,3 @@
-// Package lock makes sure that one agent at a time works: on a root directory
-// (Root: whoever runs an agent there, or takes one apart, holds it), and
-// beside others that have agreed on a file with it (Acquire: --lock-file).
+// Package lock has three locks. Root lets one agent at a time work on a root directory. Acquire takes a lock file that
+// several agents share (--lock-file). Keyed has a lock for each key within this process.
 package lock

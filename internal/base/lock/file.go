@@ -12,17 +12,17 @@ import (
 	"github.com/berth-run/berth/internal/base/inotify"
 )
 
-// turn is how long Acquire waits between two tries.
+// turn is the delay between two tries of Acquire.
 const turn = 100 * time.Millisecond
 
-// File is a lock that a kubelet takes too (flock(2) on --lock-file), so that of
-// several that are given the same file one works.
+// File is a lock that a kubelet uses too (flock(2) on --lock-file). Only one of several agents with
+// the same file works at a time.
 type File struct {
 	file *os.File
 }
 
-// Acquire waits until nobody else has the lock of a file, which is made if it is
-// not there, and takes it. It goes with the process, however that ends.
+// Acquire waits until no other process holds the lock of a file and takes it. It creates the file
+// if there is none. The kernel releases the lock when the process ends.
 func Acquire(ctx context.Context, path string) (*File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -44,9 +44,8 @@ func Acquire(ctx context.Context, path string) (*File, error) {
 	}
 }
 
-// Contended waits until another process opens the file, or removes it, which is
-// how it says that it wants to work here. It returns nil then, and the error of ctx
-// if that ends before.
+// Contended waits until another process opens or removes the file. A process that waits for the
+// lock does so. It returns nil then, or ctx's error.
 func (l *File) Contended(ctx context.Context) error {
 	kernel, err := inotify.Open()
 	if err != nil {
@@ -67,5 +66,5 @@ func (l *File) Contended(ctx context.Context) error {
 	return errors.Join(err, kernel.Close())
 }
 
-// Release gives the lock away.
+// Release releases the lock.
 func (l *File) Release() error { return l.file.Close() }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Who comes second waits, and who is told to makes room for it.
-func TestFile(t *testing.T) {
+// The second process waits until the first yields.
+func TestFileIsHeldByOneAtATime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubelet.lock")
 	first, err := Acquire(t.Context(), path)
 	if err != nil {
@@ -19,13 +19,13 @@ func TestFile(t *testing.T) {
 	impatient, cancel := context.WithTimeout(t.Context(), 2*turn)
 	defer cancel()
 	if _, err := Acquire(impatient, path); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("a second one has the lock: %v", err)
+		t.Fatalf("two processes have the lock: %v", err)
 	}
 	contended := make(chan error, 1)
 	go func() { contended <- first.Contended(t.Context()) }()
 	go func() {
 		if err := <-contended; err != nil {
-			t.Errorf("contention was not seen: %v", err)
+			t.Errorf("Contended returned %v", err)
 		}
 		if err := first.Release(); err != nil {
 			t.Error(err)
@@ -39,7 +39,7 @@ func TestFile(t *testing.T) {
 		}
 		second <- err
 	}()
-	for { // the watch may have begun after the second one came: it is opened until it is seen
+	for { // the watch may have begun after the second Acquire, so open the file until the watch sees it
 		select {
 		case err := <-second:
 			if err != nil {

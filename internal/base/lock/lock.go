@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLocked says that another agent works on this root directory.
+// ErrLocked is the error if another agent works on the root directory.
 var ErrLocked = errors.New("another agent works on this root directory")
 
-// Root makes sure that one agent at a time works on a root. The lock goes
-// with the process, however it ends.
+// Root takes the lock of a root directory, so that only one agent at a time works on it. The kernel releases the lock
+// when the process ends.
 func Root(root string) (unlock func() error, err error) {
 	path := filepath.Join(root, "lock")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)

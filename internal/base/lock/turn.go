@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Turn waits until this agent has the file that agents have agreed on, if there is
-// one. When another process wants it too and the agent is to yield, yield is called.
+// Turn waits until this agent holds the lock file, if file is not empty. If yields is set and
+// another process wants the lock, Turn calls yield.
 func Turn(ctx context.Context, file string, yields bool, yield func()) (release func() error, err error) {
 	if file == "" {
 		return func() error { return nil }, nil

@@ -1,10 +1,9 @@
-// Package mount calls mount(2) and umount2(2) in a process of their own.
+// Package mount calls mount(2) and umount2(2) in a child process.
 //
-// Both may wait in the kernel for a server or a disk that does not answer, and
-// no thread of this process can be taken out of that. So the call is made by a
-// child, this binary again, which is killed when the caller waits no longer. The
-// child shares the mount namespace; what it has mounted is found in the mount
-// table, also when nobody has seen it succeed.
+// Both calls may wait in the kernel for a server or a disk that does not answer, and a thread of this process could not
+// be interrupted. So a child process, which runs this same binary, makes the call. It is killed when the caller no
+// longer waits. The child shares the mount namespace: its mounts are in the mount table even if it was killed before it
+// could report success.
 //
-// It owns the children it starts and no mount: who asks for one owns it.
+// The package owns its child processes. The caller owns the mounts.
 package mount

@@ -17,12 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childName is the child's argv[0], by which Main knows it.
+// childName is the child's argv[0], by which Main recognises it.
 const childName = "berth-mount"
 
-// lastWords is how long a killed child is waited for: one that the kernel lets
-// go of is gone at once.
-const lastWords = time.Second
+// killGrace is how long to wait for a killed child. A child that does not hang in the kernel ends
+// at once.
+const killGrace = time.Second
 
 // Call is one call of mount(2).
 type Call struct {
@@ -32,22 +32,22 @@ type Call struct {
 	Data string
 }
 
-// request is what a child is asked on its standard input.
+// request is what a child reads from its standard input.
 type request struct {
 	Mount   *Call  `json:",omitempty"`
 	Unmount string `json:",omitempty"`
 	Flags   int    `json:",omitempty"` // of umount2(2)
 }
 
-// Main is the child's part: it does what its parent asks and reports whether the
-// process was started for that. code is its exit code.
+// Main is the main function of a child. handled is false if the process was not started as a child.
+// code is the exit code.
 func Main(args []string, stdin io.Reader, stdout io.Writer) (handled bool, code int) {
 	if len(args) == 0 || args[0] != childName {
 		return false, 0
 	}
 	var r request
 	if err := json.NewDecoder(stdin).Decode(&r); err != nil {
-		fmt.Fprintf(stdout, "read what to mount: %v", err)
+		fmt.Fprintf(stdout, "read request: %v", err)
 		return true, 1
 	}
 	var err error
@@ -63,20 +63,20 @@ func Main(args []string, stdin io.Reader, stdout io.Writer) (handled bool, code 
 	return true, 0
 }
 
-// Runner calls the kernel in children. The zero value is ready.
+// Runner calls the kernel in child processes. The zero value is ready to use.
 type Runner struct {
-	// Program is executed as the child; "" is this process's own binary, whose
-	// main has to begin with Main.
+	// Program is the binary of the child. "" is the binary of this process, whose main must begin
+	// with Main.
 	Program string
 }
 
-// Stuck is a child that the kernel holds although it was killed. It ends when
-// the kernel lets go of it; what it was to do may still be done then.
+// Stuck is the error for a child that hangs in the kernel although it was killed. It ends when the
+// kernel releases it. Its mount or unmount may still happen then.
 type Stuck struct {
 	PID int
-	// What it does: "mount" or "unmount", and where.
+	// What is "mount" or "unmount" with its paths.
 	What string
-	// Cause is why it was waited for no longer.
+	// Cause is why the caller no longer waits for it.
 	Cause error
 }
 
@@ -86,12 +86,12 @@ func (s *Stuck) Error() string {
 
 func (s *Stuck) Unwrap() error { return s.Cause }
 
-// Mount mounts, until ctx ends. The kernel's answer is a syscall.Errno within.
+// Mount mounts, or fails when ctx ends. An error of the kernel wraps its syscall.Errno.
 func (r Runner) Mount(ctx context.Context, c Call) error {
 	return r.run(ctx, "mount "+c.Source+" on "+c.Target, request{Mount: &c})
 }
 
-// Unmount unmounts, until ctx ends, with flags of umount2(2). A link is not followed.
+// Unmount unmounts with flags of umount2(2), or fails when ctx ends. It does not follow a link.
 func (r Runner) Unmount(ctx context.Context, target string, flags int) error {
 	return r.run(ctx, "unmount "+target, request{Unmount: target, Flags: flags | unix.UMOUNT_NOFOLLOW})
 }
@@ -112,11 +112,11 @@ func (r Runner) run(ctx context.Context, what string, q request) error {
 	cmd := &exec.Cmd{
 		Path: program, Args: []string{childName}, Stdin: bytes.NewReader(input), Stdout: &answer,
 		Env: []string{}, Dir: "/", SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
-		WaitDelay: lastWords,
+		WaitDelay: killGrace,
 	}
 	started, ended := make(chan error, 1), make(chan error, 1)
-	// Its own goroutine, as a child that hangs outlives this call. It keeps its
-	// thread: the kernel kills the child when the thread that started it ends.
+	// A goroutine of its own, because a child that hangs outlives this call. It keeps its thread, because the kernel
+	// kills the child when the thread that started it ends.
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -127,7 +127,7 @@ func (r Runner) run(ctx context.Context, what string, q request) error {
 		}
 	}()
 	if err := <-started; err != nil {
-		return fmt.Errorf("%s: start a process for it: %w", what, err)
+		return fmt.Errorf("%s: start child process: %w", what, err)
 	}
 	select {
 	case err := <-ended:
@@ -135,11 +135,11 @@ func (r Runner) run(ctx context.Context, what string, q request) error {
 	case <-ctx.Done():
 	}
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-	timer := time.NewTimer(lastWords)
+	timer := time.NewTimer(killGrace)
 	defer timer.Stop()
 	select {
 	case err := <-ended:
-		if err == nil { // it was done just then
+		if err == nil { // it succeeded just before it was killed
 			return nil
 		}
 		return fmt.Errorf("%s: the kernel has not answered: %w", what, context.Cause(ctx))
@@ -148,7 +148,7 @@ func (r Runner) run(ctx context.Context, what string, q request) error {
 	}
 }
 
-// result is what a child that has ended says.
+// result is the result that an ended child has reported.
 func result(what, answer string, err error) error {
 	if err == nil {
 		return nil
@@ -160,8 +160,8 @@ func result(what, answer string, err error) error {
 	return fmt.Errorf("%s: %w: %s", what, err, strings.TrimSpace(answer))
 }
 
-// Kernel says whether the kernel has a file system of that name now; one that is
-// a module may come when it is mounted.
+// Kernel reports whether the kernel supports a file system now. The first mount may still load it
+// as a module.
 func Kernel(fsType string) (bool, error) {
 	text, err := os.ReadFile("/proc/filesystems")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test's binary is the child too.
+// The test binary is also the child.
 func TestMain(m *testing.M) {
 	if handled, code := Main(os.Args, os.Stdin, os.Stdout); handled {
 		os.Exit(code)
@@ -43,8 +43,8 @@ func TestParse(t *testing.T) {
 		{name: "of mount(8)",
 			options: []string{"defaults", "_netdev", "nofail", "x-systemd.automount", "comment=by hand"}},
 		{name: "what is no file system's", options: []string{"bind"},
-			err: `mount option "bind": it is not one of a file system`},
-		{name: "propagation", options: []string{"rshared"}, err: "not one of a file system"},
+			err: `mount option "bind": not an option of a file system`},
+		{name: "propagation", options: []string{"rshared"}, err: "not an option of a file system"},
 		{name: "more than an option", options: []string{"a\nb"}, err: "line break"},
 	}
 	for _, test := range tests {
@@ -85,7 +85,7 @@ func TestMount(t *testing.T) {
 		t.Errorf("unmounted in use: lost %v, %v", lost, err)
 	}
 	held.Close()
-	for range 2 { // nothing there is no error
+	for range 2 { // the second call finds no mount
 		if lost, err := (Remote{}).Unmount(t.Context(), dir); lost || err != nil {
 			t.Errorf("lost %v, %v", lost, err)
 		}
@@ -122,7 +122,7 @@ func TestMountFails(t *testing.T) {
 	}
 }
 
-// hanging is a child that does not answer, and writes its PID to the file.
+// hanging is a child that does not answer. It writes its PID to the file.
 func hanging(t *testing.T, pidFile string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "hang")
@@ -172,7 +172,7 @@ func readPID(t *testing.T, file string) int {
 	return 0
 }
 
-// Each way to unmount is given its time, and no more.
+// Each way of unmounting takes at most Patience.
 func TestUnmountIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })

@@ -8,18 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options are mount options as fstab(5) has them, told apart.
+// Options are mount options of fstab(5), split into flags and data.
 type Options struct {
-	// Flags are those of mount(2).
+	// Flags are the flags of mount(2).
 	Flags uintptr
 	// Data are the options of the file system, in their order.
 	Data []string
 }
 
-// Parse tells the options of every file system, which are flags of mount(2),
-// from a file system's own. Of options that contradict each other the last
-// counts, as in mount(8). What mount(8) keeps to itself (defaults, _netdev,
-// nofail, comment=..., x-...) is dropped.
+// Parse splits options into flags of mount(2), which every file system has, and the file system's
+// own options. Of contradicting options, the last one wins, as in mount(8). It drops options that
+// only mount(8) uses (defaults, _netdev, nofail, comment=..., x-...).
 func Parse(options []string) (Options, error) {
 	flags := flagOptions()
 	var o Options
@@ -34,10 +33,10 @@ func Parse(options []string) (Options, error) {
 			case isFlag:
 				o.Flags = o.Flags&^f.without | f.bits
 			case strings.ContainsAny(option, "\x00\n"):
-				return Options{}, fmt.Errorf("mount option %q: it holds a line break or a zero byte", option)
+				return Options{}, fmt.Errorf("mount option %q: contains a line break or a zero byte", option)
 			case slices.Contains([]string{"bind", "rbind", "move", "remount"}, option),
 				strings.Contains(option, "shared"), strings.Contains(option, "private"):
-				return Options{}, fmt.Errorf("mount option %q: it is not one of a file system", option)
+				return Options{}, fmt.Errorf("mount option %q: not an option of a file system", option)
 			default:
 				o.Data = append(o.Data, option)
 			}
@@ -46,7 +45,7 @@ func Parse(options []string) (Options, error) {
 	return o, nil
 }
 
-// ReadOnly says whether nothing may be written by way of the mount.
+// ReadOnly reports whether the mount is read-only.
 func (o Options) ReadOnly() bool { return o.Flags&unix.MS_RDONLY != 0 }
 
 func ofMount8(option string) bool {

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// At is what is mounted on exactly that path, last; nil for nothing. It goes by
-// the mount table and asks no file system.
+// At returns the topmost mount at exactly that path, or nil if there is none. It reads only the
+// mount table and makes no request to a file server.
 func At(path string) (*mountinfo.Info, error) {
-	dir, err := filepath.EvalSymlinks(filepath.Dir(path)) // not of path: that would ask what is mounted there
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path)) // not of path itself: that would make a request to its server
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -33,19 +33,17 @@ func At(path string) (*mountinfo.Info, error) {
 	return mounts[len(mounts)-1], nil
 }
 
-// Remote unmounts file systems of servers, which may not answer.
+// Remote unmounts file systems of servers that may not answer.
 type Remote struct {
 	Runner Runner
-	// Patience is how long each way of unmounting may take: the plain one, which
-	// writes back what is dirty; with force, which fails what waits for the server;
-	// and detached. 0 is ten seconds.
+	// Patience bounds each way of unmounting: the plain one, which writes back dirty data; with
+	// force, which fails requests that wait for the server; and detached. 0 is ten seconds.
 	Patience time.Duration
 }
 
-// Unmount unmounts path, whatever its server does: it takes at most three times
-// Patience. nothing mounted there is no error. lost says that the server has not
-// answered, so that what was not written back is lost. A mount in use of a
-// process is EBUSY.
+// Unmount unmounts path within three times Patience, whatever the server does. It returns nil if
+// nothing is mounted there. lost says that the server did not answer, so that dirty data is lost.
+// The error for a mount that a process uses is EBUSY.
 func (u Remote) Unmount(ctx context.Context, path string) (lost bool, err error) {
 	patience := u.Patience
 	if patience == 0 {
@@ -64,7 +62,7 @@ func (u Remote) Unmount(ctx context.Context, path string) (lost bool, err error)
 		case ctx.Err() != nil:
 			return lost, err
 		case err == nil, errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
-			continue // look whether another is below it
+			continue // another mount may be below it
 		case slow:
 			lost = true
 		default:
@@ -73,7 +71,7 @@ func (u Remote) Unmount(ctx context.Context, path string) (lost bool, err error)
 	}
 	at, mountErr := At(path)
 	if at != nil {
-		return lost, errors.Join(err, fmt.Errorf("unmount %s: it is still mounted", path))
+		return lost, errors.Join(err, fmt.Errorf("unmount %s: still mounted", path))
 	}
 	return lost, mountErr
 }

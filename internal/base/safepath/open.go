@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrEscape says that a path leads out of the directory it has to stay in: by
-// "..", by an absolute link, or by a link such as those of /proc/PID/fd.
+// ErrEscape is the error for a path that leads out of its directory: by "..", by an absolute link,
+// or by a link such as those in /proc/PID/fd.
 var ErrEscape = errors.New("the path leads out of its directory")
 
-// ErrNotFile says that something else is where a regular file should be.
+// ErrNotFile is the error for a file that is not a regular file.
 var ErrNotFile = errors.New("not a regular file")
 
-// openTries bounds how often openat2 is called again when the kernel could not
-// rule out that a rename moved ".." outside (EAGAIN).
+// openTries bounds the calls of openat2 after EAGAIN: the kernel could not rule out that a rename
+// has moved ".." outside.
 const openTries = 128
 
-// Name refuses a text that is not the name of one directory entry.
+// Name refuses a text that cannot be the name of a directory entry.
 func Name(s string) error {
 	if s == "" || s == "." || s == ".." || strings.ContainsAny(s, "/\x00") {
 		return fmt.Errorf("%q cannot be the name of a file", s)
@@ -31,8 +31,8 @@ func Name(s string) error {
 	return nil
 }
 
-// Clean refuses a path that is absolute or has "..", and returns it without
-// what means nothing. "" and "." are the directory itself.
+// Clean returns a relative path in its shortest form. It refuses an absolute path and "..". "" and
+// "." are the directory itself.
 func Clean(rel string) (string, error) {
 	if filepath.IsAbs(rel) {
 		return "", fmt.Errorf("%q is not a relative path", rel)
@@ -45,14 +45,13 @@ func Clean(rel string) (string, error) {
 	return path.Clean(rel), nil
 }
 
-// Host opens a path of the host for reference (O_PATH). Symbolic links are
-// followed, but not those by which /proc shows another process's files.
+// Host opens a path of the host for reference (O_PATH). It follows symbolic links, except for the
+// links of /proc to files of other processes.
 func Host(name string) (*os.File, error) {
 	return openat2(unix.AT_FDCWD, name, unix.O_PATH, unix.RESOLVE_NO_MAGICLINKS)
 }
 
-// Open opens rel below dir for reference (O_PATH). Symbolic links are followed
-// as long as they stay below dir.
+// Open opens rel below dir for reference (O_PATH). It follows symbolic links that stay below dir.
 func Open(dir *os.File, rel string) (*os.File, error) {
 	rel, err := Clean(rel)
 	if err != nil {
@@ -87,10 +86,9 @@ func openat2(dir int, name string, flags, resolve uint64) (*os.File, error) {
 	return nil, &os.PathError{Op: "open", Path: name, Err: err}
 }
 
-// File opens a regular file for reading. The last depth parts of its path, the
-// file's name among them, may be no links; what is before them is trusted.
-// Nothing else than a regular file is opened, so that neither a pipe without a
-// writer nor a device is touched: the error says what is there.
+// File opens a regular file for reading. The last depth parts of its path, including the file's
+// name, must not be links; the parts before them are trusted. It never opens another type of file,
+// such as a pipe without a writer or a device: the error names the type.
 func File(name string, depth int) (*os.File, error) {
 	name = filepath.Clean(name)
 	trusted := name
@@ -142,9 +140,8 @@ func typeName(m os.FileMode) string {
 	return "device"
 }
 
-// MkdirAll opens rel below dir as Open does, and makes the directories that are
-// missing, with that mode whatever the umask is. A directory that inherits the
-// group of the one around it keeps doing so.
+// MkdirAll opens rel below dir as Open does. It makes missing directories with the given mode,
+// whatever the umask is. A new directory inherits setgid from its parent.
 func MkdirAll(dir *os.File, rel string, mode os.FileMode) (*os.File, error) {
 	rel, err := Clean(rel)
 	if err != nil {
@@ -153,8 +150,7 @@ func MkdirAll(dir *os.File, rel string, mode os.FileMode) (*os.File, error) {
 	return mkdirAll(func(rel string) (*os.File, error) { return Open(dir, rel) }, rel, mode)
 }
 
-// HostMkdirAll opens an absolute path of the host as Host does, and makes the
-// directories that are missing.
+// HostMkdirAll opens an absolute path of the host as Host does, and makes missing directories.
 func HostMkdirAll(name string, mode os.FileMode) (*os.File, error) {
 	rel, err := filepath.Rel("/", name)
 	if err != nil {
@@ -163,8 +159,8 @@ func HostMkdirAll(name string, mode os.FileMode) (*os.File, error) {
 	return mkdirAll(func(rel string) (*os.File, error) { return Host("/" + rel) }, rel, mode)
 }
 
-// walk opens a path from where the walk began: a link on the way may point
-// anywhere that open allows.
+// walk opens a path relative to the start of the walk, so that a link on the way may lead anywhere
+// that open allows.
 type walk func(rel string) (*os.File, error)
 
 func mkdirAll(open walk, rel string, mode os.FileMode) (*os.File, error) {
@@ -193,7 +189,7 @@ func step(open walk, at *os.File, parts []string, mode os.FileMode) (*os.File, e
 	err = unix.Mkdirat(int(at.Fd()), name, uint32(mode.Perm()))
 	switch {
 	case errors.Is(err, unix.EEXIST):
-		// Made meanwhile, or a link to nothing: opening it tells.
+		// Made meanwhile, or a link without a target: the open below decides.
 	case err != nil:
 		return nil, &os.PathError{Op: "mkdir", Path: rel, Err: err}
 	default:
@@ -204,8 +200,8 @@ func step(open walk, at *os.File, parts []string, mode os.FileMode) (*os.File, e
 	return open(rel)
 }
 
-// HostCreate makes an empty file of the host with that mode if nothing of that
-// name is there. The directory around it has to exist.
+// HostCreate creates an empty file of the host, unless a file of that name exists. Its directory
+// must exist.
 func HostCreate(name string, mode os.FileMode) error {
 	dir, err := Host(filepath.Dir(name))
 	if err != nil {

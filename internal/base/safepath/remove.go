@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RemoveAll removes a file or a directory with all that is in it. It follows no
-// link and enters no mount: a mount point below is an error, with everything
-// beside it removed. That nothing is there is no error.
+// RemoveAll removes a file, or a directory with its content. It follows no link and enters no
+// mount. A mount point below name is an error; everything beside it is removed. It returns nil if
+// nothing exists.
 //
-// The directory around name has to be one that no container can write to.
+// No container may be able to write to the parent directory of name.
 //
-// However deep the tree is, four files are open: a directory that is not empty
-// is moved up next to its parent before it is emptied.
+// Four files are open however deep the tree is: a directory that is not empty is moved up next to
+// its parent before it is emptied.
 func RemoveAll(ctx context.Context, name string) error {
 	parent, err := os.Open(filepath.Dir(name))
 	if errors.Is(err, os.ErrNotExist) {
@@ -69,7 +69,7 @@ func (r *removal) run(ctx context.Context) error {
 	}
 }
 
-// entry removes one entry of the top directory, or moves what is in it up.
+// entry removes one entry of the top directory, or moves its content up.
 func (r *removal) entry(ctx context.Context, name string) error {
 	err := unlink(r.top, name)
 	if !errors.Is(err, unix.ENOTEMPTY) {
@@ -97,7 +97,7 @@ func (r *removal) entry(ctx context.Context, name string) error {
 	return nil
 }
 
-// failures keeps the first few errors: there may be one for every file.
+// failures keeps the first few errors, because there may be one for every file.
 type failures struct {
 	first []error
 	count int
@@ -120,7 +120,7 @@ func (f *failures) err() error {
 	return err
 }
 
-// lift moves a directory up under a name that is free.
+// lift moves a directory up under an unused name.
 func (r *removal) lift(dir *os.File, child string) error {
 	for {
 		r.lifted++
@@ -132,8 +132,7 @@ func (r *removal) lift(dir *os.File, child string) error {
 	}
 }
 
-// each calls f with the names in a directory as it is now. Names that come
-// while it runs may be missed.
+// each calls f with the names in a directory as it is now. It may miss names that appear meanwhile.
 func each(ctx context.Context, dir *os.File, f func(name string)) error {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -155,8 +154,7 @@ func each(ctx context.Context, dir *os.File, f func(name string)) error {
 	}
 }
 
-// unlink removes a file or an empty directory; ENOTEMPTY says that it is a
-// directory with something in it.
+// unlink removes a file or an empty directory. ENOTEMPTY means a directory with content.
 func unlink(dir *os.File, name string) error {
 	err := unix.Unlinkat(int(dir.Fd()), name, 0)
 	if errors.Is(err, unix.EISDIR) {
@@ -165,7 +163,7 @@ func unlink(dir *os.File, name string) error {
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return nil
-	case errors.Is(err, unix.EEXIST): // what some file systems say instead
+	case errors.Is(err, unix.EEXIST): // some file systems return this instead
 		return unix.ENOTEMPTY
 	case errors.Is(err, unix.EBUSY):
 		return fmt.Errorf("something is mounted on it: %w", err)
@@ -173,7 +171,7 @@ func unlink(dir *os.File, name string) error {
 	return err
 }
 
-// openDir opens a directory entry that is no link and no mount point.
+// openDir opens a directory entry that is neither a link nor a mount point.
 func openDir(dir *os.File, name string) (*os.File, error) {
 	f, err := openat2(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW,
 		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_XDEV)

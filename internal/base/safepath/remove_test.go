@@ -47,8 +47,7 @@ func TestRemoveAllOfLink(t *testing.T) {
 	untouched(t, outside)
 }
 
-// TestRemoveAllDeep removes a tree that is deeper than paths are long and files
-// can be open.
+// The tree is deeper than the longest path and than the number of open files allows.
 func TestRemoveAllDeep(t *testing.T) {
 	dir, inside, _ := volume(t)
 	at := int(dir.Fd())
@@ -112,7 +111,7 @@ func TestRemoveAllStopsAtMounts(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(inside, "a/beside")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what was beside the mount: %v", err)
 	}
-	// The mount point was moved with its directory: find it again to undo it.
+	// The mount point was moved with its directory: find it again to unmount it.
 	matches, _ := filepath.Glob(filepath.Join(inside, "*", "mounted"))
 	matches = append(matches, at)
 	for _, m := range matches {
@@ -125,7 +124,7 @@ func TestRemoveAllStopsAtMounts(t *testing.T) {
 	}
 }
 
-func TestRemoveAllEnds(t *testing.T) {
+func TestRemoveAllEndsWithItsContext(t *testing.T) {
 	_, inside, _ := volume(t)
 	if err := os.MkdirAll(filepath.Join(inside, "a/b"), 0o755); err != nil {
 		t.Fatal(err)
@@ -137,9 +136,8 @@ func TestRemoveAllEnds(t *testing.T) {
 	}
 }
 
-// TestRemoveAllSwapped has another thread exchange a directory for a link to the
-// outside, and fill what is being removed, while it is removed.
-func TestRemoveAllSwapped(t *testing.T) {
+// During the removal, another thread exchanges a directory for a link to the outside and adds files to the tree.
+func TestRemoveAllStaysInsideDuringSwaps(t *testing.T) {
 	_, inside, outside := volume(t)
 	removed, failed := 0, 0
 	for i := range 40 {
@@ -166,7 +164,7 @@ func TestRemoveAllSwapped(t *testing.T) {
 			}
 		}()
 		if err := RemoveAll(t.Context(), filepath.Join(inside, "top")); err != nil {
-			failed++ // it was filled faster than it could be emptied
+			failed++ // the thread added files faster than RemoveAll removed them
 		} else {
 			removed++
 		}

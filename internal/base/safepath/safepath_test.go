@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// volume is a directory with an outside next to it that must stay as it is.
+// volume makes a directory, and beside it one outside that must not change.
 func volume(t *testing.T) (dir *os.File, inside, outside string) {
 	t.Helper()
 	base := t.TempDir()
@@ -42,7 +42,7 @@ func link(t *testing.T, target, name string) {
 	}
 }
 
-// place is where a file really is.
+// place is the real path of an open file.
 func place(t *testing.T, f *os.File) string {
 	t.Helper()
 	p, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
@@ -52,7 +52,7 @@ func place(t *testing.T, f *os.File) string {
 	return p
 }
 
-// untouched fails when the outside got something.
+// untouched fails the test if the directory outside has changed.
 func untouched(t *testing.T, outside string) {
 	t.Helper()
 	entries, err := os.ReadDir(outside)
@@ -163,7 +163,7 @@ func TestHost(t *testing.T) {
 
 func TestHostMkdirAllAndCreate(t *testing.T) {
 	_, inside, outside := volume(t)
-	link(t, outside, filepath.Join(inside, "link")) // an absolute link, as /var/run is
+	link(t, outside, filepath.Join(inside, "link")) // an absolute link like /var/run
 	f, err := HostMkdirAll(filepath.Join(inside, "link/a/b"), 0o755)
 	if err != nil {
 		t.Fatal(err)
@@ -189,9 +189,8 @@ func TestHostMkdirAllAndCreate(t *testing.T) {
 	}
 }
 
-// TestSwappedWhileWalking has a directory of the volume turn into a link to the
-// outside and back, as fast as another thread can.
-func TestSwappedWhileWalking(t *testing.T) {
+// Another thread turns a directory of the volume into a link to the outside and back, as fast as it can.
+func TestOpenStaysInsideDuringSwaps(t *testing.T) {
 	dir, inside, outside := volume(t)
 	if err := os.MkdirAll(filepath.Join(inside, "d"), 0o755); err != nil {
 		t.Fatal(err)
@@ -291,7 +290,7 @@ func TestFile(t *testing.T) {
 	untouched(t, outside)
 }
 
-// FuzzMkdirAll opens and makes whatever path: it is inside, or an error.
+// FuzzMkdirAll opens and makes any path. The result is inside, or there is an error.
 func FuzzMkdirAll(f *testing.F) {
 	for _, s := range []string{"", ".", "a/b", "out", "out/x", "proc/1/root/x", "self/x", "a/../out", "/etc", "up/up",
 		"loop", "a//b/./c/", "a\x00b", strings.Repeat("d/", 50)} {

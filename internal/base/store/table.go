@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// Table maps keys to values that are never changed once they were put. It is
-// safe for concurrent use; the zero value is not ready, see New.
+// Table maps keys to values. A value must not change after Put. It is safe for concurrent use. Make
+// it with New.
 type Table[K comparable, V any] struct {
 	mu       sync.Mutex
 	rows     map[K]V
-	shared   bool // a snapshot holds rows: copy before the next write
+	shared   bool // a snapshot uses rows: copy them before the next write
 	revision uint64
 	all      map[*Watcher[K, V]]struct{}
 	byKey    map[K]map[*Watcher[K, V]]struct{}
@@ -26,18 +26,18 @@ func New[K comparable, V any]() *Table[K, V] {
 	}
 }
 
-// Put sets the value of a key and returns the table's new revision. Every Put
-// is a change, also of an equal value: a writer that wants silence compares first.
+// Put sets the value of a key and returns the table's new revision. Every Put is a change, even
+// with an equal value. A writer that wants no change for an equal value compares first.
 func (t *Table[K, V]) Put(key K, value V) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.own()
 	t.rows[key] = value
-	return t.tell(Change[K, V]{Key: key, Value: value})
+	return t.notify(Change[K, V]{Key: key, Value: value})
 }
 
-// Delete removes a key and returns the table's revision, which is a new one
-// only if the key was there.
+// Delete removes a key and returns the table's revision. The revision is new only if the key
+// existed.
 func (t *Table[K, V]) Delete(key K) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,7 +47,7 @@ func (t *Table[K, V]) Delete(key K) uint64 {
 	}
 	t.own()
 	delete(t.rows, key)
-	return t.tell(Change[K, V]{Key: key, Value: last, Deleted: true})
+	return t.notify(Change[K, V]{Key: key, Value: last, Deleted: true})
 }
 
 // Get returns the value of a key.
@@ -65,15 +65,15 @@ func (t *Table[K, V]) Len() int {
 	return len(t.rows)
 }
 
-// Revision counts the changes so far.
+// Revision is the number of changes so far.
 func (t *Table[K, V]) Revision() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.revision
 }
 
-// Snapshot returns the table as it is now. It costs nothing until the next
-// write, which then copies the rows once however many snapshots were taken.
+// Snapshot returns the table as it is now. It costs nothing until the next write, which copies the
+// rows once for all snapshots.
 func (t *Table[K, V]) Snapshot() Snapshot[K, V] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,7 +81,7 @@ func (t *Table[K, V]) Snapshot() Snapshot[K, V] {
 	return Snapshot[K, V]{rows: t.rows, revision: t.revision}
 }
 
-// own makes rows writable: a snapshot keeps the map it was given.
+// own makes rows writable: a snapshot keeps the old map.
 func (t *Table[K, V]) own() {
 	if t.shared {
 		t.rows = maps.Clone(t.rows)
@@ -89,8 +89,8 @@ func (t *Table[K, V]) own() {
 	}
 }
 
-// tell numbers a change and hands it to the watchers that asked for its key.
-func (t *Table[K, V]) tell(c Change[K, V]) uint64 {
+// notify numbers a change and notifies the watchers of its key.
+func (t *Table[K, V]) notify(c Change[K, V]) uint64 {
 	t.revision++
 	c.Revision = t.revision
 	for w := range t.all {
@@ -108,7 +108,7 @@ type Snapshot[K comparable, V any] struct {
 	revision uint64
 }
 
-// Get returns the value that a key had.
+// Get returns the value of a key at the snapshot's revision.
 func (s Snapshot[K, V]) Get(key K) (V, bool) {
 	v, ok := s.rows[key]
 	return v, ok
@@ -117,11 +117,11 @@ func (s Snapshot[K, V]) Get(key K) (V, bool) {
 // Len is the number of rows.
 func (s Snapshot[K, V]) Len() int { return len(s.rows) }
 
-// Revision is that of the table when the snapshot was taken.
+// Revision is the table's revision when the snapshot was taken.
 func (s Snapshot[K, V]) Revision() uint64 { return s.revision }
 
-// With is the snapshot with rows put over its own. later is a revision that grows
-// with each change of them: the result's is the sum of both.
+// With returns the snapshot with rows put over its own. later is a revision that grows with each
+// change of these rows. The revision of the result is the sum of both.
 func (s Snapshot[K, V]) With(rows map[K]V, later uint64) Snapshot[K, V] {
 	all := maps.Clone(s.rows)
 	if all == nil {

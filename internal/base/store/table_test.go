@@ -13,7 +13,7 @@ import (
 
 type change = Change[string, int]
 
-// Each step writes, then says what the watcher is expected to see.
+// Each step writes, then names the changes that the watcher must see.
 func TestWatch(t *testing.T) {
 	tests := []struct {
 		name string
@@ -158,7 +158,7 @@ func TestNextWaits(t *testing.T) {
 			}
 			got <- changes
 		}()
-		synctest.Wait() // Next is blocked: nothing has changed
+		synctest.Wait() // Next blocks because nothing has changed
 		select {
 		case c := <-got:
 			t.Fatalf("woken without a change: %v", c)
@@ -176,7 +176,7 @@ func TestNextWaits(t *testing.T) {
 	})
 }
 
-// Readers of every kind run against one writer: each must end with the last state.
+// Readers of every kind run beside one writer. Each must end with the last state.
 func TestConcurrentReadersSeeTheLastState(t *testing.T) {
 	const keys, rounds = 8, 2000
 	table := New[int, int]()

@@ -4,20 +4,22 @@ import (
 	"cmp"
 	"context"
 	"slices"
+
+	"github.com/berth-run/berth/internal/base/wake"
 )
 
-// Change is the last state of a key that changed.
+// Change is the last state of a key that has changed.
 type Change[K comparable, V any] struct {
 	Key K
-	// Value is the current value, or the last one when the key was deleted.
+	// Value is the current value, or the last one if the key was deleted.
 	Value   V
 	Deleted bool
 	// Revision of the table when this state was written.
 	Revision uint64
 }
 
-// Watcher collects what changed since it was last asked. It is for one
-// goroutine, which waits on C and then calls Changes, or calls Next:
+// Watcher collects the changes since the last call of Changes or Next. It is for one goroutine, which either waits on C
+// and then calls Changes, or calls Next:
 //
 //	w := table.Watch()
 //	defer w.Stop()
@@ -30,17 +32,17 @@ type Change[K comparable, V any] struct {
 //		}
 //	}
 //
-// A key that was put and deleted between two looks is seen as deleted; one that
-// was deleted and put again is seen with its new value only.
+// A key that was put and deleted between two calls is reported as deleted. A key that was deleted and put again is
+// reported with its new value only.
 type Watcher[K comparable, V any] struct {
 	table   *Table[K, V]
-	key     *K            // nil: every key
-	wake    chan struct{} // holds one token while pending is not empty; sent under table.mu
+	key     *K          // nil: every key
+	wake    wake.Signal // raised while pending is not empty; changes under table.mu
 	pending map[K]Change[K, V]
 }
 
-// Watch reports every key. The rows that exist already are its first changes,
-// so there is no moment between listing and watching.
+// Watch watches every key. The existing rows are its first changes, so that there is no gap between
+// listing and watching.
 func (t *Table[K, V]) Watch() *Watcher[K, V] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,8 +54,8 @@ func (t *Table[K, V]) Watch() *Watcher[K, V] {
 	return w
 }
 
-// WatchKey reports one key. Its present state is the first change, as deleted
-// with a zero value when the key is not there.
+// WatchKey watches one key. Its present state is the first change. If the key does not exist, that
+// change is a deletion with a zero value.
 func (t *Table[K, V]) WatchKey(key K) *Watcher[K, V] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,27 +71,24 @@ func (t *Table[K, V]) WatchKey(key K) *Watcher[K, V] {
 }
 
 func (t *Table[K, V]) watcher() *Watcher[K, V] {
-	return &Watcher[K, V]{table: t, wake: make(chan struct{}, 1), pending: map[K]Change[K, V]{}}
+	return &Watcher[K, V]{table: t, wake: wake.New(), pending: map[K]Change[K, V]{}}
 }
 
-// add notes a change; the table's lock is held.
+// add records a change. It needs the table's lock.
 func (w *Watcher[K, V]) add(c Change[K, V]) {
 	w.pending[c.Key] = c
-	select {
-	case w.wake <- struct{}{}:
-	default: // the reader has a token already
-	}
+	w.wake.Wake()
 }
 
-// C delivers a token when there are changes to look at. It is never closed.
-func (w *Watcher[K, V]) C() <-chan struct{} { return w.wake }
+// C receives when there are changes. It is never closed.
+func (w *Watcher[K, V]) C() <-chan struct{} { return w.wake.C() }
 
-// Changes returns the last state of each key that changed since the previous
-// call, oldest revision first; nil when nothing did.
+// Changes returns the last state of each key that has changed since the previous call, oldest
+// revision first. It returns nil if nothing has changed.
 func (w *Watcher[K, V]) Changes() []Change[K, V] {
 	w.table.mu.Lock()
 	select {
-	case <-w.wake: // read without waiting on C: its token goes with the changes
+	case <-w.wake.C(): // the caller did not wait on C: lower the signal with the changes
 	default:
 	}
 	pending := w.pending
@@ -108,21 +107,21 @@ func (w *Watcher[K, V]) Changes() []Change[K, V] {
 	return changes
 }
 
-// Next waits until something changed and returns it, or ctx's error.
+// Next waits for a change and returns the changes, or ctx's error.
 func (w *Watcher[K, V]) Next(ctx context.Context) ([]Change[K, V], error) {
 	for {
 		if changes := w.Changes(); changes != nil {
 			return changes, nil
 		}
 		select {
-		case <-w.wake:
+		case <-w.wake.C():
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// Stop ends the watch. What was not read yet is dropped; C stays silent.
+// Stop ends the watch and drops unread changes. C receives nothing any more.
 func (w *Watcher[K, V]) Stop() {
 	t := w.table
 	t.mu.Lock()
@@ -136,7 +135,7 @@ func (w *Watcher[K, V]) Stop() {
 	}
 	w.pending = nil
 	select {
-	case <-w.wake:
+	case <-w.wake.C():
 	default:
 	}
 }
