@@ -49,7 +49,8 @@ func TestFormatOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := read(t, path)
-	want := `{"version":3,"checksum":"sha256:60f58c529cbe61d3ee735e01d5019d7d6d676d30f09944621356024283a1942d","data":{"name":"web","ports":[80]}}` + "\n"
+	want := `{"version":3,"checksum":"sha256:60f58c529cbe61d3ee735e01d5019d7d6d676d30f09944621356024283a1942d",` +
+		`"data":{"name":"web","ports":[80]}}` + "\n"
 	if got != want {
 		t.Errorf("got  %swant %s", got, want)
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 // later is a time after t at which the monotonic clock and the machine's clock have advanced by different durations.
-// Only a change of the machine's clock makes such a time. So the test builds it like package time, whose second field is
-// the monotonic clock.
+// Only a change of the machine's clock makes such a time. So the test builds it like package time, whose second field
+// is the monotonic clock.
 func later(t time.Time, passed, shows time.Duration) time.Time {
 	t = t.Add(shows)
 	(*struct {

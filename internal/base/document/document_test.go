@@ -77,10 +77,12 @@ func TestFaults(t *testing.T) {
 		}},
 		{"quantity", "spec:\n  containers:\n  - resources:\n      limits: {memory: 1Gb}",
 			[]string{
-				`line 5: spec.containers[0].resources.limits.memory: "1Gb" is not a quantity such as 500m, 2, 64Mi or 10Gi`}},
+				`line 5: spec.containers[0].resources.limits.memory: "1Gb" ` +
+					`is not a quantity such as 500m, 2, 64Mi or 10Gi`}},
 		{"time", "metadata: {creationTimestamp: soon}",
 			[]string{
-				`line 2: metadata.creationTimestamp: "soon": parsing time "soon" as "2006-01-02T15:04:05Z07:00": cannot parse "soon" as "2006"`}},
+				`line 2: metadata.creationTimestamp: "soon": parsing time "soon" as ` +
+					`"2006-01-02T15:04:05Z07:00": cannot parse "soon" as "2006"`}},
 		{"given twice", "spec:\n  nodeName: a\n  priority: 1\n  nodeName: b",
 			[]string{"line 5: spec.nodeName: is given twice, first in line 3"}},
 		{"given twice in JSON", "{\"kind\": \"Pod\",\n \"spec\": {\"nodeName\": \"a\",\n \"nodeName\": \"b\"}}",
@@ -125,7 +127,7 @@ func TestPartOfADocument(t *testing.T) {
 		t.Errorf("line of the second item: %d, want 4", got)
 	}
 	if got := doc.LineOf("items", 7, "spec"); got != 3 {
-		t.Errorf("line of an item that is not there: %d, want that of the list, 3", got)
+		t.Errorf("line of a missing item: %d, want the line of the list, 3", got)
 	}
 	err := doc.Decode([]byte(`{"kind":"Pod","spec":{"a":1}}`), &corev1.Pod{}, "items", 1)
 	if want := "line 5: items[1].spec.a: unknown field"; err == nil || err.Error() != want {

@@ -145,7 +145,8 @@ func (c *Claims) Bound(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (*c
 		return nil, err
 	}
 	if excludes(b, p.UID) {
-		return nil, lacking(name, fmt.Errorf("the claim is ReadWriteOncePod, and the pod with the UID %s uses it", b.Users[0]))
+		return nil,
+			lacking(name, fmt.Errorf("the claim is ReadWriteOncePod, and the pod with the UID %s uses it", b.Users[0]))
 	}
 	if !slices.Contains(b.Users, p.UID) {
 		next := *b

@@ -79,7 +79,8 @@ func TestBoundChecksAClaimOfTheCluster(t *testing.T) {
 		"no volume": {claimed("data"), boundClaim(nil), nil, "waiting for PersistentVolume pv"},
 		"another's": {claimed("data"), boundClaim(nil),
 			boundVolume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "old" }),
-			"PersistentVolume pv is bound to the claim default/data with the UID old, not to this claim with the UID claim"},
+			"PersistentVolume pv is bound to the claim default/data with the UID old, not to this claim with " +
+				"the UID claim"},
 		"nobody's": {claimed("data"), boundClaim(nil),
 			boundVolume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil }),
 			"PersistentVolume pv is not bound to any claim (claimRef)"},

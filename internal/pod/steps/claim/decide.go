@@ -98,7 +98,8 @@ func better(v, than *corev1.PersistentVolume) bool {
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(unreserved(v), unreserved(than)), v.Spec.Capacity.Storage().Cmp(*than.Spec.Capacity.Storage()),
+	return cmp.Or(cmp.Compare(unreserved(v), unreserved(than)),
+		v.Spec.Capacity.Storage().Cmp(*than.Spec.Capacity.Storage()),
 		cmp.Compare(v.Name, than.Name)) < 0
 }
 
@@ -321,7 +322,8 @@ func fits(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, node *cor
 	case r == nil:
 		return fmt.Errorf("PersistentVolume %s is not bound to any claim (claimRef)", v.Name)
 	case r.UID != c.UID:
-		return fmt.Errorf("PersistentVolume %s is bound to the claim %s/%s with the UID %s, not to this claim with the UID %s",
+		return fmt.Errorf(
+			"PersistentVolume %s is bound to the claim %s/%s with the UID %s, not to this claim with the UID %s",
 			v.Name, r.Namespace, r.Name, r.UID, c.UID)
 	}
 	if !forNode(v, node) {

@@ -100,11 +100,14 @@ func TestChoose(t *testing.T) {
 		{"of its class only", newClaim("c", class("fast")),
 			[]*corev1.PersistentVolume{newVolume("a", "1Gi"), newVolume("b", "2Gi", inClass)}, nil,
 			choice{volume: newVolume("b", "2Gi", inClass)}},
-		{"without a class, no volume of a class", newClaim("c"), []*corev1.PersistentVolume{newVolume("b", "2Gi", inClass)},
+		{"without a class, no volume of a class", newClaim("c"),
+			[]*corev1.PersistentVolume{newVolume("b", "2Gi", inClass)},
 			nil, choice{make: true}},
 		{"an unknown class", newClaim("c", class("slow")), []*corev1.PersistentVolume{newVolume("a", "1Gi")}, nil,
 			choice{reason: reason.ProvisioningFailed,
-				why: `no persistent volumes available for this claim (1 of another storage class), and storageclass.storage.k8s.io "slow" not found: this node makes volumes of the class local-path only`}},
+				why: `no persistent volumes available for this claim (1 of another storage class), and ` +
+					`storageclass.storage.k8s.io "slow" not found: this node makes volumes of the class ` +
+					`local-path only`}},
 		{"of this node", newClaim("c"),
 			[]*corev1.PersistentVolume{newVolume("a", "1Gi", on("node2")), newVolume("b", "2Gi", on("node1"))}, nil,
 			choice{volume: newVolume("b", "2Gi", on("node1"))}},

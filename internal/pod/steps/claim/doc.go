@@ -1,13 +1,13 @@
-// Package claim binds PersistentVolumeClaims to PersistentVolumes on a machine without a control plane. For a claim that
-// no volume fits, it makes a directory.
+// Package claim binds PersistentVolumeClaims to PersistentVolumes on a machine without a control plane. For a claim
+// that no volume fits, it makes a directory.
 //
 // It owns
 //
 //	<root>/claims.json       the volume of each bound claim, and the pods that use it
 //	<root>/volumes/pvc-...   the content of the volumes that it made
 //
-// and is the only writer of both. It reads the claims and volumes of manifests from the table of package object and never
-// writes there. The volume step calls Bound; the local API shows Rows.
+// and is the only writer of both. It reads the claims and volumes of manifests from the table of package object and
+// never writes there. The volume step calls Bound; the local API shows Rows.
 //
 // A binding is on disk before anything is made or mounted for it. It leaves the disk after everything that was made is
 // deleted. So an agent that starts after a crash continues where the previous one stopped.

@@ -128,7 +128,8 @@ func read(file string) (Range, error) {
 	}
 	r, err := decode(text)
 	if err != nil {
-		return Range{}, fmt.Errorf("read %s, a pod's user namespace: %w; next: end the pod and remove the file", file, err)
+		return Range{},
+			fmt.Errorf("read %s, a pod's user namespace: %w; next: end the pod and remove the file", file, err)
 	}
 	return r, nil
 }

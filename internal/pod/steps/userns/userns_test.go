@@ -107,7 +107,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add(good)
 	f.Add(
 		[]byte(
-			`{"uidMappings":[{"hostId":0,"containerId":0,"length":65536}],"gidMappings":[{"hostId":0,"containerId":0,"length":65536}]}`))
+			`{"uidMappings":[{"hostId":0,"containerId":0,"length":65536}],` +
+				`"gidMappings":[{"hostId":0,"containerId":0,"length":65536}]}`))
 	f.Add([]byte(`{"uidMappings":[{"hostId":4294901760,"containerId":0,"length":4294901760}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := decode(text)
@@ -168,7 +169,8 @@ func TestMappingIsKept(t *testing.T) {
 	if c := first(again, "c"); c != Unit {
 		t.Errorf("c has %d, not what a has left", c)
 	}
-	want := `{"uidMappings":[{"hostId":65536,"containerId":0,"length":65536}],"gidMappings":[{"hostId":65536,"containerId":0,"length":65536}]}`
+	want := `{"uidMappings":[{"hostId":65536,"containerId":0,"length":65536}],` +
+		`"gidMappings":[{"hostId":65536,"containerId":0,"length":65536}]}`
 	if text, err := os.ReadFile(filepath.Join(n.cfg.Root, "pods/c/userns")); err != nil || string(text) != want {
 		t.Errorf("file %q, %v", text, err)
 	}

@@ -10,6 +10,6 @@
 // Each kind of volume has a sub-package that implements Kind. The container step finds a mounted volume with Path and
 // MountPath.
 //
-// The state is on disk and in the mount table: Teardown needs neither an earlier Setup nor the pod's spec. Only Path and
-// MountPath answer from memory; Setup runs again before a restarted agent starts any container.
+// The state is on disk and in the mount table: Teardown needs neither an earlier Setup nor the pod's spec. Only Path
+// and MountPath answer from memory; Setup runs again before a restarted agent starts any container.
 package volume

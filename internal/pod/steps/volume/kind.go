@@ -103,8 +103,8 @@ type Features struct {
 // container start, and the open file is mounted.
 type Opener interface {
 	Kind
-	// Open opens what the container gets, for reference only (O_PATH). It returns nil if the path
-	// itself is to be mounted.
+	// Open opens what the container gets, for reference only (O_PATH). It returns nil if the
+	// container mounts the path itself.
 	Open(r Request) (*os.File, error)
 }
 

@@ -245,9 +245,11 @@ func TestSetupOfClaims(t *testing.T) {
 		"files, a device": {device("data"), disk(), newShared(), true,
 			`mount volume "data": volume data has volumeMode Filesystem, but is specified in volumeDevices`},
 		"unknown source": {runAs("u1", claim("data")), &corev1.PersistentVolume{}, newShared(), true,
-			`mount volume "data": this agent does not mount the source of PersistentVolume "": use one of hostPath, local, nfs or csi`},
+			`mount volume "data": this agent does not mount the source of PersistentVolume "": ` +
+				`use one of hostPath, local, nfs or csi`},
 		"not a group": {runAs("u1", claim("data")), badGroup, newShared(), true,
-			`mount volume "data": the annotation pv.beta.kubernetes.io/gid of PersistentVolume pv is not a group: "staff"`},
+			`mount volume "data": the annotation pv.beta.kubernetes.io/gid ` +
+				`of PersistentVolume pv is not a group: "staff"`},
 		"no stage": {runAs("u1", claim("data")), disk(), failing, true,
 			`mount volume "data": stage the volume for the node: the disk is gone`},
 	}

@@ -125,8 +125,8 @@ func (v *Volumes) bindRemote(ctx context.Context, volume mounted, mount corev1.V
 	}
 }
 
-// open opens a volume whose path others may replace. It returns nil if the path itself is to be
-// mounted: for other volumes, for a path with byPath, and for a mount with propagation. A bind
+// open opens a volume whose path others may replace. It returns nil if the container mounts the
+// path itself: for other volumes, for a path with byPath, and for a mount with propagation. A bind
 // mount made here would receive later mounts of the host twice.
 func (v *Volumes) open(m mounted, mount corev1.VolumeMount) (*os.File, error) {
 	k, ok := m.kind.(Opener)

@@ -187,7 +187,9 @@ func TestRegistrationWithoutTheAPIServer(t *testing.T) {
 		metav1.PatchOptions{})
 	check(t, err)
 	n.away.Store(false)
-	eventually(t, "there is an event for the rejection", func() bool { return n.table.hasEvent("FailedRegisterCSIDriver") })
+	eventually(t, "there is an event for the rejection", func() bool {
+		return n.table.hasEvent("FailedRegisterCSIDriver")
+	})
 	_, err = n.kind.drivers.Get(driverName1)
 	check(t, err) // mounted volumes need it
 	n.kind.Drivers().Deregister(p)
@@ -213,11 +215,12 @@ func TestMountWithoutTheAPIServer(t *testing.T) {
 	if keys, _ := object.Waits(n.setup(t.Context(), p)); !slices.Contains(keys, driver.Key(driverName1)) {
 		t.Errorf("without its CSIDriver the volume waits for %v", keys)
 	}
-	n.kind.Drivers().Restore(map[string]*storagev1.CSIDriver{driverName1: {ObjectMeta: metav1.ObjectMeta{Name: driverName1},
-		Spec: storagev1.CSIDriverSpec{
-			AttachRequired: new(false), PodInfoOnMount: new(true),
-			VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent},
-		}}})
+	n.kind.Drivers().Restore(
+		map[string]*storagev1.CSIDriver{driverName1: {ObjectMeta: metav1.ObjectMeta{Name: driverName1},
+			Spec: storagev1.CSIDriverSpec{
+				AttachRequired: new(false), PodInfoOnMount: new(true),
+				VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent},
+			}}})
 	n.setupWhenReady(t, p)
 	staged, published := d.Calls("NodeStageVolume")[0].Request.(*csi.NodeStageVolumeRequest),
 		d.Calls("NodePublishVolume")[0].Request.(*csi.NodePublishVolumeRequest)
@@ -439,9 +442,10 @@ func TestExpansionBeforeThePodStarts(t *testing.T) {
 		d.Fail("NodeExpandVolume", test.fault)
 		registered.Capabilities = allCapabilities()
 		if test.noExpand {
-			registered.Capabilities = slices.DeleteFunc(registered.Capabilities, func(c csi.NodeServiceCapability_RPC_Type) bool {
-				return c == csi.NodeServiceCapability_RPC_EXPAND_VOLUME
-			})
+			registered.Capabilities = slices.DeleteFunc(registered.Capabilities,
+				func(c csi.NodeServiceCapability_RPC_Type) bool {
+					return c == csi.NodeServiceCapability_RPC_EXPAND_VOLUME
+				})
 		}
 		var failures []bool
 		for range 2 {

@@ -22,8 +22,8 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// A node may get a VolumeAttachment and not watch it, so the step polls. After attachTimeout the step fails with what it
-// waits for, which the pod's events show, and starts over.
+// A node may get a VolumeAttachment and not watch it, so the step polls. After attachTimeout the step fails with what
+// it waits for, which the pod's events show, and starts over.
 const (
 	firstPoll     = 200 * time.Millisecond
 	slowestPoll   = 5 * time.Second
@@ -49,7 +49,8 @@ func (k *attacher) NodeChanged() {
 
 // restore adds the volumes that an earlier agent has staged to inUse.
 func (k *attacher) restore() {
-	files, _ := filepath.Glob(filepath.Join(k.o.Root, "plugins", dirName, "*", idFile)) // an error would mean a bad pattern
+	files, _ := filepath.Glob(filepath.Join(k.o.Root, "plugins", dirName, "*",
+		idFile)) // an error would mean a bad pattern
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, name := range files {
@@ -62,7 +63,8 @@ func (k *attacher) restore() {
 
 // Uses returns the mounted volumes of pods that share a part, from the vol_data.json files. A kubelet writes these too.
 func (k *attacher) Uses() (all []volume.Use, err error) {
-	found, _ := filepath.Glob(filepath.Join(k.o.Root, "pods", "*", "volume*", dirName, "*")) // an error would mean a bad pattern
+	found, _ := filepath.Glob(filepath.Join(k.o.Root, "pods", "*", "volume*", dirName,
+		"*")) // an error would mean a bad pattern
 	for _, target := range found {
 		at := k.placeOf(target)
 		saved, ok, loadErr := load(at.dir)
@@ -118,8 +120,8 @@ func (e *nodeFull) Error() string {
 	return fmt.Sprintf("Node has reached its volume attachment limit, rejecting pod. volume %s: %s", e.handle, e.why)
 }
 
-// attach waits until the volume is attached. It returns the publish context, which the driver's controller passes to the
-// node.
+// attach waits until the volume is attached. It returns the publish context, which the driver's controller passes to
+// the node.
 func (k *attacher) attach(ctx context.Context, id identity, o *storagev1.CSIDriver) (map[string]string, error) {
 	if k.o.Client == nil || !attaches(o) {
 		return nil, nil

@@ -278,7 +278,8 @@ func labelOf(d *storagev1.CSIDriver, r volume.Request) (*corev1.SELinuxOptions, 
 		case *found != *own:
 			return nil,
 				fmt.Errorf(
-					"containers with different SELinux labels (%+v and %+v) use the volume, which is mounted with one: "+
+					"containers with different SELinux labels (%+v and %+v) use the volume, which is "+
+						"mounted with one: "+
 						"give them the same seLinuxOptions, or the pod seLinuxChangePolicy: Recursive", *found, *own)
 		}
 	}

@@ -150,7 +150,8 @@ func TestCheckAndAttachedErrors(t *testing.T) {
 		err  error
 		want string
 	}{
-		"name with a path": {identity{Driver: "../x", Handle: "h"}.check(), `"../x" is no name of a CSI driver or volume`},
+		"name with a path": {identity{Driver: "../x", Handle: "h"}.check(),
+			`"../x" is no name of a CSI driver or volume`},
 		"attachment being deleted": {
 			second(
 				attached(

@@ -1,5 +1,5 @@
-// Package csi mounts the volumes of CSI drivers (Container Storage Interface 1.x): PersistentVolumes, as file systems and
-// as block devices, and the csi volumes of pods (inline ephemeral).
+// Package csi mounts the volumes of CSI drivers (Container Storage Interface 1.x): PersistentVolumes, as file systems
+// and as block devices, and the csi volumes of pods (inline ephemeral).
 //
 // Package driver has the drivers that have registered, and the CSIDriver objects. Package csinode publishes the drivers
 // to the API server. Package expansion decides when a volume grows.

@@ -28,9 +28,9 @@ const (
 	resizeReadOnly = "FileSystemResizeFailed"
 )
 
-// growMounted expands a volume before the pod uses it. An error keeps the pod from starting. The next try reads the claim
-// again, so that an infeasible expansion is not repeated. A volume that the driver does not expand while it is in use
-// stays as it is.
+// growMounted expands a volume before the pod uses it. An error keeps the pod from starting. The next try reads the
+// claim again, so that an infeasible expansion is not repeated. A volume that the driver does not expand while it is
+// in use stays as it is.
 func (k *Kind) growMounted(ctx context.Context, path string, p *published) error {
 	r := p.request
 	if !k.mayExpand(r) {
@@ -69,7 +69,8 @@ func (k *Kind) growUsed(ctx context.Context, path string, p *published) {
 		return
 	}
 	if _, byDriver := errors.AsType[*driverError](err); !byDriver {
-		k.o.Log.Warn("cannot compare the size of a volume with its claim, retrying", "volume", p.request.Persistent.Name, "err", err)
+		k.o.Log.Warn("cannot compare the size of a volume with its claim, retrying", "volume",
+			p.request.Persistent.Name, "err", err)
 		return
 	}
 	k.o.Events.Event(event.PodRef(p.request.Pod), corev1.EventTypeWarning, resizeFailed,

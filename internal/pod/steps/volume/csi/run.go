@@ -13,9 +13,9 @@ import (
 // period is how often Run inspects the volumes in use.
 const period = time.Minute
 
-// Run runs the driver registry and inspects the volumes in use until ctx ends. An inspection publishes a volume again if
-// its driver wants that, expands a volume that was made larger, and asks the driver for the volume's usage. A new volume
-// is inspected at once, but only its usage.
+// Run runs the driver registry and inspects the volumes in use until ctx ends. An inspection publishes a volume again
+// if its driver wants that, expands a volume that was made larger, and asks the driver for the volume's usage. A new
+// volume is inspected at once, but only its usage.
 func (k *Kind) Run(ctx context.Context) error {
 	k.restore()
 	var parts sync.WaitGroup
@@ -86,7 +86,8 @@ func (k *Kind) republish(ctx context.Context, path string, p *published) {
 		return
 	}
 	if err := k.publish(ctx, r, path); err != nil && ctx.Err() == nil {
-		k.o.Log.Warn("cannot publish CSI volume again, retrying", "volume", targetName(r), "pod", r.Pod.Namespace+"/"+r.Pod.Name, "err",
+		k.o.Log.Warn("cannot publish CSI volume again, retrying", "volume", targetName(r), "pod",
+			r.Pod.Namespace+"/"+r.Pod.Name, "err",
 			err)
 	}
 }
@@ -98,9 +99,9 @@ type Usage struct {
 	Inodes, InodesFree, InodesUsed *uint64
 }
 
-// Stats returns the usage of the volume at a path that Publish returned, from the driver's last answer. That is a minute
-// old at most if the driver answers; last is nil before the first answer. It does no I/O. ok is false if the volume is
-// no CSI volume or its driver reports no usage: then the caller measures the directory.
+// Stats returns the usage of the volume at a path that Publish returned, from the driver's last answer. That is a
+// minute old at most if the driver answers; last is nil before the first answer. It does no I/O. ok is false if the
+// volume is no CSI volume or its driver reports no usage: then the caller measures the directory.
 func (k *Kind) Stats(path string) (last *Usage, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -131,7 +132,8 @@ func (k *Kind) measure(ctx context.Context, path string, p *published) {
 	got, err := driver.Call(ctx, d.Node.NodeGetVolumeStats, q)
 	if err != nil {
 		if ctx.Err() == nil {
-			k.o.Log.Warn("cannot ask CSI driver for the usage of a volume", "driver", d.Name, "volume", targetName(r), "err", err)
+			k.o.Log.Warn("cannot ask CSI driver for the usage of a volume", "driver", d.Name, "volume", targetName(r),
+				"err", err)
 		}
 		return
 	}

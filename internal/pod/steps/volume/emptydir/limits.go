@@ -52,7 +52,8 @@ func (l *Limits) add(r volume.Request) {
 	limit := r.Volume.EmptyDir.SizeLimit
 	l.mu.Lock()
 	l.volumes[r.Target] = &limited{
-		pod: r.Pod, name: r.Volume.Name, text: limit.String(), limit: limit.Value(), due: time.Now().Add(firstMeasurement),
+		pod: r.Pod, name: r.Volume.Name, text: limit.String(), limit: limit.Value(),
+		due: time.Now().Add(firstMeasurement),
 	}
 	l.mu.Unlock()
 	l.added.Wake()
@@ -120,7 +121,8 @@ func (l *Limits) measure(ctx context.Context, target string, v *limited) {
 	case err == nil && used.Bytes > v.limit:
 		l.opts.Evict(v.pod, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q.", v.name, v.text))
 	case err != nil && ctx.Err() == nil && !errors.Is(err, fs.ErrNotExist):
-		l.opts.Log.Warn("cannot measure emptyDir volume, retrying", "pod", v.pod.Namespace+"/"+v.pod.Name, "volume", v.name, "err",
+		l.opts.Log.Warn("cannot measure emptyDir volume, retrying", "pod", v.pod.Namespace+"/"+v.pod.Name, "volume",
+			v.name, "err",
 			err)
 	}
 	l.mu.Lock()

@@ -1,6 +1,6 @@
 // Package keyvalue says which files a configMap or a secret volume has: one for each key of the object that the volume
 // names, or for the keys that it lists.
 //
-// It owns kubernetes.io~configmap and kubernetes.io~secret below a pod's volumes. Package payload writes the files: of a
-// ConfigMap on disk, of a Secret only in memory, as the kubelet does.
+// It owns kubernetes.io~configmap and kubernetes.io~secret below a pod's volumes. Package payload writes the files: of
+// a ConfigMap on disk, of a Secret only in memory, as the kubelet does.
 package keyvalue

@@ -41,7 +41,8 @@ func (s Source) Uses(p *corev1.Pod, v *corev1.Volume) []object.Key {
 }
 
 // Content returns the files of the volume.
-func (s Source) Content(_ context.Context, o payload.Objects, p *corev1.Pod, v *corev1.Volume) (payload.Content, error) {
+func (s Source) Content(_ context.Context, o payload.Objects, p *corev1.Pod, v *corev1.Volume) (payload.Content,
+	error) {
 	r, mode := s.reference(v)
 	files, err := s.Files(o, p.Namespace, r, payload.Mode(mode))
 	return payload.Content{Files: files}, err

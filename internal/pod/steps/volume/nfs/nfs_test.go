@@ -36,7 +36,7 @@ func request(t *testing.T, server string, options ...string) volume.Request {
 		Target: filepath.Join(t.TempDir(), "data")}
 }
 
-// listener answers as far as the probe looks, and port= is its own.
+// listener accepts the connection of the probe. It returns the mount option with its port.
 func listener(t *testing.T) (port string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -191,8 +191,8 @@ func TestUnmountWithoutTheServer(t *testing.T) {
 	}
 }
 
-// dirty leaves a page of a file that is to be written back, and calls stop
-// before there is one. By a mapping: a file that is closed is written back.
+// dirty writes to a file through a mapping and calls stop before the page is written back. Closing the file would write
+// it back.
 func dirty(t *testing.T, name string, stop func()) {
 	t.Helper()
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)

@@ -172,7 +172,8 @@ func (v *Volumes) update(ctx context.Context, m *mount, synced bool) {
 	delay := retry.Delay(retryFirst, retryMax, m.failures)
 	v.schedule(m, time.Now().Add(delay))
 	v.report(m, err.Error())
-	v.cfg.Log.Warn("cannot update volume, retrying", "pod", pod.FullName(m.request.Pod), "volume", m.request.Volume.Name,
+	v.cfg.Log.Warn("cannot update volume, retrying", "pod", pod.FullName(m.request.Pod), "volume",
+		m.request.Volume.Name,
 		"err", err, "in", delay)
 }
 

@@ -47,7 +47,8 @@ func TestContentMergesSources(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
 	v := volumeOf(fromConfigMap, fromSecret, fromPod, optional)
 
-	want := []object.Key{keyvalue.ConfigMap.Key("default", "app"), keyvalue.Secret.Key("default", "app"), keyvalue.Secret.Key("default", "none")}
+	want := []object.Key{keyvalue.ConfigMap.Key("default", "app"), keyvalue.Secret.Key("default", "app"),
+		keyvalue.Secret.Key("default", "none")}
 	if d := cmp.Diff(want, (Source{}).Uses(p, v)); d != "" {
 		t.Errorf("uses (-want +got):\n%s", d)
 	}

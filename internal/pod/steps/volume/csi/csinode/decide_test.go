@@ -57,8 +57,9 @@ func TestRefusedTellsPermanentFromTemporary(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"no error":      {nil, false},
-		"the same zone": {checkLabels(map[string]string{"zone": "a"}, map[string]string{"zone": "a", "rack": "1"}), false},
+		"no error": {nil, false},
+		"the same zone": {checkLabels(map[string]string{"zone": "a"}, map[string]string{"zone": "a", "rack": "1"}),
+			false},
 		"another zone": {fmt.Errorf("patch: %w",
 			checkLabels(map[string]string{"zone": "a"}, map[string]string{"zone": "b"})), true},
 		"forbidden":      {fmt.Errorf("patch: %w", apierrors.NewForbidden(nodes, "n", errors.New("no"))), true},
@@ -81,7 +82,8 @@ func TestRefusedTellsPermanentFromTemporary(t *testing.T) {
 
 func TestCheckLabelsRefusesAnotherTopology(t *testing.T) {
 	const want = `detected topology value collision: driver reported "zone":"b" but existing label is "zone":"a"`
-	if err := checkLabels(map[string]string{"zone": "a"}, map[string]string{"zone": "b"}); err == nil || err.Error() != want {
+	if err := checkLabels(map[string]string{"zone": "a"}, map[string]string{"zone": "b"}); err == nil ||
+		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

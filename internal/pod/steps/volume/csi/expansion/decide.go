@@ -48,7 +48,8 @@ func Needed(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, current
 	} else if state == "" {
 		return Expansion{Size: size, UpdateClaim: claimed.Cmp(size) < 0}
 	}
-	many := slices.Contains(c.Spec.AccessModes, corev1.ReadWriteMany) && !metav1.HasAnnotation(c.ObjectMeta, notRequired)
+	many := slices.Contains(c.Spec.AccessModes, corev1.ReadWriteMany) &&
+		!metav1.HasAnnotation(c.ObjectMeta, notRequired)
 	switch {
 	case state == corev1.PersistentVolumeClaimNodeResizePending,
 		state == corev1.PersistentVolumeClaimNodeResizeInProgress:

@@ -74,7 +74,8 @@ func TestNeeded(t *testing.T) {
 		test.claim.Status.Phase = corev1.ClaimBound
 		v := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{Capacity: list(test.capacity)}}
 		got := Needed(&test.claim, v, size(test.current))
-		if got.Size.Cmp(test.want.Size) != 0 || got.UpdateClaim != test.want.UpdateClaim || got.Requested != test.want.Requested {
+		if got.Size.Cmp(test.want.Size) != 0 || got.UpdateClaim != test.want.UpdateClaim ||
+			got.Requested != test.want.Requested {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
