@@ -15,15 +15,14 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/device"
 )
 
-// Verdict is the kind of an answer.
+// Verdict is the kind of an answer. A later constant outweighs an earlier one.
 type Verdict int
 
-// The verdicts, the later the stronger.
 const (
 	Admitted Verdict = iota
 	NotYet
-	// Blocked is soft: the node as it is cannot give what the pod asks for. It
-	// stays Pending, and starts when another agent finds that the node can.
+	// Blocked: this node, as it is now, cannot do what the pod asks for. The pod stays Pending, and starts when a
+	// later agent finds that the node can.
 	Blocked
 	Rejected
 )
@@ -32,17 +31,17 @@ func (v Verdict) String() string {
 	return [...]string{"admitted", "not yet", "blocked", "rejected"}[v]
 }
 
-// Answer of a rule, or of all of them. The zero value admits.
+// Answer is what one rule says, or all of them together. The zero value admits.
 type Answer struct {
 	Verdict Verdict
-	// Reason is Kubernetes' word for what speaks against the pod, e.g. OutOfcpu.
+	// Reason is the kubelet's word for the objection, such as OutOfcpu.
 	Reason string
-	// Message says it in a sentence; with NotYet, what is waited for.
+	// Message explains the reason in a sentence. With NotYet, it says what the pod waits for.
 	Message string
-	// Until is when what is waited for is over at the latest; zero: not known.
+	// Until is the latest time at which the wait ends; zero if that is unknown.
 	Until time.Time
-	// Preempt are pods that have to end to make room for this one, which is
-	// critical; Reserve says that what will be free is for it. With NotYet only.
+	// Preempt lists the pods that must end to make room for this one, which is critical. Reserve says that the
+	// resources they free are kept for it. Both come with NotYet only.
 	Preempt []types.UID
 	Reserve bool
 }
@@ -55,31 +54,30 @@ func block(reason, format string, args ...any) Answer {
 	return Answer{Verdict: Blocked, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// In is everything that admission depends on. Nothing in it is changed.
+// In is everything that admission depends on. The rules do not change it.
 type In struct {
 	Pod  *corev1.Pod
 	Node node.Facts
-	// Admitted are the pods that hold resources of the node. The pod itself, if
-	// it is among them, is not counted against it.
+	// Admitted lists the pods that hold resources of the node. The pod itself may be among them; it is not counted
+	// twice.
 	Admitted []PodInfo
-	// RuntimeClass finds a class; the error of one that is not there is
-	// *object.Missing. nil: there are none.
+	// RuntimeClass finds a class. The error for a class that does not exist is *object.Missing. nil: there are no
+	// classes.
 	RuntimeClass func(name string) (*nodev1.RuntimeClass, error)
-	// Supplied says that a manifest gives an object; nil: none does.
+	// Supplied says whether a manifest supplies an object. nil: no manifest does.
 	Supplied func(object.Key) bool
-	// Devices are what device plugins offer now.
+	// Devices are the devices that device plugins offer now.
 	Devices device.Inventory
-	// Offered is what the Node object says to be allocatable: of what no device
-	// plugin here has ever offered it is what somebody else has written there.
+	// Offered is the allocatable of the Node object. For a resource that no device plugin of this node has offered,
+	// it holds what another controller wrote there.
 	Offered corev1.ResourceList
-	// PluginsBy is until when a device plugin that has not registered is waited
-	// for; Now is the time.
+	// PluginsBy is the time until which a pod waits for a device plugin to register. Now is the current time.
 	PluginsBy, Now time.Time
-	// Given is what the pod holds already, from an earlier agent.
+	// Given is what the pod holds already since an earlier agent.
 	Given resource.Allocation
-	// Allot decides what the pod is given for itself of CPUs, memory and devices
-	// beside these pods, in words of resource.Decide, and books nothing. Its error
-	// carries the kubelet's reason. nil: this node gives nothing away.
+	// Allot returns the CPUs, memory and devices that the pod would get for itself beside these pods
+	// (resource.Decide). It allocates nothing. Its error carries the kubelet's reason. nil: this node has no
+	// allocator.
 	Allot  func(beside []types.UID) (resource.Allocation, error)
 	Config Config
 }
@@ -87,13 +85,13 @@ type In struct {
 // PodInfo is a pod that holds resources.
 type PodInfo struct {
 	Pod *corev1.Pod
-	// Terminating: what it holds will be free.
+	// Terminating: its resources will be free soon.
 	Terminating bool
-	// EndsBy is when a terminating pod is gone at the latest; zero: not known.
+	// EndsBy is the latest time at which a terminating pod is gone; zero if that is unknown.
 	EndsBy time.Time
 }
 
-// others are the admitted pods but the one asked about.
+// others returns the admitted pods without the pod itself.
 func (in In) others() []PodInfo {
 	all := make([]PodInfo, 0, len(in.Admitted))
 	for _, o := range in.Admitted {
@@ -104,46 +102,46 @@ func (in In) others() []PodInfo {
 	return all
 }
 
-// Config is what the agent's configuration and its runtime say.
+// Config is the part of In that depends on the agent, its runtime and its Node object.
 type Config struct {
-	// NodeUnknown: the Node object has not been heard of, so that its labels and
-	// taints are not known, and this is a pod that the node had accepted when it was.
+	// NodeUnknown: the agent has not read the Node object yet, so that its labels and taints are unknown. The pod was
+	// accepted by this node earlier.
 	NodeUnknown bool
-	// NodeOld: the labels of the Node may be older than the pod, which comes to
-	// the agent by a watch of its own, so that they do not speak against it.
+	// NodeOld: the labels of the Node may be older than the pod, because each comes by its own watch. They are no
+	// ground for a rejection then.
 	NodeOld bool
-	// Standalone agents have no control plane.
+	// Standalone: the agent has no control plane.
 	Standalone bool
-	// Taints are the node's.
+	// Taints are the taints of the node.
 	Taints []corev1.Taint
 	// UnsafeSysctls are allowedUnsafeSysctls: names, or prefixes that end in *.
 	UnsafeSysctls []string
-	// Handlers are the runtime's, by name; nil when it does not say.
+	// Handlers lists the names of the runtime's handlers; nil if the runtime does not report them.
 	Handlers []string
-	// AppArmor says that the host enforces it.
+	// AppArmor says whether the host enforces AppArmor profiles.
 	AppArmor bool
-	// SupplementalGroupsPolicy says that the runtime supports Strict (KEP-3619).
+	// SupplementalGroupsPolicy says whether the runtime supports the policy Strict (KEP-3619).
 	SupplementalGroupsPolicy bool
-	// NoSELinux says why the labels that a pod asks for are not given on a host
-	// that has SELinux; "" if they are, or there is none.
+	// NoSELinux says why the runtime sets no SELinux labels on a host that has SELinux; "" if it sets them, or the
+	// host has no SELinux.
 	NoSELinux string
-	// NoUserNamespaces says why pods cannot have their own; "" if they can.
+	// NoUserNamespaces says why pods cannot have their own user namespaces; "" if they can.
 	NoUserNamespaces string
-	// Declared are the features of the Node object (status.declaredFeatures).
+	// Declared lists the features of the Node object (status.declaredFeatures, KEP-5328).
 	Declared []string
 }
 
-// Rule is one thing that a pod has to comply with.
+// Rule is one condition that a pod must meet.
 type Rule struct {
 	Name string
-	// Reasons are those that it gives, and Doc is what it asks, for docs/admission.md.
+	// Reasons lists the reasons that the rule gives. Doc says what it does, for docs/admission.md.
 	Reasons []string
 	Doc     string
 	Check   func(In) Answer
 }
 
-// Rules are asked in this order: what only another manifest can cure comes
-// before what the node lacks.
+// Rules lists the rules in their order: an objection that only another manifest can cure comes before a resource that
+// the node lacks.
 func Rules() []Rule {
 	return []Rule{
 		{"os", []string{PodOSSelectorNodeLabelDoesNotMatch, PodOSNotSupported},
@@ -169,39 +167,38 @@ func Rules() []Rule {
 			"blocks a pod with `hostUsers: false` while kernel, file system or runtime cannot do it",
 			checkUserNamespaces},
 		{"runtimeClass", []string{RuntimeClass},
-			"has a pod wait for its RuntimeClass and its handler; rejects one that contradicts the class",
+			"lets a pod wait for its RuntimeClass and its handler; rejects a pod that contradicts the class",
 			checkRuntimeClass},
 		{"manifestObjects", []string{ManifestObject},
-			"in a cluster, has a pod of a manifest wait until manifests give the ConfigMaps, Secrets and claims that " +
-				"it needs: it does not get the cluster's", checkObjects},
-		{"nodeName", []string{NodeName}, "rejects a pod that is for another node", checkNodeName},
+			"in a cluster, lets a pod of a manifest wait until manifests supply the ConfigMaps, Secrets and claims " +
+				"that it needs: it does not get the cluster's", checkObjects},
+		{"nodeName", []string{NodeName}, "rejects a pod whose `spec.nodeName` is another node", checkNodeName},
 		{"nodeAffinity", []string{NodeAffinity},
 			"rejects a pod whose `nodeSelector` or required node affinity the node's labels do not match, in a " +
 				"cluster after the API server has confirmed them", checkNodeAffinity},
 		{"taints", []string{TaintToleration},
 			"rejects a pod that does not tolerate a taint of the Node, or without a cluster of `registerWithTaints`, " +
-				"with the effect NoExecute; static pods are not asked", checkTaints},
-		{"name", []string{SameName}, "has a pod wait while an earlier one of its name ends", checkName},
+				"with the effect NoExecute; static pods run in any case", checkTaints},
+		{"name", []string{SameName}, "lets a pod wait while an earlier pod of its name ends", checkName},
 		{"hostPorts", []string{NodePorts},
-			"rejects a pod whose host port another one has, and has it wait while that one ends", checkHostPorts},
+			"rejects a pod whose host port another pod uses; lets it wait while that pod ends", checkHostPorts},
 		{"resources", []string{"OutOfpods", "OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOf*RESOURCE*"},
 			"counts what pods request against what is allocatable: waits for pods that end and for device plugins, " +
-				"has critical pods preempt others, or rejects", checkResources},
+				"lets critical pods preempt others, or rejects", checkResources},
 		{"topology", []string{TopologyAffinityError, SMTAlignmentError, EmptyPodSharedPool, UnexpectedAdmissionError},
-			"decides which CPUs, memory and devices the pod has for itself: waits for those of pods that " +
+			"decides which CPUs, memory and devices the pod gets for itself: waits for those of pods that " +
 				"end, or rejects", checkTopology},
 	}
 }
 
-// Trace is what one rule said.
+// Trace is the answer of one rule.
 type Trace struct {
 	Rule   string
 	Answer Answer
 }
 
-// Admit asks all rules. The first rejection is the answer, else the first block,
-// else the first "not yet": there is no use in waiting for a pod that is
-// rejected then.
+// Admit asks all rules. The strongest verdict is the answer, and of equal ones the first: waiting would be useless for
+// a pod that is rejected afterwards.
 func Admit(in In) (Answer, []Trace) {
 	rules := Rules()
 	traces := make([]Trace, len(rules))
@@ -214,7 +211,7 @@ func Admit(in In) (Answer, []Trace) {
 		}
 	}
 	if slices.ContainsFunc(traces, func(t Trace) bool { return t.Answer.Verdict != Admitted && !t.Answer.Reserve }) {
-		answer.Preempt, answer.Reserve = nil, false // nobody has to go for a pod that something else holds back
+		answer.Preempt, answer.Reserve = nil, false // no pod ends for one that something else holds back
 	}
 	return answer, traces
 }

@@ -1,14 +1,13 @@
-// Package admission decides whether a pod may live on this node, beside those
-// that do already.
+// Package admission decides whether a pod may run on this node, beside the pods that are already here.
 //
-// It holds an ordered list of rules, pure functions from In to Answer, and a
-// table that classifies every field of a pod's spec (Fields). It keeps no state:
-// who is admitted is the fleet's table, who reads an answer acts on it.
+// It holds an ordered list of rules (Rules), pure functions from In to Answer, and a table that classifies every field
+// of a pod's spec (Fields). It keeps no state: the fleet owns the set of admitted pods, and package gate acts on the
+// answers.
 //
-// Where the kubelet admits or fails a pod for ever, there are four answers:
+// A kubelet admits a pod or fails it for good. Here there are four answers:
 //
-//	admit     nothing speaks against it
-//	not yet   what is missing is about to be free, or to come; ask again
-//	block     the node as it is cannot give what the pod asks for: it stays Pending
-//	reject    with the kubelet's reason: the manifest or the node has to change
+//	admit     no rule objects
+//	not yet   the missing resource or object will soon be free, or will soon appear; ask again
+//	block     this node, as it is now, cannot do what the pod asks for: the pod stays Pending
+//	reject    the manifest or the node has to change: the pod is Failed, with the kubelet's reason
 package admission

@@ -7,15 +7,15 @@ import (
 	"k8s.io/component-helpers/nodedeclaredfeatures"
 )
 
-// PodFeatureUnsupported is why a pod is not taken that needs what the node does not declare.
+// PodFeatureUnsupported is the reason for a pod that needs a feature which the node does not declare.
 const PodFeatureUnsupported = "PodFeatureUnsupported"
 
-// checkFeatures holds what a pod needs of a node against what the Node object declares
-// (KEP-5328): a pod that comes past the scheduler is not run without it.
+// checkFeatures compares the node features that a pod needs with those that the Node object declares (KEP-5328). The
+// scheduler does the same; this rule catches pods that did not pass through it.
 func checkFeatures(in In) Answer {
 	features := nodedeclaredfeatures.DefaultFramework
-	release := releases.MajorMinor(1,
-		36) // what this node is to a cluster; of a feature that all nodes have by some release it is not asked
+	// The Kubernetes release of this node. A feature that every node of this release has needs no declaration.
+	release := releases.MajorMinor(1, 36)
 	needs, err := features.InferForPodScheduling(&nodedeclaredfeatures.PodInfo{Spec: &in.Pod.Spec,
 		Status: &in.Pod.Status}, release)
 	if err != nil {

@@ -8,26 +8,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Status says what becomes of a field of a pod's spec.
+// Status says how this node treats a field of a pod's spec.
 type Status int
 
 const (
-	// Works has the effect that Kubernetes gives it. What is below a field that
-	// works has entries of its own.
+	// Works: the field has the effect that Kubernetes gives it. The fields below it have entries of their own.
 	Works Status = iota
-	// Whole works, with all that is below it.
+	// Whole: the field works with all fields below it.
 	Whole
-	// Scheduled speaks to a scheduler or another controller, before or beside
-	// the node, and is accepted with all that is below it.
+	// Scheduled: the field is for a scheduler or another controller. The node accepts it with all fields below it.
 	Scheduled
-	// Standalone works, with all that is below it, without a control plane too,
-	// where a kubelet refuses the pod: what it names is read from manifests beside
-	// the pod's.
+	// Standalone: the field works with all fields below it, also without a control plane, where a kubelet refuses the
+	// pod. The objects that it names come from manifests.
 	Standalone
-	// Joined needs a control plane. A standalone agent refuses it, and every agent
-	// in a pod of a manifest, which the API server does not know.
+	// Joined: the field needs a control plane. A standalone agent refuses it. Every agent refuses it in a pod of a
+	// manifest, which the API server does not know.
 	Joined
-	// Refused rejects the pod that sets it.
+	// Refused: a pod that sets the field is rejected.
 	Refused
 )
 
@@ -37,12 +34,12 @@ func (s Status) String() string {
 
 // Field is the classification of one field.
 type Field struct {
-	// Path is type and field as the API spells it, e.g. PodSpec.runtimeClassName.
+	// Path is the type and the field as the API spells them, such as PodSpec.runtimeClassName.
 	Path   string
 	Status Status
-	// Why it is refused, or what is to be known.
+	// Why explains why the field is refused, or what a user should know about it.
 	Why string
-	// when limits the refusal to some values; owner points to the type. nil: any.
+	// when limits the refusal to some values; owner points to a value of the type. nil: every value is refused.
 	when func(owner any) bool
 }
 
@@ -53,8 +50,8 @@ func where[T any](f func(*T) bool) func(any) bool {
 	}
 }
 
-// defaultAccount is the service account of pods that name none. In a cluster the
-// API server writes it into each, so manifests copied from there have it.
+// defaultAccount is the service account of pods that name none. The API server of a cluster writes it into every pod,
+// so that manifests which were copied from a cluster have it.
 const defaultAccount = "default"
 
 // Reasons that several fields share.
@@ -149,7 +146,7 @@ func podFields() []Field {
 	}
 }
 
-// containerFields are also those of ephemeral containers.
+// containerFields classifies the fields that containers and ephemeral containers share.
 func containerFields() []Field {
 	return []Field{
 		{Path: "Container.name"},
@@ -199,7 +196,7 @@ func containerFields() []Field {
 	}
 }
 
-// handlerFields are those of probes and lifecycle handlers.
+// handlerFields classifies the fields of probes and lifecycle handlers.
 func handlerFields() []Field {
 	return []Field{
 		{Path: "Probe.exec", Status: Whole},
@@ -282,7 +279,7 @@ func volumeFields() []Field {
 	}
 }
 
-// contentFields are those of volumes that are made of objects and of the pod.
+// contentFields classifies the fields of volumes whose files come from objects or from the pod.
 func contentFields() []Field {
 	list := []Field{
 		{Path: "KeyToPath.user", Status: Refused, Why: newer},
@@ -349,8 +346,7 @@ func securityFields() []Field {
 	}
 }
 
-// checkFields rejects a pod that sets what is refused, so that no field is
-// silently ignored.
+// checkFields rejects a pod that sets a refused field, so that no field is silently ignored.
 func checkFields(in In) Answer {
 	w := walker{standalone: in.Config.Standalone || ofManifest(in.Pod), fields: map[string]Field{}}
 	for _, f := range Fields() {
@@ -363,14 +359,14 @@ func checkFields(in In) Answer {
 	return reject(UnsupportedField, "%s", strings.Join(w.refused, "; "))
 }
 
-// walker goes through the fields that are set.
+// walker visits the fields that are set.
 type walker struct {
 	standalone bool
 	fields     map[string]Field
 	refused    []string
 }
 
-// walk looks at the fields of a struct. name is its type, as in Field.Path.
+// walk visits the fields of a struct. name is its type, as in Field.Path.
 func (w *walker) walk(v reflect.Value, name, path string) {
 	for i := range v.NumField() {
 		value, field := v.Field(i), v.Type().Field(i)
@@ -401,7 +397,7 @@ func (w *walker) refuse(path, why string) {
 	w.refused = append(w.refused, fmt.Sprintf("%s: %s", path, why))
 }
 
-// descend goes on below a field, where there is something.
+// descend visits the values below a field.
 func (w *walker) descend(v reflect.Value, path string) {
 	switch k := v.Kind(); {
 	case k == reflect.Pointer:
@@ -422,12 +418,11 @@ func isUnset(v reflect.Value) bool {
 	return v.IsZero()
 }
 
-// isAPI tells the types of the API from those it uses as values, such as
-// quantities.
+// isAPI says whether a type belongs to the API, and is not a value such as a quantity.
 func isAPI(t reflect.Type) bool { return t.PkgPath() == reflect.TypeFor[corev1.Pod]().PkgPath() }
 
-// embeddedName is the type that an embedded struct's fields are listed under:
-// the one they are in, but those that containers of all kinds share.
+// embeddedName returns the type under which the fields of an embedded struct are listed: the embedding type, except for
+// the fields that all kinds of containers share.
 func embeddedName(in, embedded string) string {
 	if embedded == "EphemeralContainerCommon" {
 		return "Container"
@@ -435,7 +430,7 @@ func embeddedName(in, embedded string) string {
 	return in
 }
 
-// jsonName is a field's name in a manifest; "" for an embedded one.
+// jsonName returns the name of a field in a manifest; "" for an embedded field.
 func jsonName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return name

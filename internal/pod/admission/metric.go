@@ -6,8 +6,8 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 )
 
-// MetricReason is the reason under which a rejection is counted. As in the
-// kubelet those of extended resources, whose names users choose, are one.
+// MetricReason returns the label under which a rejection is counted. As in the kubelet, all extended resources count
+// under one label, because users choose their names.
 func MetricReason(why string) string {
 	switch why {
 	case PodOSSelectorNodeLabelDoesNotMatch, PodOSNotSupported, UnsupportedField, PodFeatureUnsupported,

@@ -61,7 +61,7 @@ type chapter struct {
 	rows []string
 }
 
-// book collects chapters, each type once, in the order in which they are met.
+// book collects one chapter for each type, in the order of the walk.
 type book struct {
 	table    map[string]Field
 	chapters []*chapter
@@ -82,7 +82,7 @@ func page() string {
 	return text.String()
 }
 
-// write makes the chapter of a type, and after it those of the types below.
+// write adds the chapter of a type, and then the chapters of the types below it.
 func (b *book) write(typ reflect.Type) {
 	if b.begun[typ.Name()] {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// hostPort is a port of the host that a pod takes.
+// hostPort is a port of the host that a pod uses.
 type hostPort struct {
 	protocol corev1.Protocol
 	ip       string // "" is every address
@@ -31,8 +31,8 @@ func hostPorts(p *corev1.Pod) []hostPort {
 		if h.protocol == "" {
 			h.protocol = corev1.ProtocolTCP
 		}
-		// A wildcard of either family takes the port on all addresses: a
-		// socket bound to :: holds those of IPv4 too.
+		// A wildcard address of either family uses the port on all addresses: a socket that is bound to :: receives
+		// IPv4 traffic too.
 		if ip, err := netip.ParseAddr(port.HostIP); err == nil {
 			if h.ip = ip.Unmap().String(); ip.Unmap().IsUnspecified() {
 				h.ip = ""
@@ -78,7 +78,7 @@ func checkHostPorts(in In) Answer {
 	return Answer{}
 }
 
-// unique keeps the first of each.
+// unique drops repetitions and keeps the order.
 func unique(list []string) []string {
 	var out []string
 	seen := map[string]bool{}

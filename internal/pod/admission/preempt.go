@@ -10,12 +10,11 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// victims are the pods to end so that what is missing is there for a critical
-// one, chosen as by the kubelet's preemption: none of a better QoS class where a
-// lower one will do; in a class those that come nearest to what is missing, so
-// that they are few, and of equals the one with the lower priority, then the
-// smaller. Nobody goes whose priority is the pod's or higher, nor one who could
-// stay. Lowest QoS first; false: all that may go are not enough.
+// victims chooses the pods to end so that a critical pod gets what it lacks, as the kubelet's preemption does. It takes
+// no pod of a better QoS class where a lower class is enough. Within a class it takes the pods that come nearest to
+// the shortage, so that they are few; of equals, the one with the lower priority, then the smaller one. It spares
+// every pod without which the rest is enough. A critical pod is taken only if its priority is lower. The result
+// begins with the lowest QoS class; false: all candidates together are not enough.
 func victims(in In, short []shortage) ([]PodInfo, bool) {
 	need := amounts{}
 	for _, s := range short {
@@ -51,20 +50,19 @@ func victims(in In, short []shortage) ([]PodInfo, bool) {
 	return infos, true
 }
 
-// preemptable says whether a pod may be ended for the one asked about, which is
-// critical.
+// preemptable says whether a pod may be ended to make room for in.Pod, which is critical.
 func preemptable(in In, p *corev1.Pod) bool {
 	return !critical(p, in.Config.Standalone) || pod.Priority(p) < pod.Priority(in.Pod)
 }
 
-// candidate is a pod that may go.
+// candidate is a pod that may be preempted.
 type candidate struct {
 	info     PodInfo
 	requests amounts
 	priority int32
 }
 
-// less orders candidates that do equally well.
+// less orders candidates of equal distance.
 func (c candidate) less(o candidate) bool {
 	return cmp.Or(
 		cmp.Compare(c.priority, o.priority),
@@ -74,8 +72,7 @@ func (c candidate) less(o candidate) bool {
 	) < 0
 }
 
-// nearest takes candidates until nothing is needed any more: each time the one
-// that leaves the least.
+// nearest takes candidates until need is met: each time the candidate that leaves the least to be met.
 func nearest(from []candidate, need amounts) ([]candidate, bool) {
 	rest, chosen := slices.Clone(from), []candidate(nil)
 	for len(need) > 0 {
@@ -96,8 +93,8 @@ func nearest(from []candidate, need amounts) ([]candidate, bool) {
 	return chosen, true
 }
 
-// spare lets those stay without whom it is enough too, the most valuable first:
-// chosen has them in front.
+// spare removes the candidates without which the others meet need, the most valuable first. It returns the rest in the
+// order of their value.
 func spare(chosen []candidate, need amounts) []candidate {
 	slices.SortStableFunc(chosen, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(rank(b), rank(a)), cmp.Compare(b.priority, a.priority))
@@ -113,13 +110,13 @@ func spare(chosen []candidate, need amounts) []candidate {
 	return chosen
 }
 
-// rank of a candidate's QoS class, the better the higher.
+// rank is higher for a better QoS class.
 func rank(c candidate) int {
 	return slices.Index([]corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable, corev1.PodQOSGuaranteed},
 		pod.QOS(c.info.Pod))
 }
 
-// without is what is still needed when candidates are gone.
+// without returns what is still needed when candidates are gone.
 func (a amounts) without(gone []candidate) amounts {
 	rest := maps.Clone(a)
 	for name := range a {
@@ -133,11 +130,11 @@ func (a amounts) without(gone []candidate) amounts {
 	return rest
 }
 
-// distance is how much is left to be found when c is gone: the sum of the squared
-// shares of each resource, so that all weigh the same. 0: nothing.
+// distance measures what is still needed when c is gone: the sum over all resources of the squared share, so that each
+// resource weighs the same. It is 0 if c is enough.
 func (a amounts) distance(c candidate) float64 {
 	sum := 0.0
-	for _, name := range slices.Sorted(maps.Keys(a)) { // in one order: sums of floats differ by it
+	for _, name := range slices.Sorted(maps.Keys(a)) { // sorted: the sum of floats depends on the order
 		if left := a[name] - c.requests[name]; left > 0 {
 			share := float64(left) / float64(a[name])
 			sum += share * share

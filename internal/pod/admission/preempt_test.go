@@ -112,8 +112,7 @@ func TestPreemptionForWhatCannotBeGiven(t *testing.T) {
 	}
 }
 
-// A kubelet's static pods are critical, those of an agent by itself are as their
-// priority says.
+// The static pods of a node of a cluster are critical. Those of a standalone agent are critical only by their priority.
 func TestCritical(t *testing.T) {
 	static := spec(t, "{}")
 	static.Annotations = map[string]string{pod.AnnotationConfigSource: "file"}
@@ -133,8 +132,8 @@ func TestCritical(t *testing.T) {
 	}
 }
 
-// TestPreemptsNoMoreThanItMust fills nodes at random: nobody goes whose priority
-// is the pod's or higher, what goes is enough, and each of it is needed.
+// TestPreemptsNoMoreThanItMust fills nodes at random. No victim has the priority of the pod or a higher one, the victims
+// are enough, and each of them is needed.
 func TestPreemptsNoMoreThanItMust(t *testing.T) {
 	preempted := 0
 	for seed := range uint64(400) {

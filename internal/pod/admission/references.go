@@ -7,15 +7,14 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// ofManifest says that a manifest stands for the pod, on disk, at a URL or applied,
-// and no API server.
+// ofManifest says whether the pod comes from a manifest (on disk, from a URL, or applied) and not from an API server.
 func ofManifest(p *corev1.Pod) bool {
 	from := pod.Source(p.Annotations[pod.AnnotationConfigSource])
 	return from == pod.SourceLocal || pod.Static(p)
 }
 
-// checkObjects keeps the cluster's objects from pods that the cluster does not know.
-// They wait, because the manifests of a pod and of its objects come in any order.
+// checkObjects keeps the cluster's objects from pods that the cluster does not know. Such a pod waits for its objects,
+// because the manifests of a pod and of its objects may arrive in any order.
 func checkObjects(in In) Answer {
 	if in.Config.Standalone || !ofManifest(in.Pod) {
 		return Answer{}
@@ -29,9 +28,8 @@ func checkObjects(in In) Answer {
 	return Answer{}
 }
 
-// needed are the objects without which a pod cannot run, as its manifest names
-// them: what it marks as optional is not among them, nor are pull secrets, nor
-// claims that are made for it.
+// needed lists the objects that a pod names and cannot run without. It leaves out optional ones, pull secrets, and
+// claims that are created for the pod.
 func needed(p *corev1.Pod) (keys []object.Key) {
 	need := func(kind, name string, optional *bool) {
 		if optional == nil || !*optional {

@@ -15,11 +15,11 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/device"
 )
 
-// amounts are CPU in thousandths, and all else in units or bytes.
+// amounts holds CPU in millicores, and every other resource in units or bytes.
 type amounts map[corev1.ResourceName]int64
 
-// requested is what a pod takes of the node: its requests as a whole (KEP-753,
-// KEP-2837, overhead included), and a place. What DRA drivers serve is none of it.
+// requested returns what a pod uses up of the node: its requests (KEP-753, KEP-2837, with overhead), and one of the
+// node's places for pods. Devices of DRA drivers do not count.
 func requested(p *corev1.Pod) amounts {
 	a := amountsOf(resourcehelper.PodRequests(pod.WithoutClaimed(p), resourcehelper.PodResourcesOptions{}))
 	a[corev1.ResourcePods] = 1
@@ -44,8 +44,7 @@ func (a amounts) add(b amounts) {
 	}
 }
 
-// order has the names in the kubelet's order, in which the first that is
-// missing gives the reason.
+// order returns the names in the kubelet's order. The first resource in it that is short gives the reason.
 func (a amounts) order() []corev1.ResourceName {
 	first := []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceCPU, corev1.ResourceMemory,
 		corev1.ResourceEphemeralStorage}
@@ -55,15 +54,15 @@ func (a amounts) order() []corev1.ResourceName {
 	return append(first, rest...)
 }
 
-// shortage is a resource of which the node has not enough left for a pod.
+// shortage is a resource of the node that is not enough for a pod.
 type shortage struct {
 	name                      corev1.ResourceName
 	requested, used, capacity int64
-	leaving                   int64 // of used, what pods hold that end
-	unserved                  bool  // no device plugin offers any of it
+	leaving                   int64 // the part of used that terminating pods hold
+	unserved                  bool  // no device plugin offers this resource
 }
 
-// missing is what is not there even when all that end are gone.
+// missing returns the amount that is lacking even after all terminating pods are gone.
 func (s shortage) missing() int64 { return s.requested - (s.capacity - s.used) - s.leaving }
 
 func (s shortage) String() string {
@@ -71,13 +70,12 @@ func (s shortage) String() string {
 		s.requested, s.used, s.capacity)
 }
 
-// Fits says whether the node has what a pod requests beside the others, and
-// nothing else: what else admission asks about does not change with a resize.
+// Fits asks only whether the node has what a pod requests beside the others. It serves resizes, which change nothing
+// that the other rules ask about.
 func Fits(in In) Answer { return checkResources(in) }
 
-// checkResources counts what pods request. An extended resource that nobody
-// serves is missing in a standalone agent, not ignored: there is no scheduler
-// that has counted it elsewhere.
+// checkResources compares the requests of all pods with the allocatable of the node. A standalone agent does not ignore
+// an extended resource that no plugin offers: no scheduler has counted it elsewhere.
 func checkResources(in In) Answer {
 	short := shortages(in)
 	var lasting []shortage
@@ -102,14 +100,14 @@ func checkResources(in In) Answer {
 		return a
 	}
 	for _, s := range lasting {
-		if !s.unserved { // which may still come
+		if !s.unserved { // an unserved resource may still come
 			return reject(outOf(s), "%s", s)
 		}
 	}
 	return reject(outOf(lasting[0]), "%s", lasting[0])
 }
 
-// shortages compares what a pod requests with what the others leave.
+// shortages returns the resources of which the other pods do not leave enough.
 func shortages(in In) []shortage {
 	want, used, leaving := requested(in.Pod), amounts{}, amounts{}
 	for _, o := range in.others() {
@@ -126,14 +124,14 @@ func shortages(in In) []shortage {
 			leaving: leaving[name]}
 		if extended(name) {
 			if held[name] >= s.requested {
-				continue // it has them since an earlier agent, plugin or not
+				continue // the pod holds them since an earlier agent, with or without a plugin
 			}
 			if _, fixed := capacity[name]; !fixed {
 				s.capacity = healthy(in.Devices[name])
 				if len(in.Devices[name]) == 0 {
 					offered, told := in.Offered[name]
 					if !told && !in.Config.Standalone {
-						continue // of a cluster, not of its nodes
+						continue // a resource of the cluster and not of its nodes
 					}
 					s.capacity = offered.Value()
 				}
@@ -147,7 +145,7 @@ func shortages(in In) []shortage {
 	return short
 }
 
-// extended tells the resources that device plugins offer from Kubernetes' own.
+// extended says whether a resource is offered by device plugins, and not one of Kubernetes itself.
 func extended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), "kubernetes.io/")
 }
@@ -172,7 +170,7 @@ func heldDevices(in In) amounts {
 	return held
 }
 
-// awaitEnds waits for the pods that hold what is short and end.
+// awaitEnds waits for the terminating pods that hold resources which are short.
 func awaitEnds(in In, short []shortage) Answer {
 	var holders []PodInfo
 	for _, o := range in.others() {
@@ -186,8 +184,8 @@ func awaitEnds(in In, short []shortage) Answer {
 	return a
 }
 
-// makeRoom has pods that matter less end for a critical one. What it is to be
-// given must be there then: nobody has to go for a pod that is rejected after.
+// makeRoom preempts less important pods for a critical one. It does so only if the pod is then admitted: no pod ends for
+// one that is rejected afterwards.
 func makeRoom(in In, lasting []shortage) (Answer, bool) {
 	if !critical(in.Pod, in.Config.Standalone) {
 		return Answer{}, false
@@ -216,9 +214,9 @@ func makeRoom(in In, lasting []shortage) (Answer, bool) {
 	return a, true
 }
 
-// critical says whether others make room for a pod. A kubelet's static pods all
-// are: what runs a cluster is among them. Where every pod is from a manifest that
-// would make all pods equal, so that a standalone agent goes by priority alone.
+// critical says whether other pods make room for this one. On a node of a cluster every static pod is critical, as under
+// the kubelet: the control plane may be among them. A standalone agent has pods of manifests only, so that there
+// the priority alone counts.
 func critical(p *corev1.Pod, standalone bool) bool {
 	return pod.Priority(p) >= pod.SystemCritical || !standalone && pod.Static(p)
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Reasons of a rejection, as the kubelet spells them. Those of resources are
-// OutOf with the resource's name.
+// Reasons of a rejection, as the kubelet spells them. The reason of a resource is OutOf with the name of the resource.
 const (
 	PodOSSelectorNodeLabelDoesNotMatch   = "PodOSSelectorNodeLabelDoesNotMatch"
 	PodOSNotSupported                    = "PodOSNotSupported"
@@ -26,21 +25,19 @@ const (
 	NodeAffinity                         = "NodeAffinity"
 	NodePorts                            = "NodePorts"
 	TaintToleration                      = "TaintToleration"
-	// UnexpectedAdmissionError is why a pod is not given what is to be its own, when
-	// the allocators name no better reason.
+	// UnexpectedAdmissionError is the reason of a failed allocation for which the allocators name no other reason.
 	UnexpectedAdmissionError = "UnexpectedAdmissionError"
 	TopologyAffinityError    = "TopologyAffinityError"
 	SMTAlignmentError        = "SMTAlignmentError"
 	EmptyPodSharedPool       = "EmptyPodSharedPoolError"
-	// VolumeAttachmentLimitExceeded is found after admission, by a volume's driver.
+	// VolumeAttachmentLimitExceeded is reported by the CSI driver of a volume, after admission.
 	VolumeAttachmentLimitExceeded = "VolumeAttachmentLimitExceeded"
-	// SELinuxNotSupported is Berth's own: the kubelet does not look.
+	// SELinuxNotSupported is Berth's own: the kubelet does not check this.
 	SELinuxNotSupported = "SELinuxNotSupported"
 	// UserNamespacesNotSupported is Berth's own: the kubelet admits the pod and
 	// fails to create its sandbox.
 	UserNamespacesNotSupported = "UserNamespacesNotSupported"
-	// SameName is Berth's own: the kubelet waits for the earlier pod too, and
-	// does not say so.
+	// SameName is Berth's own: the kubelet waits for the earlier pod too, but reports no reason.
 	SameName = "SameName"
 	// ManifestObject is Berth's own: the kubelet refuses the manifest.
 	ManifestObject = "ManifestObject"
@@ -71,8 +68,8 @@ func checkAppArmor(in In) Answer {
 	return Answer{}
 }
 
-// appArmor says whether a container is to be confined: by its own profile, by
-// the annotation of older manifests, or by the pod's.
+// appArmor says whether a container asks for an AppArmor profile: in its security context, in the annotation of older
+// manifests, or in the pod's security context.
 func appArmor(p *corev1.Pod, c pod.Container) bool {
 	if s := c.SecurityContext; s != nil && s.AppArmorProfile != nil {
 		return s.AppArmorProfile.Type != corev1.AppArmorProfileTypeUnconfined
@@ -145,9 +142,9 @@ func checkNodeAffinity(in In) Answer {
 	return Answer{}
 }
 
-// lack is the answer to what the node cannot give. A pod of the cluster is
-// rejected, as by a kubelet, so that its controller makes another one, for another
-// node perhaps; a manifest's pod has nowhere else to go and is blocked.
+// lack answers that the node cannot give what the pod asks for. A pod of the cluster is rejected, as by a kubelet, so
+// that its controller creates another one, perhaps for another node. A pod of a manifest has no other node and is
+// blocked.
 func (in In) lack(reason, format string, args ...any) Answer {
 	if in.Config.Standalone || ofManifest(in.Pod) {
 		return block(reason, format, args...)
@@ -155,8 +152,8 @@ func (in In) lack(reason, format string, args ...any) Answer {
 	return reject(reason, format, args...)
 }
 
-// checkName holds a pod back while another one of its name is there: their
-// containers, logs and status would be taken for each other's.
+// checkName lets a pod wait while another pod of its name is there. Otherwise their containers, logs and status could
+// be mistaken for each other's.
 func checkName(in In) Answer {
 	var same []PodInfo
 	for _, o := range in.others() {
@@ -170,7 +167,7 @@ func checkName(in In) Answer {
 	return notYet(SameName, same, "%s has the same name", same[0].Pod.UID)
 }
 
-// notYet waits for pods to end.
+// notYet answers that the pod waits for the holders to end.
 func notYet(reason string, holders []PodInfo, format string, args ...any) Answer {
 	names, until := make([]string, len(holders)), time.Time{}
 	known := true

@@ -12,12 +12,12 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// RuntimeClass is the reason of what a pod's RuntimeClass stands for (KEP-585,
-// KEP-688). The API server refuses such pods without a word for it.
+// RuntimeClass is the reason for a pod that lacks, or contradicts, its RuntimeClass (KEP-585, KEP-688). It is Berth's
+// own: the API server refuses such pods and names no reason.
 const RuntimeClass = "RuntimeClass"
 
-// checkRuntimeClass has a pod wait for its class, and for a runtime that has the
-// class's handler. What contradicts the class is rejected, as by the API server.
+// checkRuntimeClass lets a pod wait for its class, and for a runtime with the handler of the class. It rejects a pod
+// that contradicts the class, as the API server does.
 func checkRuntimeClass(in In) Answer {
 	if in.Pod.Spec.RuntimeClassName == nil {
 		return Answer{}
@@ -57,7 +57,7 @@ func waitFor(err error) Answer {
 	return Answer{Verdict: NotYet, Reason: RuntimeClass, Message: message}
 }
 
-// quoted lists the handlers that have a name; the default one has none.
+// quoted lists the named handlers. The default handler has no name.
 func quoted(handlers []string) string {
 	var named []string
 	for _, h := range handlers {

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// namespace is what isolates a sysctl.
+// namespace is the kind of Linux namespace that isolates a sysctl.
 type namespace string
 
 const (
@@ -19,8 +19,7 @@ const (
 	netNamespace namespace = "net"
 )
 
-// safe are the sysctls that every pod may set, and the first Linux that keeps
-// them apart for each namespace.
+// safe returns the sysctls that every pod may set, with the first Linux version that isolates them by namespace.
 func safe() map[string]version {
 	return map[string]version{
 		"kernel.shm_rmid_forced":              {},
@@ -38,12 +37,12 @@ func safe() map[string]version {
 	}
 }
 
-// version of a kernel: major and minor.
+// version is the major and minor version of a kernel.
 type version [2]int
 
 func (v version) before(o version) bool { return slices.Compare(v[:], o[:]) < 0 }
 
-// kernel reads a release such as 6.1.0-31-amd64.
+// kernel parses a release such as 6.1.0-31-amd64.
 func kernel(release string) version {
 	var v version
 	for i, part := range strings.SplitN(release, ".", 3) {
@@ -58,7 +57,7 @@ func kernel(release string) version {
 	return v
 }
 
-// namespaceOf tells what isolates a sysctl; "" for those that are the host's.
+// namespaceOf returns the namespace that isolates a sysctl; "" for a sysctl of the whole host.
 func namespaceOf(name string) namespace {
 	switch {
 	case strings.HasPrefix(name, "net."):

@@ -8,9 +8,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// checkTaints minds the taints that pods are not to run beside. What only keeps
-// a scheduler away is not the node's business, and static pods run in any case,
-// as under the kubelet.
+// checkTaints rejects pods that do not tolerate a NoExecute taint. As in the kubelet, the other effects are for the
+// scheduler only, and static pods run in any case.
 func checkTaints(in In) Answer {
 	if pod.Static(in.Pod) || in.Config.NodeUnknown {
 		return Answer{}

@@ -8,9 +8,8 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 )
 
-// checkTopology asks whether the pod can be given what is to be its own: CPUs,
-// memory of NUMA nodes and devices, aligned as the policies want. What the node
-// lacks as a whole is the business of the rule of resources.
+// checkTopology asks the allocators whether the pod can get CPUs, memory of NUMA nodes and devices for itself, aligned as
+// the policies demand. A resource that the node lacks as a whole is left to checkResources.
 func checkTopology(in In) Answer {
 	if in.Allot == nil {
 		return Answer{}
@@ -37,6 +36,5 @@ func checkTopology(in In) Answer {
 	return reject(allotReason(err), "%s", reason.Message(err))
 }
 
-// allotReason is the kubelet's word for why a pod cannot be given what is to be
-// its own.
+// allotReason returns the kubelet's reason for a failed allocation.
 func allotReason(err error) string { return cmp.Or(reason.Of(err), UnexpectedAdmissionError) }
