@@ -3,7 +3,6 @@ package container
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/steps/container/handler"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 	"github.com/berth-run/berth/internal/record/event"
 )
@@ -109,9 +109,9 @@ type Options struct {
 // Containers starts and stops the containers of a node. Its methods may be
 // called from any goroutine.
 type Containers struct {
-	opts    Options
-	http    *http.Client
-	metrics metrics
+	opts     Options
+	handlers *handler.Runner
+	metrics  metrics
 
 	mu    sync.Mutex
 	lives map[types.UID]*life
@@ -134,7 +134,8 @@ func New(o Options) *Containers {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Containers{opts: o, http: lifecycleClient(), metrics: newMetrics(), lives: map[types.UID]*life{}}
+	return &Containers{opts: o, handlers: handler.New(o.Runtime, o.Events), metrics: newMetrics(),
+		lives: map[types.UID]*life{}}
 }
 
 // Waiting returns why a container is not started: the reason and message of its last failed start. A successful

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
+	"github.com/berth-run/berth/internal/pod/steps/container/handler"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/podlog"
@@ -359,11 +360,11 @@ func (l *launch) postStart(ctx context.Context) error {
 		l.s.opts.Log.Warn("cannot read the state of a started container, running its postStart handler", "pod",
 			pod.FullName(l.pod), "err", err)
 	}
-	h := handler{s: l.s, pod: l.pod, c: l.want.Container, id: l.id, ips: l.ips, timeout: postStartLimit}
+	t := handler.Target{Pod: l.pod, Container: l.want.Container, ID: l.id, IPs: l.ips, Timeout: postStartLimit}
 	limited, cancel := context.WithTimeoutCause(ctx, postStartLimit,
 		fmt.Errorf("it did not end within %v", postStartLimit))
 	defer cancel()
-	err := h.run(limited, "handler", l.want.Lifecycle.PostStart)
+	err := l.s.handlers.Run(limited, t, "handler", l.want.Lifecycle.PostStart)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/steps/container/handler"
 	"github.com/berth-run/berth/internal/pod/worker"
 	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/timeline"
@@ -174,8 +175,8 @@ func (s *Containers) prepare(ctx context.Context, v *victim) {
 		}
 	}
 	if left, _ := v.left(); left > 0 && v.c.Lifecycle != nil && v.c.Lifecycle.PreStop != nil {
-		h := handler{s: s, pod: v.pod, c: v.c, id: v.id, ips: v.ips, timeout: left}
-		err := h.run(graced, "preStop", v.c.Lifecycle.PreStop)
+		t := handler.Target{Pod: v.pod, Container: v.c, ID: v.id, IPs: v.ips, Timeout: left}
+		err := s.handlers.Run(graced, t, "preStop", v.c.Lifecycle.PreStop)
 		if err != nil && ctx.Err() == nil {
 			s.opts.Log.Warn("preStop handler failed, stopping the container anyway", "pod", pod.FullName(v.pod),
 				"container", v.c.Name, "err", err)

@@ -1,4 +1,4 @@
-package container
+package handler
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
 // eventLog collects events.
@@ -31,7 +32,6 @@ func (s *eventLog) Event(_ corev1.ObjectReference, kind, reason, format string, 
 
 // execs answers ExecSync calls.
 type execs struct {
-	runtime
 	req  *runtimeapi.ExecSyncRequest
 	resp *runtimeapi.ExecSyncResponse
 	err  error
@@ -44,11 +44,11 @@ func (e *execs) ExecSync(_ context.Context, req *runtimeapi.ExecSyncRequest,
 }
 
 // handlerOf returns a handler of container app of a pod at 127.0.0.1.
-func handlerOf(o Options) handler {
+func handlerOf(runtime execer, events event.Sink) call {
 	p := &corev1.Pod{}
 	p.Name, p.Namespace = "web", "default"
-	return handler{s: New(o), pod: p, id: "c1", ips: []string{"127.0.0.1"},
-		c: pod.Container{Container: &corev1.Container{Name: "app"}}}
+	return call{New(runtime, events), Target{Pod: p, ID: "c1", IPs: []string{"127.0.0.1"},
+		Container: pod.Container{Container: &corev1.Container{Name: "app"}}}}
 }
 
 func TestExecHandler(t *testing.T) {
@@ -68,8 +68,8 @@ func TestExecHandler(t *testing.T) {
 	}
 	for _, c := range cases {
 		e := &execs{resp: c.resp, err: c.err}
-		h := handlerOf(Options{Runtime: e})
-		h.timeout = 2500 * time.Millisecond
+		h := handlerOf(e, nil)
+		h.Timeout = 2500 * time.Millisecond
 		err := h.run(t.Context(), "preStop",
 			&corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/x", "-v"}}})
 		if got := fmt.Sprint(err); c.want != "" && got != c.want || c.want == "" && err != nil {
@@ -163,7 +163,7 @@ func TestHTTPHandler(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got = nil
 			var said eventLog
-			h := handlerOf(Options{Events: &said})
+			h := handlerOf(nil, &said)
 			host := "127.0.0.1:" + c.get.Port.String()
 			err := h.run(t.Context(), "postStart", &corev1.LifecycleHandler{HTTPGet: &c.get})
 			if c.fails == "" && err != nil || c.fails != "" && (err == nil || err.Error() != c.fails) {
@@ -185,7 +185,7 @@ func TestHTTPHandler(t *testing.T) {
 	}
 
 	got = nil
-	err := handlerOf(Options{}).run(t.Context(), "postStart",
+	err := handlerOf(nil, nil).run(t.Context(), "postStart",
 		&corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/loop", Port: port(t, plain.URL)}})
 	if err == nil || !strings.Contains(err.Error(), "stopped after 10 redirects") || len(got) != maxRedirects {
 		t.Errorf("%v after %d requests", err, len(got))
@@ -198,8 +198,8 @@ func TestTCPHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := port(t, l.Addr().String())
-	h := handlerOf(Options{})
-	h.c.Ports = []corev1.ContainerPort{{Name: "admin", ContainerPort: int32(at.IntValue())}}
+	h := handlerOf(nil, nil)
+	h.Container.Ports = []corev1.ContainerPort{{Name: "admin", ContainerPort: int32(at.IntValue())}}
 	for _, p := range []intstr.IntOrString{at, intstr.FromString("admin"), intstr.FromString(at.String())} {
 		if err := h.run(t.Context(), "preStop",
 			&corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: p}}); err != nil {
@@ -213,7 +213,7 @@ func TestTCPHandler(t *testing.T) {
 		&corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Host: "127.0.0.1", Port: at}}); err == nil {
 		t.Error("the handler succeeded although no server listens")
 	}
-	h.ips = nil
+	h.IPs = nil
 	err = h.run(t.Context(), "preStop", &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: at}})
 	if err == nil || !strings.Contains(err.Error(), "the pod has no address") {
 		t.Error(err)
@@ -221,7 +221,7 @@ func TestTCPHandler(t *testing.T) {
 }
 
 func TestSleepAndNoHandler(t *testing.T) {
-	h := handlerOf(Options{})
+	h := handlerOf(nil, nil)
 	if err := h.run(t.Context(), "preStop", &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{}}); err != nil {
 		t.Errorf("sleep of 0 s: %v", err)
 	}

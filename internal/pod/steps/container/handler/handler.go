@@ -1,4 +1,4 @@
-package container
+package handler
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -34,19 +35,45 @@ const (
 	lifecycleHTTPFallback = "LifecycleHTTPFallback" // event reason
 )
 
-// handler runs the lifecycle handlers of one container.
-type handler struct {
-	s   *Containers
-	pod *corev1.Pod
-	c   pod.Container
-	id  string
-	ips []string
-	// timeout is when the runtime kills the command of an exec handler. The other kinds end with the context.
-	timeout time.Duration
+// execer runs a command in a container.
+type execer interface {
+	ExecSync(context.Context, *runtimeapi.ExecSyncRequest, ...grpc.CallOption) (*runtimeapi.ExecSyncResponse, error)
 }
 
-// run runs one handler. It returns nil if the handler succeeded.
-func (h handler) run(ctx context.Context, name string, l *corev1.LifecycleHandler) (err error) {
+// Runner runs handlers. Its methods may be called from any goroutine.
+type Runner struct {
+	runtime execer
+	events  event.Sink
+	http    *http.Client
+}
+
+// New returns a Runner.
+func New(runtime execer, events event.Sink) *Runner {
+	return &Runner{runtime: runtime, events: events, http: newClient()}
+}
+
+// Target is the container that a handler belongs to.
+type Target struct {
+	Pod       *corev1.Pod
+	Container pod.Container
+	ID        string
+	IPs       []string // of the pod
+	// Timeout is when the runtime kills the command of an exec handler. The other kinds end with the context.
+	Timeout time.Duration
+}
+
+// call is one run of a handler.
+type call struct {
+	*Runner
+	Target
+}
+
+// Run runs a handler of a container. name names it in the timeline. Run returns nil if the handler succeeded.
+func (r *Runner) Run(ctx context.Context, t Target, name string, l *corev1.LifecycleHandler) error {
+	return call{r, t}.run(ctx, name, l)
+}
+
+func (h call) run(ctx context.Context, name string, l *corev1.LifecycleHandler) (err error) {
 	ctx, span := timeline.Start(ctx, name, timeline.KindHook.Attr())
 	defer func() { timeline.End(span, err) }()
 	var kind string
@@ -64,15 +91,16 @@ func (h handler) run(ctx context.Context, name string, l *corev1.LifecycleHandle
 		kind, err = "Lifecycle hook", errors.New("it has no handler; next: set exec, httpGet, sleep or tcpSocket")
 	}
 	if err != nil {
-		return fmt.Errorf("%s for Container %q in Pod %q failed - error: %w", kind, h.c.Name, pod.FullName(h.pod), err)
+		return fmt.Errorf("%s for Container %q in Pod %q failed - error: %w", kind, h.Container.Name,
+			pod.FullName(h.Pod), err)
 	}
 	return nil
 }
 
-func (h handler) exec(ctx context.Context, command []string) error {
-	seconds := int64((h.timeout + time.Second - 1) / time.Second)
-	resp, err := h.s.opts.Runtime.ExecSync(ctx,
-		&runtimeapi.ExecSyncRequest{ContainerId: h.id, Cmd: command, Timeout: seconds})
+func (h call) exec(ctx context.Context, command []string) error {
+	seconds := int64((h.Timeout + time.Second - 1) / time.Second)
+	resp, err := h.runtime.ExecSync(ctx,
+		&runtimeapi.ExecSyncRequest{ContainerId: h.ID, Cmd: command, Timeout: seconds})
 	if err != nil {
 		return err
 	}
@@ -94,7 +122,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (h handler) tcpSocket(ctx context.Context, a *corev1.TCPSocketAction) error {
+func (h call) tcpSocket(ctx context.Context, a *corev1.TCPSocketAction) error {
 	address, err := h.address(a.Host, a.Port)
 	if err != nil {
 		return err
@@ -109,7 +137,7 @@ func (h handler) tcpSocket(ctx context.Context, a *corev1.TCPSocketAction) error
 
 // httpGet succeeds with any response. If an HTTPS request meets a plain HTTP server, it is sent again without
 // TLS. Kubernetes does so for manifests that were written when the scheme was ignored.
-func (h handler) httpGet(ctx context.Context, a *corev1.HTTPGetAction) error {
+func (h call) httpGet(ctx context.Context, a *corev1.HTTPGetAction) error {
 	req, err := h.request(ctx, a)
 	if err != nil {
 		return err
@@ -124,12 +152,12 @@ func (h handler) httpGet(ctx context.Context, a *corev1.HTTPGetAction) error {
 	if again := h.do(plain); again != nil {
 		return err
 	}
-	h.s.opts.Events.Event(event.PodRef(h.pod), corev1.EventTypeWarning, lifecycleHTTPFallback,
+	h.events.Event(event.PodRef(h.Pod), corev1.EventTypeWarning, lifecycleHTTPFallback,
 		"request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", req.URL.Host)
 	return nil
 }
 
-func (h handler) request(ctx context.Context, a *corev1.HTTPGetAction) (*http.Request, error) {
+func (h call) request(ctx context.Context, a *corev1.HTTPGetAction) (*http.Request, error) {
 	address, err := h.address(a.Host, a.Port)
 	if err != nil {
 		return nil, err
@@ -162,8 +190,8 @@ func (h handler) request(ctx context.Context, a *corev1.HTTPGetAction) (*http.Re
 	return req, nil
 }
 
-func (h handler) do(req *http.Request) error {
-	resp, err := h.s.http.Do(req)
+func (h call) do(req *http.Request) error {
+	resp, err := h.http.Do(req)
 	if err != nil {
 		return err
 	}
@@ -173,15 +201,15 @@ func (h handler) do(req *http.Request) error {
 }
 
 // address returns where a handler connects to: the pod, unless the handler names a host.
-func (h handler) address(host string, port intstr.IntOrString) (string, error) {
+func (h call) address(host string, port intstr.IntOrString) (string, error) {
 	if host == "" {
-		if len(h.ips) == 0 {
+		if len(h.IPs) == 0 {
 			return "", errors.New("the pod has no address")
 		}
-		host = h.ips[0]
+		host = h.IPs[0]
 	}
 	n := port.IntValue()
-	for _, p := range h.c.Ports {
+	for _, p := range h.Container.Ports {
 		if port.Type == intstr.String && p.Name == port.StrVal {
 			n = int(p.ContainerPort)
 		}
@@ -192,9 +220,9 @@ func (h handler) address(host string, port intstr.IntOrString) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(n)), nil
 }
 
-// lifecycleClient returns a client that accepts any certificate, because the address already identifies the
+// newClient returns a client that accepts any certificate, because the address already identifies the
 // container. It follows redirects on the same host only.
-func lifecycleClient() *http.Client {
+func newClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
