@@ -96,7 +96,8 @@ func (h *Hooks) PostStop(ctx context.Context, id string) error {
 
 func silent(name string, output []byte) error {
 	if text := strings.TrimSpace(string(output)); text != "" {
-		return fmt.Errorf("hook %s: only pre-create hooks may answer, and it wrote %q", name, text[:min(len(text), 200)])
+		return fmt.Errorf("hook %s: only pre-create hooks may answer, and it wrote %q", name,
+			text[:min(len(text), 200)])
 	}
 	return nil
 }

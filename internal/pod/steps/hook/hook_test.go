@@ -212,7 +212,8 @@ func TestStopsAtTheFirstRefusal(t *testing.T) {
 
 func TestOnlyPreCreateAnswers(t *testing.T) {
 	h := hooks(t, map[string]string{"pre-stop/h": `echo '{}'`})
-	if err := h.PreStop(t.Context(), "c1"); err == nil || !strings.Contains(err.Error(), "only pre-create hooks may answer") {
+	if err := h.PreStop(t.Context(), "c1"); err == nil ||
+		!strings.Contains(err.Error(), "only pre-create hooks may answer") {
 		t.Error(err)
 	}
 }

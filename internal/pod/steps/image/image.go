@@ -40,7 +40,8 @@ type keys interface {
 	Find(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]credential.Credential,
 		error)
 	// SecretsFor returns the pod's own credentials for the repository.
-	SecretsFor(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]credential.Secret, error)
+	SecretsFor(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]credential.Secret,
+		error)
 }
 
 // records remembers which credentials each image was pulled with.

@@ -82,7 +82,8 @@ func (s *pool) watch(ctx context.Context, p *pull) {
 		var news string
 		p.course, news = p.course.step(now, s.now())
 		if p.course.stalled && !p.stalled {
-			s.log.Warn("image pull makes no progress, other pulls get its slot", "image", p.name.full, "fetched", now.fetched,
+			s.log.Warn("image pull makes no progress, other pulls get its slot", "image", p.name.full, "fetched",
+				now.fetched,
 				"total", now.total)
 			s.queue.leave(p)
 		}

@@ -189,7 +189,8 @@ func (s *pool) fetch(ctx context.Context, p *pull) (*runtimeapi.Image, error) {
 		return nil, err
 	}
 	if e := s.records.End(p.name.full, p.name.repository, image.Id, used); e != nil {
-		s.log.Warn("cannot record which credentials the image was pulled with, other pods will pull it again", "image", p.name.full, "err", e)
+		s.log.Warn("cannot record which credentials the image was pulled with, other pods will pull it again", "image",
+			p.name.full, "err", e)
 	}
 	return image, nil
 }

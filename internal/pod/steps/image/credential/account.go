@@ -36,7 +36,8 @@ func (p *plugin) grant(ctx context.Context, accounts Accounts, owner *corev1.Pod
 	}
 	account, err := accounts.Account(ctx, owner.Namespace, owner.Spec.ServiceAccountName)
 	if err != nil {
-		return nil, false, fmt.Errorf("get service account %s/%s: %w", owner.Namespace, owner.Spec.ServiceAccountName, err)
+		return nil, false,
+			fmt.Errorf("get service account %s/%s: %w", owner.Namespace, owner.Spec.ServiceAccountName, err)
 	}
 	g = &grant{account: account, annotations: map[string]string{}}
 	for _, key := range slices.Concat(p.Token.RequiredAnnotations, p.Token.OptionalAnnotations) {

@@ -120,7 +120,8 @@ func (p *plugin) ask(ctx context.Context, repository, granted string, g *grant) 
 	}
 	if response.APIVersion != apiVersion || response.Kind != responseKind {
 		return nil,
-			fmt.Errorf("the plugin's answer is a %q of %q, must be a %s of %s", response.Kind, response.APIVersion, responseKind,
+			fmt.Errorf("the plugin's answer is a %q of %q, must be a %s of %s", response.Kind, response.APIVersion,
+				responseKind,
 				apiVersion)
 	}
 	key, err := cacheKey(response.CacheKeyType, repository, granted)
@@ -138,7 +139,9 @@ func (p *plugin) ask(ctx context.Context, repository, granted string, g *grant) 
 	for pattern, a := range response.Auth {
 		if g != nil && !p.Token.PerToken && a.Password == g.token {
 			return nil,
-				errors.New("the plugin's answer is the token itself, which belongs to one pod; next: set tokenAttributes.cacheType to Token")
+				errors.New(
+					"the plugin's answer is the token itself, which belongs to one pod; next: set " +
+						"tokenAttributes.cacheType to Token")
 		}
 		all[pattern] = entry{Username: a.Username, Password: a.Password}
 	}

@@ -116,7 +116,8 @@ func parseProviders(text []byte, binDir string) ([]Provider, error) {
 	}
 	if config.APIVersion != v1.SchemeGroupVersion.String() || config.Kind != "CredentialProviderConfig" {
 		return nil,
-			fmt.Errorf("a %q of %q is not supported, must be a CredentialProviderConfig of %s", config.Kind, config.APIVersion,
+			fmt.Errorf("a %q of %q is not supported, must be a CredentialProviderConfig of %s", config.Kind,
+				config.APIVersion,
 				v1.SchemeGroupVersion)
 	}
 	if len(config.Providers) == 0 {

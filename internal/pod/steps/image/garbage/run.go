@@ -79,7 +79,8 @@ func (c *Collector) makeRoom(ctx context.Context) error {
 	if want == 0 {
 		return nil
 	}
-	c.opts.Log.Info("disk of images is above its threshold, removing unused images", "used", disk.Percent(), "threshold",
+	c.opts.Log.Info("disk of images is above its threshold, removing unused images", "used", disk.Percent(),
+		"threshold",
 		c.opts.Thresholds.High, "to free", want)
 	all, err := c.list(ctx)
 	if err != nil {

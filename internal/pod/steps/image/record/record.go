@@ -171,7 +171,8 @@ func (r *Records) Allowed(image, repository, id string, have func() []credential
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if err := r.learn(repository, id, learn); err != nil {
-			r.log.Warn("cannot record access to an image, the next pod with this secret will pull it again", "image", image, "err", err)
+			r.log.Warn("cannot record access to an image, the next pod with this secret will pull it again", "image",
+				image, "err", err)
 		}
 	}
 	return allowed
