@@ -166,8 +166,8 @@ func TestARenewedFileReplacesAnExpiredCertificate(t *testing.T) {
 func TestLoadWithoutKubeconfig(t *testing.T) {
 	c := NewClient(ClientOptions{Cluster: &config.Cluster{Kubeconfig: "/none"}, Log: slog.New(slog.DiscardHandler)})
 	_, err := c.Load()
-	if want := "read --kubeconfig: stat /none: no such file or directory; give the kubeconfig of this node, or " +
-		"--bootstrap-kubeconfig to ask for one"; err == nil || err.Error() != want {
+	if want := "read --kubeconfig: stat /none: no such file or directory; next: give the kubeconfig of this node, or " +
+		"--bootstrap-kubeconfig to request one"; err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
 }
@@ -198,17 +198,17 @@ func TestServingByRequest(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var addresses []corev1.NodeAddress
-	moved := make(chan struct{}, 1)
+	newAddresses := make(chan struct{}, 1)
 	move := func(ip string) {
 		mu.Lock()
 		addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip},
 			{Type: corev1.NodeHostName, Address: "served"}}
 		mu.Unlock()
-		moved <- struct{}{}
+		newAddresses <- struct{}{}
 	}
 	s := NewServing(ServingOptions{
 		TLS: config.TLS{Bootstrap: true, CertDir: t.TempDir(), MinVersion: tls.VersionTLS12}, NodeName: "served",
-		Client: client, AddressesChanged: moved, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Client: client, AddressesChanged: newAddresses, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Addresses: func() []corev1.NodeAddress { mu.Lock(); defer mu.Unlock(); return addresses },
 	})
 	if err := s.Load(); err != nil {

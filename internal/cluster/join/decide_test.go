@@ -16,8 +16,8 @@ func TestAwayAfterTwoSecondsOfFailures(t *testing.T) {
 		want  bool
 		again time.Duration
 	}{
-		"not asked yet": {kubeapi.State{}, false, 0},
-		"it answers":    {kubeapi.State{Since: at(0)}, false, 0},
+		"no request yet": {kubeapi.State{}, false, 0},
+		"it answers":     {kubeapi.State{Since: at(0)}, false, 0},
 		"one refused connection": {kubeapi.State{Since: at(0), Err: refused, First: at(0), Last: at(0)}, false,
 			recheck},
 		"refused, now slow to answer": {kubeapi.State{Since: at(0), Err: refused, First: at(0), Last: at(1.9)}, false,

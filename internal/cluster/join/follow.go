@@ -40,7 +40,7 @@ func (c *Cluster) AddressesChanged() <-chan struct{} {
 	if c == nil {
 		return nil
 	}
-	return c.node.moved.C()
+	return c.node.newAddresses.C()
 }
 
 // changes reacts to changes of the Node object, which others write too.
@@ -100,7 +100,7 @@ func (c changes) addresses() func(context.Context, *corev1.Node) time.Duration {
 		if !slices.Equal(was, n.Status.Addresses) {
 			was = n.Status.Addresses
 			c.Stale.MarkAll()
-			c.node.moved.Wake()
+			c.node.newAddresses.Wake()
 		}
 		return 0
 	}

@@ -25,7 +25,7 @@ func newChanges() changes {
 		Config: &config.Config{Cluster: &config.Cluster{Status: config.NodeStatus{UpdateFrequency: 10 * time.Second}}},
 		Log:    slog.New(slog.DiscardHandler),
 	}}
-	c.node.moved = wake.New()
+	c.node.newAddresses = wake.New()
 	c.node.object = nodeobject.New(nodeobject.Options{Inputs: nodeobject.Inputs{Conditions: condition.New()}})
 	return changes{c}
 }

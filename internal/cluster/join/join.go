@@ -44,7 +44,7 @@ type Options struct {
 	Full func(p *corev1.Pod, message string)
 	// NodeChanged is called after every change of the Node object.
 	NodeChanged func()
-	// Stale are the pods whose status is to be published again.
+	// Stale collects the pods whose status must be published again.
 	Stale *status.Stale
 	// Boot is the machine's boot ID.
 	Boot    string

@@ -55,13 +55,13 @@ type Node struct {
 
 // parts report this node and its pods to the cluster.
 type parts struct {
-	statuses *report.Writer
-	answers  *answers
-	mirrors  *mirror.Mirrors
-	events   *publish.Publisher
-	object   *nodeobject.Object
-	lease    *lease.Renewer
-	moved    wake.Signal // the node's addresses have changed
+	statuses     *report.Writer
+	answers      *answers
+	mirrors      *mirror.Mirrors
+	events       *publish.Publisher
+	object       *nodeobject.Object
+	lease        *lease.Renewer
+	newAddresses wake.Signal // the node's addresses have changed
 	// These react to changes of the Node object.
 	podRanges, csiNode func(context.Context, *corev1.Node) time.Duration
 	startup            startup
@@ -83,7 +83,7 @@ func (c *Cluster) Complete(n Node) {
 		Source: c.Events, Client: c.api.Events, QPS: float64(cfg.Cluster.Events.QPS), Burst: cfg.Cluster.Events.Burst,
 		Path: filepath.Join(cfg.RootDir, "events", "sent.json"), Since: n.Began, Log: c.Log,
 	})
-	p.moved = wake.New()
+	p.newAddresses = wake.New()
 	p.podRanges, p.csiNode = changes{c}.podRanges(n.CRI.Runtime), changes{c}.csiNode()
 	p.object = nodeobject.New(nodeobject.Options{
 		Client: c.api.Heartbeat, Watches: c.api.Main,
@@ -116,8 +116,9 @@ func (c *Cluster) Complete(n Node) {
 			uid := c.nodeUID()
 			return uid, uid != ""
 		},
-		Desired: c.Sources.Desired, Mirrors: c.Sources.Cluster.Mirrors, Synced: c.Sources.Synced(), Changed: c.Stale.Mark,
-		Now: time.Now, Log: c.Log,
+		Desired: c.Sources.Desired, Mirrors: c.Sources.Cluster.Mirrors, Synced: c.Sources.Synced(),
+		Changed: c.Stale.Mark,
+		Now:     time.Now, Log: c.Log,
 	})
 }
 

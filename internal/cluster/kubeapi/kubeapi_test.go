@@ -22,11 +22,11 @@ func TestJudge(t *testing.T) {
 	first, second := errors.New("first"), errors.New("second")
 	answers, away := State{Since: at(1)}, State{Since: at(1), Err: first, First: at(0), Last: at(1)}
 	for _, tt := range []struct {
-		name  string
-		state State
-		heard int
-		o     outcome
-		want  State
+		name     string
+		state    State
+		answered int
+		o        outcome
+		want     State
 	}{
 		{"the first answer", State{}, 0, outcome{at(1), at(2), nil}, State{Since: at(2)}},
 		{"the first failure", State{}, 0, outcome{at(1), at(2), first},
@@ -38,7 +38,7 @@ func TestJudge(t *testing.T) {
 			State{Since: at(1), Err: second, First: at(0), Last: at(4)}},
 		{"back", away, 0, outcome{at(3), at(4), nil}, State{Since: at(4)}},
 	} {
-		if diff := cmp.Diff(tt.want, judge(tt.state, at(tt.heard), tt.o), cmpopts.EquateErrors()); diff != "" {
+		if diff := cmp.Diff(tt.want, judge(tt.state, at(tt.answered), tt.o), cmpopts.EquateErrors()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}

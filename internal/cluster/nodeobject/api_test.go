@@ -276,7 +276,7 @@ func TestConfirm(t *testing.T) {
 		select {
 		case <-changed:
 		case <-time.After(soon):
-			t.Fatal("the API server is not asked")
+			t.Fatal("no request was sent to the API server")
 		}
 	}
 }

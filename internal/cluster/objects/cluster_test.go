@@ -48,8 +48,8 @@ type node struct {
 	table     *object.Table
 	changed   chan struct{}
 
-	mu    sync.Mutex
-	asked []string
+	mu   sync.Mutex
+	urls []string
 }
 
 type sink struct{ *object.Table }
@@ -77,7 +77,7 @@ func join(t *testing.T, api *kubeapitest.Cluster, edit func(*objects.Config)) *n
 		return record{inner, func(url string) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			n.asked = append(n.asked, url)
+			n.urls = append(n.urls, url)
 		}}
 	})
 	client, err := kubernetes.NewForConfig(config)
@@ -136,7 +136,7 @@ func (n *node) until(what string, reached func() bool) {
 func (n *node) requests(parts ...string) (count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, url := range n.asked {
+	for _, url := range n.urls {
 		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(url, p) }) {
 			count++
 		}

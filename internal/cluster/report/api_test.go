@@ -201,7 +201,7 @@ func (n *node) requests(pod string) func() []string {
 
 func TestLifeOfAPod(t *testing.T) {
 	n := newNode(t, "life")
-	asked := n.requests("web")
+	requests := n.requests("web")
 	p := n.pod("web", func(p *corev1.Pod) {
 		p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/gate"}}
 	})
@@ -232,7 +232,7 @@ func TestLifeOfAPod(t *testing.T) {
 		t.Errorf("the pod is still there: %v", err)
 	}
 	want := []string{"PATCH /pods/web/status", "PATCH /pods/web/status", "PATCH /pods/web/status", "DELETE /pods/web"}
-	if diff := cmp.Diff(want, asked()); diff != "" {
+	if diff := cmp.Diff(want, requests()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
