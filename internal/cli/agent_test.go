@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/config"
 )
 
@@ -78,7 +79,7 @@ func TestEmbed(t *testing.T) {
 		signals := make(chan os.Signal, 1)
 		signals <- syscall.SIGINT
 		_, err := embed(t.Context(), func(error) {}, newFakeAgent(), signals)
-		if exit, ok := errors.AsType[*exitError](err); !ok || exit.code != exitAbandoned {
+		if exit, ok := errors.AsType[*command.ExitError](err); !ok || exit.Code != exitAbandoned {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/agentflag"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/process"
 	"github.com/berth-run/berth/internal/config"
 )
@@ -32,9 +33,9 @@ func (l *logFlagSet) add(cmd *cobra.Command, level slog.Level) {
 	l.level = level
 	cmd.Flags().StringVar(&l.format, "log-format", "text", "`format` of the log on standard error: text or json")
 	cmd.Flags().TextVar(&l.level, "log-level", level, "lowest `level` that is logged: debug, info, warn or error")
-	mark(cmd.RegisterFlagCompletionFunc("log-format",
+	command.Mark(cmd.RegisterFlagCompletionFunc("log-format",
 		cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp)))
-	mark(cmd.RegisterFlagCompletionFunc("log-level",
+	command.Mark(cmd.RegisterFlagCompletionFunc("log-level",
 		cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp)))
 }
 
@@ -48,7 +49,7 @@ func (l *logFlagSet) logger(w io.Writer) (*slog.Logger, error) {
 
 // flags adds the root directory and socket of the command line to an agent's flags.
 func (a *app) flags(f config.Flags) config.Flags {
-	f.RootDir, f.Socket = a.root, a.socketPath()
+	f.RootDir, f.Socket = a.Root, a.SocketPath()
 	return f
 }
 
@@ -66,7 +67,7 @@ func agentCommand(a *app) *cobra.Command {
 			"A second signal ends the agent without waiting.",
 		Example: "  berth agent --config /etc/berth/config.yaml\n" +
 			"  berth agent --config /var/lib/kubelet/config.yaml --kubeconfig /etc/kubernetes/kubelet.conf",
-		Args: usage(cobra.NoArgs),
+		Args: command.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if steps {
 				return printSteps(cmd.OutOrStdout())

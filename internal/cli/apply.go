@@ -3,21 +3,21 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 )
 
 func applyCommand(a *app) *cobra.Command {
 	var (
-		s      scope
+		s      command.Scope
 		files  []string
 		dryRun bool
-		out    output
+		out    command.Output
 	)
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|-",
@@ -26,48 +26,36 @@ func applyCommand(a *app) *cobra.Command {
 			"volumes and RuntimeClasses in them. The agent stores all of them: they survive a restart of the agent and a\n" +
 			"reboot, until they are deleted. Each file is applied completely or not at all.",
 		Example: "  berth apply -f web.yaml",
-		Args:    usage(cobra.NoArgs),
+		Args:    command.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			manifests, err := readManifests(cmd, files)
+			manifests, err := command.ReadManifests(cmd, files)
 			if err != nil {
 				return err
 			}
-			c := a.client()
+			c := a.Client()
 			var failed []error
 			for _, m := range manifests {
-				results, err := c.Apply(cmd.Context(), m.data,
-					client.Apply{Namespace: s.explicit(cmd), Origin: m.origin, DryRun: dryRun})
+				results, err := c.Apply(cmd.Context(), m.Data,
+					client.Apply{Namespace: s.Explicit(cmd), Origin: m.Origin, DryRun: dryRun})
 				if err != nil {
 					failed = append(failed, err)
 					continue
 				}
-				if err := printResults(cmd, results, out.format, dryRun); err != nil {
+				if err := printResults(cmd, results, out.Format, dryRun); err != nil {
 					return err
 				}
 			}
-			return all(cmd.ErrOrStderr(), failed)
+			return command.All(cmd.ErrOrStderr(), failed)
 		},
 	}
-	s.add(cmd)
-	out.add(cmd, "name")
+	s.Add(cmd)
+	out.Add(cmd, "name")
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil,
 		"`file` with manifests, or - for standard input; may be repeated")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the manifests without applying them")
-	mark(cmd.MarkFlagRequired("filename"))
-	mark(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))
+	command.Mark(cmd.MarkFlagRequired("filename"))
+	command.Mark(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))
 	return cmd
-}
-
-// all prints all errors but the last. It returns the last one, which Main prints.
-func all(stderr io.Writer, errs []error) error {
-	if len(errs) == 0 {
-		return nil
-	}
-	last := len(errs) - 1
-	for _, err := range errs[:last] {
-		printError(stderr, err)
-	}
-	return errs[last]
 }
 
 func printResults(cmd *cobra.Command, results []api.ApplyResult, format string, dryRun bool) error {

@@ -27,6 +27,7 @@ import (
 	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/api/servertest"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/timeline"
@@ -72,7 +73,7 @@ func TestCommands(t *testing.T) {
 	running(a, "api", "app")
 	for i, c := range []string{"app", "side"} {
 		a.WriteLog(t, p, c, 0, "one from "+c, "two from "+c)
-		a.Events.Event(event.ContainerRef(p, container(p, i)), corev1.EventTypeNormal, "Started", "Started container")
+		a.Events.Event(event.ContainerRef(p, containerAt(p, i)), corev1.EventTypeNormal, "Started", "Started container")
 	}
 	a.SetImages(api.Image{ID: "sha256:0123", Tags: []string{"app:v1"}, Size: 1000})
 	a.SetStatus(api.Status{
@@ -245,7 +246,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-func container(p *corev1.Pod, i int) (c pod.Container) {
+func containerAt(p *corev1.Pod, i int) (c pod.Container) {
 	c.Container = &p.Spec.Containers[i]
 	c.Index = i
 	return c
@@ -452,7 +453,7 @@ func TestSocket(t *testing.T) {
 		{"/srv/berth", "", "/srv/berth/berth.sock"},
 		{"/srv/berth", "/tmp/s", "/tmp/s"},
 	} {
-		if got := (&app{root: tt.root, socket: tt.socket}).socketPath(); got != tt.want {
+		if got := (&command.App{Root: tt.root, Socket: tt.socket}).SocketPath(); got != tt.want {
 			t.Errorf("%+v: %s", tt, got)
 		}
 	}
@@ -512,7 +513,7 @@ func TestConditionProblems(t *testing.T) {
 func TestPrintError(t *testing.T) {
 	var out bytes.Buffer
 	err := answer.Next(errors.New("no"), "do this")
-	printError(&out, fmt.Errorf("apply: %w", err))
+	command.PrintError(&out, fmt.Errorf("apply: %w", err))
 	if got := out.String(); got != "error: apply: no\nnext: do this\n" {
 		t.Errorf("%q", got)
 	}

@@ -8,22 +8,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 )
 
 func conditionCommand(a *app) *cobra.Command {
 	var (
-		s               scope
+		s               command.Scope
 		reason, message string
 	)
 	cmd := &cobra.Command{
 		Use:   "condition POD TYPE=True|False|Unknown [--reason WORD] [--message TEXT]",
 		Short: "Set a condition of a pod, for example one of its readiness gates",
 		Long: `Set a pod condition that the agent does not compute itself. A pod with readinessGates is ready when its
-containers are ready and each of the listed conditions is True. The condition stays until the pod is deleted.`,
+containers are ready and each of the listed conditions is True. The condition stays until the pod is
+deleted.`,
 		Example: "  berth condition web example.com/in-load-balancer=True",
-		Args:    usage(cobra.ExactArgs(2)),
+		Args:    command.Usage(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := s.pod(args[0])
+			key, err := s.Pod(args[0])
 			if err != nil {
 				return err
 			}
@@ -34,16 +36,16 @@ containers are ready and each of the listed conditions is True. The condition st
 			}
 			c := corev1.PodCondition{Type: corev1.PodConditionType(kind), Status: corev1.ConditionStatus(status),
 				Reason: reason, Message: message}
-			if _, err := a.client().SetCondition(cmd.Context(), key, c); err != nil {
+			if _, err := a.Client().SetCondition(cmd.Context(), key, c); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pod/%s condition %s set\n", key.Name, kind)
 			return err
 		},
 	}
-	s.add(cmd)
+	s.Add(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "reason for the status, one `word` in CamelCase")
 	cmd.Flags().StringVar(&message, "message", "", "reason for the status, as a `text` for people")
-	cmd.ValidArgsFunction = a.completePod(&s)
+	cmd.ValidArgsFunction = a.CompletePod(&s)
 	return cmd
 }

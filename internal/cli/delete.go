@@ -11,12 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/objects"
 	"github.com/berth-run/berth/internal/model/object"
 )
 
 type deleteFlags struct {
-	scope
+	command.Scope
 	files   []string
 	grace   int
 	wait    bool
@@ -33,18 +34,18 @@ func deleteCommand(a *app) *cobra.Command {
 			"volumes and RuntimeClasses can be deleted too. Running containers keep the content they were started with.",
 		Example: "  berth delete pod web --grace-period 5",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if others, ok := objects.Arguments(f.namespace, args); ok && len(f.files) == 0 {
-				return all(cmd.ErrOrStderr(), objects.Delete(cmd, a.client(), others, f.missing))
+			if others, ok := objects.Arguments(f.Namespace, args); ok && len(f.files) == 0 {
+				return command.All(cmd.ErrOrStderr(), objects.Delete(cmd, a.Client(), others, f.missing))
 			}
-			keys, others, err := f.named(cmd, a.client(), args)
+			keys, others, err := f.named(cmd, a.Client(), args)
 			if err != nil {
 				return err
 			}
 			failed := a.deletePods(cmd, &f, keys)
-			return all(cmd.ErrOrStderr(), append(failed, objects.Delete(cmd, a.client(), others, f.missing)...))
+			return command.All(cmd.ErrOrStderr(), append(failed, objects.Delete(cmd, a.Client(), others, f.missing)...))
 		},
 	}
-	f.add(cmd)
+	f.Add(cmd)
 	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil,
 		"`file` with manifests of the pods and objects to delete, or - for standard input; may be repeated")
 	cmd.Flags().IntVar(&f.grace, "grace-period", -1,
@@ -52,15 +53,15 @@ func deleteCommand(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait until the pods are gone")
 	cmd.Flags().BoolVar(&f.missing, "ignore-not-found", false, "ignore pods and objects that do not exist")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "longest `duration` to wait, such as 30s; 0: no limit")
-	mark(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))
-	cmd.ValidArgsFunction = a.completeTyped(&f.scope)
+	command.Mark(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))
+	cmd.ValidArgsFunction = a.CompleteTyped(&f.Scope)
 	return cmd
 }
 
 // named returns the pods that the command line names, and the other objects in its files.
 func (f *deleteFlags) named(cmd *cobra.Command, c *client.Client, args []string) (keys []types.NamespacedName,
 	others []object.Key, err error) {
-	names := podArguments(args)
+	names := command.PodArguments(args)
 	if (len(names) == 0) == (len(f.files) == 0) {
 		return nil, nil, client.Next(errors.New("no pod, object or file is named"), "usage: "+cmd.UseLine())
 	}
@@ -69,20 +70,20 @@ func (f *deleteFlags) named(cmd *cobra.Command, c *client.Client, args []string)
 			client.Next(fmt.Errorf("--grace-period %d is negative", f.grace), "give seconds, or -1 for the pod's own")
 	}
 	for _, name := range names {
-		key, err := f.pod(name)
+		key, err := f.Pod(name)
 		if err != nil {
 			return nil, nil, err
 		}
 		keys = append(keys, key)
 	}
-	manifests, err := readManifests(cmd, f.files)
+	manifests, err := command.ReadManifests(cmd, f.files)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, m := range manifests {
 		// The agent parses the manifests and returns the names in them.
-		results, err := c.Apply(cmd.Context(), m.data,
-			client.Apply{Namespace: f.explicit(cmd), Origin: m.origin, Names: true})
+		results, err := c.Apply(cmd.Context(), m.Data,
+			client.Apply{Namespace: f.Explicit(cmd), Origin: m.Origin, Names: true})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -109,7 +110,7 @@ func (a *app) deletePods(cmd *cobra.Command, f *deleteFlags, keys []types.Namesp
 		d := time.Duration(f.grace) * time.Second
 		grace = &d
 	}
-	c := a.client()
+	c := a.Client()
 	going := map[types.UID]bool{}
 	for _, key := range keys {
 		p, err := c.Delete(ctx, key, "", grace)

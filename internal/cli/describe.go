@@ -6,17 +6,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/printer"
 )
 
 func describeCommand(a *app) *cobra.Command {
-	var s scope
+	var s command.Scope
 	run := func(cmd *cobra.Command, name string) error {
-		key, err := s.pod(name)
+		key, err := s.Pod(name)
 		if err != nil {
 			return err
 		}
-		c := a.client()
+		c := a.Client()
 		p, err := c.Pod(cmd.Context(), key)
 		if err != nil {
 			return err
@@ -33,16 +34,16 @@ func describeCommand(a *app) *cobra.Command {
 		Use:     "describe pod NAME",
 		Short:   "Show all details of a pod, with its events",
 		Example: "  berth describe pod web",
-		Args:    usage(cobra.RangeArgs(1, 2)),
+		Args:    command.Usage(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := podArgument(args)
+			name, err := command.PodArgument(args)
 			if err != nil {
 				return err
 			}
 			return run(cmd, name)
 		},
 	}
-	s.add(cmd)
-	cmd.ValidArgsFunction = a.completeTyped(&s)
+	s.Add(cmd)
+	cmd.ValidArgsFunction = a.CompleteTyped(&s)
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/printer"
 )
 
@@ -24,15 +25,15 @@ func eventsCommand(a *app) *cobra.Command {
 		Use:     "events",
 		Short:   "List the events of pods, or follow them with -w",
 		Example: "  berth events --for pod/web -w",
-		Args:    usage(cobra.NoArgs),
+		Args:    command.Usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.listEvents(cmd, &f) },
 	}
-	f.addAll(cmd)
-	f.output.add(cmd, "json", "yaml", "wide", "name")
+	f.AddAll(cmd)
+	f.Output.Add(cmd, "json", "yaml", "wide", "name")
 	cmd.Flags().StringVar(&f.of, "for", "", "only the events of one pod: `pod/NAME`")
 	cmd.Flags().StringVar(&f.fields, "field-selector", "", "field `selector`, such as type=Warning")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "keep showing new events")
-	mark(cmd.RegisterFlagCompletionFunc("for", a.completePod(&f.scope)))
+	command.Mark(cmd.RegisterFlagCompletionFunc("for", a.CompletePod(&f.Scope)))
 	return cmd
 }
 
@@ -45,9 +46,9 @@ type eventPrinter struct {
 
 func (ep eventPrinter) print(e *corev1.Event) error {
 	switch {
-	case ep.f.structured():
-		return ep.f.object(ep.w, e)
-	case ep.f.format == "name":
+	case ep.f.Structured():
+		return ep.f.Object(ep.w, e)
+	case ep.f.Format == "name":
 		_, err := fmt.Fprintf(ep.w, "event/%s\n", e.Name)
 		return err
 	}
@@ -60,7 +61,7 @@ func (f *eventFlags) selection() (client.Select, error) {
 	if f.of == "" {
 		return sel, nil
 	}
-	key, err := f.pod(f.of)
+	key, err := f.Pod(f.of)
 	if err != nil {
 		return sel, err
 	}
@@ -84,16 +85,16 @@ func (a *app) listEvents(cmd *cobra.Command, f *eventFlags) error {
 		return err
 	}
 	w := cmd.OutOrStdout()
-	ep := eventPrinter{w, f, printer.NewEvents(w, printer.Options{Wide: f.wide(), Namespaces: f.all})}
+	ep := eventPrinter{w, f, printer.NewEvents(w, printer.Options{Wide: f.Wide(), Namespaces: f.All})}
 	if f.watch {
-		return show(a.client().WatchEvents(cmd.Context(), sel), ep.print, ep.table.Flush)
+		return show(a.Client().WatchEvents(cmd.Context(), sel), ep.print, ep.table.Flush)
 	}
-	list, err := a.client().Events(cmd.Context(), sel)
+	list, err := a.Client().Events(cmd.Context(), sel)
 	if err != nil {
 		return err
 	}
-	if f.structured() {
-		return f.object(w, list)
+	if f.Structured() {
+		return f.Object(w, list)
 	}
 	for i := range list.Items {
 		if err := ep.print(&list.Items[i]); err != nil {
@@ -101,7 +102,7 @@ func (a *app) listEvents(cmd *cobra.Command, f *eventFlags) error {
 		}
 	}
 	if len(list.Items) == 0 {
-		nothing(cmd, "events", f.selected())
+		nothing(cmd, "events", f.Selected())
 	}
 	return ep.table.Flush()
 }

@@ -11,14 +11,15 @@ import (
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/objects"
 	"github.com/berth-run/berth/internal/cli/printer"
 )
 
 // listFlags are the flags of commands that list.
 type listFlags struct {
-	scope
-	output
+	command.Scope
+	command.Output
 	labels, fields string
 	watch          bool
 }
@@ -37,7 +38,7 @@ func getCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.AddCommand(getPodsCommand(a), getEventsCommand(a), getImagesCommand(a, "images"), getProblemsCommand(a))
-	cmd.AddCommand(objects.Commands(a.client)...)
+	cmd.AddCommand(objects.Commands(a.Client)...)
 	return cmd
 }
 
@@ -48,7 +49,7 @@ func getPodsCommand(a *app) *cobra.Command {
 		Aliases: []string{"pod", "po"},
 		Short:   "List pods, or follow their changes with -w",
 		Example: "  berth get pods -w",
-		Args:    usage(cobra.MaximumNArgs(1)),
+		Args:    command.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.listPods(cmd, &f)
@@ -56,12 +57,12 @@ func getPodsCommand(a *app) *cobra.Command {
 			return a.getPod(cmd, &f, args[0])
 		},
 	}
-	f.addAll(cmd)
-	f.output.add(cmd, "json", "yaml", "wide", "name")
+	f.AddAll(cmd)
+	f.Output.Add(cmd, "json", "yaml", "wide", "name")
 	cmd.Flags().StringVarP(&f.labels, "selector", "l", "", "label `selector`, such as app=web")
 	cmd.Flags().StringVar(&f.fields, "field-selector", "", "field `selector`, such as status.phase=Running")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "keep showing changes")
-	cmd.ValidArgsFunction = a.completePod(&f.scope)
+	cmd.ValidArgsFunction = a.CompletePod(&f.Scope)
 	return cmd
 }
 
@@ -73,14 +74,14 @@ type podPrinter struct {
 }
 
 func newPodPrinter(w io.Writer, f *listFlags) podPrinter {
-	return podPrinter{w, f, printer.NewPods(w, printer.Options{Wide: f.wide(), Namespaces: f.all})}
+	return podPrinter{w, f, printer.NewPods(w, printer.Options{Wide: f.Wide(), Namespaces: f.All})}
 }
 
 func (pp podPrinter) print(p *corev1.Pod) error {
 	switch {
-	case pp.f.structured():
-		return pp.f.object(pp.w, p)
-	case pp.f.format == "name":
+	case pp.f.Structured():
+		return pp.f.Object(pp.w, p)
+	case pp.f.Format == "name":
 		_, err := fmt.Fprintf(pp.w, "pod/%s\n", p.Name)
 		return err
 	}
@@ -89,17 +90,17 @@ func (pp podPrinter) print(p *corev1.Pod) error {
 }
 
 func (a *app) getPod(cmd *cobra.Command, f *listFlags, arg string) error {
-	key, err := f.pod(arg)
+	key, err := f.Pod(arg)
 	if err != nil {
 		return err
 	}
-	if f.all {
+	if f.All {
 		return client.Next(fmt.Errorf("a pod name needs a single namespace"), "leave out -A, or the name")
 	}
 	if f.watch {
 		return a.watchPods(cmd, f, key.Name)
 	}
-	p, err := a.client().Pod(cmd.Context(), key)
+	p, err := a.Client().Pod(cmd.Context(), key)
 	if err != nil {
 		return err
 	}
@@ -111,19 +112,19 @@ func (a *app) getPod(cmd *cobra.Command, f *listFlags, arg string) error {
 }
 
 func (f *listFlags) selection() client.Select {
-	return client.Select{Namespace: f.selected(), Labels: f.labels, Fields: f.fields}
+	return client.Select{Namespace: f.Selected(), Labels: f.labels, Fields: f.fields}
 }
 
 func (a *app) listPods(cmd *cobra.Command, f *listFlags) error {
 	if f.watch {
 		return a.watchPods(cmd, f, "")
 	}
-	list, err := a.client().Pods(cmd.Context(), f.selection())
+	list, err := a.Client().Pods(cmd.Context(), f.selection())
 	if err != nil {
 		return err
 	}
-	if f.structured() {
-		return f.object(cmd.OutOrStdout(), list)
+	if f.Structured() {
+		return f.Object(cmd.OutOrStdout(), list)
 	}
 	pp := newPodPrinter(cmd.OutOrStdout(), f)
 	for i := range list.Items {
@@ -132,7 +133,7 @@ func (a *app) listPods(cmd *cobra.Command, f *listFlags) error {
 		}
 	}
 	if len(list.Items) == 0 {
-		nothing(cmd, "pods", f.selected())
+		nothing(cmd, "pods", f.Selected())
 	}
 	return pp.table.Flush()
 }
@@ -151,7 +152,7 @@ func (a *app) watchPods(cmd *cobra.Command, f *listFlags, name string) error {
 	pp := newPodPrinter(cmd.OutOrStdout(), f)
 	sel := f.selection()
 	sel.Name = name
-	return show(a.client().WatchPods(cmd.Context(), sel), pp.print, pp.table.Flush)
+	return show(a.Client().WatchPods(cmd.Context(), sel), pp.print, pp.table.Flush)
 }
 
 // show prints the changes of a watch: the existing objects together, then each change on its own.
@@ -183,45 +184,45 @@ func getEventsCommand(a *app) *cobra.Command {
 }
 
 func getImagesCommand(a *app, use string) *cobra.Command {
-	var out output
+	var out command.Output
 	cmd := &cobra.Command{
 		Use:     use,
 		Short:   "List the images of the runtime",
 		Example: "  berth image ls -o wide",
-		Args:    usage(cobra.NoArgs),
+		Args:    command.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			images, err := a.client().Images().List(cmd.Context())
+			images, err := a.Client().Images().List(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if out.structured() {
-				return out.object(cmd.OutOrStdout(), api.ImageList{TypeMeta: api.Type("ImageList"), Items: images})
+			if out.Structured() {
+				return out.Object(cmd.OutOrStdout(), api.ImageList{TypeMeta: api.Type("ImageList"), Items: images})
 			}
 			if len(images) == 0 {
 				nothing(cmd, "images", "")
 			}
-			return printer.Images(cmd.OutOrStdout(), images, printer.Options{Wide: out.wide()})
+			return printer.Images(cmd.OutOrStdout(), images, printer.Options{Wide: out.Wide()})
 		},
 	}
-	out.add(cmd, "json", "yaml", "wide")
+	out.Add(cmd, "json", "yaml", "wide")
 	return cmd
 }
 
 func getProblemsCommand(a *app) *cobra.Command {
-	var out output
+	var out command.Output
 	cmd := &cobra.Command{
 		Use:     "problems",
 		Aliases: []string{"problem"},
 		Short:   "List the problems of the agent and its pods: invalid manifests, bad node conditions",
 		Example: "  berth get problems",
-		Args:    usage(cobra.NoArgs),
+		Args:    command.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			st, err := a.client().Status(cmd.Context())
+			st, err := a.Client().Status(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if out.structured() {
-				return out.object(cmd.OutOrStdout(), st)
+			if out.Structured() {
+				return out.Object(cmd.OutOrStdout(), st)
 			}
 			problems := append(conditionProblems(st.Conditions), st.Problems...)
 			if len(problems) == 0 {
@@ -230,7 +231,7 @@ func getProblemsCommand(a *app) *cobra.Command {
 			return printer.Problems(cmd.OutOrStdout(), problems, time.Now())
 		},
 	}
-	out.add(cmd, "json", "yaml")
+	out.Add(cmd, "json", "yaml")
 	return cmd
 }
 
@@ -249,4 +250,10 @@ func conditionProblems(conditions []corev1.NodeCondition) []api.Problem {
 		}
 	}
 	return all
+}
+
+func unknownResource(name string) error {
+	return client.Next(fmt.Errorf("the agent has no resource %q", name),
+		"it has pods, events, images, problems, configmaps, secrets, persistentvolumeclaims, persistentvolumes and "+
+			"runtimeclasses")
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/image"
 )
 
@@ -11,12 +12,12 @@ func imageCommand(a *app) *cobra.Command {
 		Use:     "image",
 		Short:   "List, pull, load, save and remove images",
 		Example: "  berth image load web.tar",
-		Args:    usage(cobra.NoArgs),
+		Args:    command.Usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	ls := getImagesCommand(a, "ls")
 	ls.Aliases = []string{"list"}
 	cmd.AddCommand(ls)
-	cmd.AddCommand(image.Commands(image.Options{Client: a.client, Usage: usage, Format: formatFlag})...)
+	cmd.AddCommand(image.Commands(image.Options{Client: a.Client, Usage: command.Usage, Format: command.FormatFlag})...)
 	return cmd
 }

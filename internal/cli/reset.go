@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/agentflag"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/config"
 )
 
@@ -28,11 +29,11 @@ func resetCommand(a *app) *cobra.Command {
 			"directory itself. In the kubelet's directory, " + config.JoinedRootDir + ", the node's certificates (pki)\n" +
 			"and files of other programs stay. The command fails while an agent runs there.",
 		Example: "  berth reset --yes",
-		Args:    usage(cobra.NoArgs),
+		Args:    command.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
 				return client.Next(fmt.Errorf("this kills every pod on %s and removes their data",
-					cmp.Or(a.root, config.DefaultRootDir)), "confirm with --yes")
+					cmp.Or(a.Root, config.DefaultRootDir)), "confirm with --yes")
 			}
 			if err := needRoot(); err != nil {
 				return err

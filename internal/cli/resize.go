@@ -10,26 +10,28 @@ import (
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 )
 
 func resizeCommand(a *app) *cobra.Command {
 	var (
-		s                scope
+		s                command.Scope
 		container        string
 		requests, limits string
 	)
 	cmd := &cobra.Command{
 		Use:   "resize POD [-c CONTAINER] [--requests LIST] [--limits LIST]",
 		Short: "Change the CPU and memory of a running container",
-		Long: `Change the CPU and memory of a container. It keeps running, unless its resizePolicy is RestartContainer. Resources
-that are not listed keep their values. If the node lacks the resources now, the resize waits until they are free
-(condition PodResizePending).
+		Long: `Change the CPU and memory of a container. It keeps running, unless its resizePolicy is RestartContainer.
+Resources that are not listed keep their values. If the node lacks the resources now, the resize waits
+until they are free (condition PodResizePending).
 
-A pod of the manifest directory can be resized too. The new values apply until its manifest lists other resources.`,
+A pod of the manifest directory can be resized too. The new values apply until its manifest lists other
+resources.`,
 		Example: "  berth resize web --requests cpu=200m --limits cpu=500m,memory=256Mi",
-		Args:    usage(cobra.ExactArgs(1)),
+		Args:    command.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := s.pod(args[0])
+			key, err := s.Pod(args[0])
 			if err != nil {
 				return err
 			}
@@ -40,21 +42,21 @@ A pod of the manifest directory can be resized too. The new values apply until i
 			if r.Resources.Limits, err = quantities("limits", limits); err != nil {
 				return err
 			}
-			if _, err := a.client().Resize(cmd.Context(), key, r); err != nil {
+			if _, err := a.Client().Resize(cmd.Context(), key, r); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pod/%s resize requested\n", key.Name)
 			return err
 		},
 	}
-	s.add(cmd)
+	s.Add(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&container, "container", "c", "", "`container` (optional if the pod has only one)")
 	flags.StringVar(&requests, "requests", "", "new requests, a `list` such as cpu=100m,memory=64Mi")
 	flags.StringVar(&limits, "limits", "", "new limits, a `list` such as cpu=1,memory=256Mi")
 	cmd.MarkFlagsOneRequired("requests", "limits")
-	cmd.ValidArgsFunction = a.completePod(&s)
-	mark(cmd.RegisterFlagCompletionFunc("container", a.completeContainer(&s)))
+	cmd.ValidArgsFunction = a.CompletePod(&s)
+	command.Mark(cmd.RegisterFlagCompletionFunc("container", a.CompleteContainer(&s)))
 	return cmd
 }
 

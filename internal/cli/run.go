@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/agentflag"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/follow"
 	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/cli/transfer"
@@ -28,7 +29,7 @@ import (
 const exitAbandoned = 130
 
 type runFlags struct {
-	scope
+	command.Scope
 	agent   config.Flags
 	log     logFlagSet
 	detach  bool
@@ -43,22 +44,22 @@ func runCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run FILE|- ...",
 		Short: "Run pods in the foreground and show their progress and logs",
-		Long: `Run the pods in manifests (JSON or YAML). Show what they wait for, how long each step of their start took, and
-their logs.
+		Long: `Run the pods in manifests (JSON or YAML). Show what they wait for, how long each step of their start
+took, and their logs.
 
-If no agent runs for this --root-dir, the command runs one itself until it ends. Otherwise it passes the pods to
-the running agent and follows them. The pods end with the command, also if it is killed. An interrupt (Ctrl-C)
-stops them within their grace period, a second one kills them, and a third one leaves without waiting. With
---detach, the pods stay with the running agent, as after "berth apply".
+If no agent runs for this --root-dir, the command runs one itself until it ends. Otherwise it passes the
+pods to the running agent and follows them. The pods end with the command, also if it is killed. An
+interrupt (Ctrl-C) stops them within their grace period, a second one kills them, and a third one leaves
+without waiting. With --detach, the pods stay with the running agent, as after "berth apply".
 
-The exit status is 0 if every container exited with 0. If exactly one container failed, it is the exit code of
-that container. In all other cases it is 1: several containers failed, a pod was rejected, or a pod was not
-ready within --timeout.`,
+The exit status is 0 if every container exited with 0. If exactly one container failed, it is the exit
+code of that container. In all other cases it is 1: several containers failed, a pod was rejected, or a
+pod was not ready within --timeout.`,
 		Example: "  berth run --image-archive web.tar web.yaml",
-		Args:    usage(cobra.MinimumNArgs(1)),
+		Args:    command.Usage(cobra.MinimumNArgs(1)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.run(cmd, &f, args) },
 	}
-	f.add(cmd)
+	f.Add(cmd)
 	agentflag.Config(cmd, &f.agent)
 	f.log.add(cmd, slog.LevelWarn)
 	flags := cmd.Flags()
@@ -71,12 +72,12 @@ ready within --timeout.`,
 	for _, foreground := range []string{"timeout", "no-logs", "exit-when-ready"} {
 		cmd.MarkFlagsMutuallyExclusive("detach", foreground)
 	}
-	mark(cmd.MarkFlagFilename("image-archive", "tar"))
+	command.Mark(cmd.MarkFlagFilename("image-archive", "tar"))
 	return cmd
 }
 
 func (a *app) run(cmd *cobra.Command, f *runFlags, files []string) error {
-	manifests, err := readManifests(cmd, files)
+	manifests, err := command.ReadManifests(cmd, files)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, files []string) error {
 	}
 	err = a.runPods(ctx, cmd, f, manifests, interrupts)
 	if errors.Is(err, follow.ErrAbandoned) {
-		return &exitError{exitAbandoned, err}
+		return &command.ExitError{Code: exitAbandoned, Err: err}
 	}
 	if left := leave(); left != nil {
 		err = errors.Join(err, left)
@@ -103,7 +104,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, files []string) error {
 // findAgent finds the running agent, or starts one in this process. leave ends the started one.
 func (a *app) findAgent(ctx context.Context, cancel context.CancelCauseFunc, stderr io.Writer, f *runFlags,
 	interrupts <-chan os.Signal) (leave func() error, err error) {
-	c := a.client()
+	c := a.Client()
 	_, err = c.Status(ctx)
 	switch {
 	case err == nil:
@@ -168,15 +169,15 @@ func embed(ctx context.Context, cancel context.CancelCauseFunc, agent agentProce
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case sig := <-interrupts:
-		err = &exitError{exitAbandoned, fmt.Errorf("%s while the agent was starting", sig)}
+		err = &command.ExitError{Code: exitAbandoned, Err: fmt.Errorf("%s while the agent was starting", sig)}
 	}
 	return nil, errors.Join(err, leave())
 }
 
 // runPods applies the pods and follows them until they end. With --detach it returns after the apply.
-func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, manifests []manifest,
+func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, manifests []command.Manifest,
 	interrupts <-chan os.Signal) error {
-	c := a.client()
+	c := a.Client()
 	for _, archive := range f.images {
 		images, err := transfer.Agent{Client: c, Err: cmd.ErrOrStderr()}.Load(ctx, archive, cmd.InOrStdin())
 		if err != nil {
@@ -186,7 +187,7 @@ func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, mani
 			return err
 		}
 	}
-	opts := client.Apply{Namespace: f.explicit(cmd)}
+	opts := client.Apply{Namespace: f.Explicit(cmd)}
 	if !f.detach {
 		lease, err := c.Hold(ctx)
 		if err != nil {
@@ -197,8 +198,8 @@ func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, mani
 	}
 	var pods []api.ApplyResult
 	for _, m := range manifests {
-		opts.Origin = m.origin
-		results, err := c.Apply(ctx, m.data, opts)
+		opts.Origin = m.Origin
+		results, err := c.Apply(ctx, m.Data, opts)
 		if err != nil {
 			return err
 		}
@@ -222,7 +223,7 @@ func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, mani
 		return err
 	}
 	if status := follow.ExitStatus(last); status != 0 {
-		return &exitError{code: status}
+		return &command.ExitError{Code: status}
 	}
 	return nil
 }

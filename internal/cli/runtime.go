@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-run/berth/internal/cli/agentflag"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/process"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/runtime"
@@ -29,7 +30,7 @@ func runtimeCommand(a *app) *cobra.Command {
 		Long: "Serve the CRI of the embedded runtime on a socket, for crictl or another agent. Do not use the\n" +
 			"--root-dir of a running agent. SIGTERM and SIGINT end the runtime. Its containers keep running.",
 		Example: "  berth runtime --listen unix:///run/berth/cri.sock",
-		Args:    usage(cobra.NoArgs),
+		Args:    command.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := l.logger(cmd.ErrOrStderr())
 			if err != nil {
@@ -42,9 +43,9 @@ func runtimeCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "socket to serve the CRI on: `unix://PATH`")
-	mark(cmd.MarkFlagRequired("listen"))
+	command.Mark(cmd.MarkFlagRequired("listen"))
 	cmd.Flags().StringArrayVar(&load, "image-archive", nil, "image archive `file` to load first; may be repeated")
-	mark(cmd.MarkFlagFilename("image-archive"))
+	command.Mark(cmd.MarkFlagFilename("image-archive"))
 	agentflag.Config(cmd, &f)
 	l.add(cmd, slog.LevelInfo)
 	return cmd

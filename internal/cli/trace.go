@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/record/timeline"
 )
@@ -20,8 +21,8 @@ import (
 const plainWidth = 120
 
 type traceFlags struct {
-	scope
-	output
+	command.Scope
+	command.Output
 	depth int
 }
 
@@ -35,35 +36,35 @@ func traceCommand(a *app) *cobra.Command {
 			"The network setup is shown within the sandbox step for the embedded runtime only. External runtimes do not\n" +
 			"report how long their setup takes.",
 		Example: "  berth trace web --depth 1",
-		Args:    usage(cobra.MaximumNArgs(1)),
+		Args:    command.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.listTimelines(cmd, &f.output)
+				return a.listTimelines(cmd, &f.Output)
 			}
 			return a.trace(cmd, &f, args[0])
 		},
 	}
-	f.scope.add(cmd)
-	f.output.add(cmd, "json", "yaml")
+	f.Scope.Add(cmd)
+	f.Output.Add(cmd, "json", "yaml")
 	cmd.Flags().IntVar(&f.depth, "depth", 0, "number of `levels` to draw; 0: all")
-	cmd.ValidArgsFunction = a.completePod(&f.scope)
+	cmd.ValidArgsFunction = a.CompletePod(&f.Scope)
 	return cmd
 }
 
 func (a *app) trace(cmd *cobra.Command, f *traceFlags, arg string) error {
-	key, err := f.pod(arg)
+	key, err := f.Pod(arg)
 	if err != nil {
 		return err
 	}
 	if f.depth < 0 {
 		return client.Next(fmt.Errorf("--depth %d is negative", f.depth), "give a number of levels, or 0 for all")
 	}
-	line, err := a.client().Timeline(cmd.Context(), key)
+	line, err := a.Client().Timeline(cmd.Context(), key)
 	if err != nil {
 		return err
 	}
-	if f.structured() {
-		return f.object(cmd.OutOrStdout(), line)
+	if f.Structured() {
+		return f.Object(cmd.OutOrStdout(), line)
 	}
 	width, color := screen(cmd.OutOrStdout())
 	return timeline.Draw(cmd.OutOrStdout(), *line, width, timeline.DrawOptions{Color: color, Depth: f.depth})
@@ -82,13 +83,13 @@ func screen(w io.Writer) (width int, color bool) {
 	return plainWidth, color
 }
 
-func (a *app) listTimelines(cmd *cobra.Command, out *output) error {
-	lines, err := a.client().Timelines(cmd.Context())
+func (a *app) listTimelines(cmd *cobra.Command, out *command.Output) error {
+	lines, err := a.Client().Timelines(cmd.Context())
 	if err != nil {
 		return err
 	}
-	if out.structured() {
-		return out.object(cmd.OutOrStdout(), api.TimelineList{TypeMeta: api.Type("TimelineList"), Items: lines})
+	if out.Structured() {
+		return out.Object(cmd.OutOrStdout(), api.TimelineList{TypeMeta: api.Type("TimelineList"), Items: lines})
 	}
 	if len(lines) == 0 {
 		nothing(cmd, "recorded starts", "")

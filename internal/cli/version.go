@@ -7,19 +7,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/cli/command"
 )
 
 func versionCommand() *cobra.Command {
-	var out output
+	var out command.Output
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Show the versions of this program and its components",
 		Example: "  berth version -o json",
-		Args:    usage(cobra.NoArgs),
+		Args:    command.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := api.BuildVersion()
-			if out.structured() {
-				return out.object(cmd.OutOrStdout(), v)
+			if out.Structured() {
+				return out.Object(cmd.OutOrStdout(), v)
 			}
 			commit := cmp.Or(v.Commit, "unknown")
 			if v.Modified {
@@ -31,6 +32,6 @@ func versionCommand() *cobra.Command {
 			return err
 		},
 	}
-	out.add(cmd, "json", "yaml")
+	out.Add(cmd, "json", "yaml")
 	return cmd
 }

@@ -31,13 +31,13 @@ func Command(agent func() *client.Client, read func(stdin io.Reader, name string
 	cmd := &cobra.Command{
 		Use:   "explain FILE...",
 		Short: "Show whether the agent would admit the pods of manifests now, and why not",
-		Long: `Check the pods of manifests against the running agent's admission rules, without applying them. The output has
-the result of each rule, and the CPUs, memory and devices that the pod would hold exclusively. Each pod is checked
-as if it alone were applied now and replaced a pod of the same name. The file - is standard input. The rules are
-described in docs/admission.md.
+		Long: `Check the pods of manifests against the running agent's admission rules, without applying them. The
+output has the result of each rule, and the CPUs, memory and devices that the pod would hold
+exclusively. Each pod is checked as if it alone were applied now and replaced a pod of the same name.
+The file - is standard input. The rules are described in docs/admission.md.
 
-The exit status is 0 if all pods would be admitted, 2 if one would not (not yet, blocked, rejected or invalid), and 1
-for an error.`,
+The exit status is 0 if all pods would be admitted, 2 if one would not (not yet, blocked, rejected or
+invalid), and 1 for an error.`,
 		Example: "  berth explain web.yaml",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

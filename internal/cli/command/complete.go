@@ -1,4 +1,4 @@
-package cli
+package command
 
 import (
 	"context"
@@ -15,15 +15,15 @@ const completeTimeout = time.Second
 
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
-// completePod completes the first argument with the names of pods in the namespace.
-func (a *app) completePod(s *scope) completion {
+// CompletePod completes the first argument with the names of pods in the namespace.
+func (a *App) CompletePod(s *Scope) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 		defer cancel()
-		list, err := a.client().Pods(ctx, client.Select{Namespace: s.selected()})
+		list, err := a.Client().Pods(ctx, client.Select{Namespace: s.Selected()})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -35,19 +35,19 @@ func (a *app) completePod(s *scope) completion {
 	}
 }
 
-// completeContainer completes a flag with the containers of the pod in the first argument.
-func (a *app) completeContainer(s *scope) completion {
+// CompleteContainer completes a flag with the containers of the pod in the first argument.
+func (a *App) CompleteContainer(s *Scope) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		key, err := s.pod(args[0])
+		key, err := s.Pod(args[0])
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 		defer cancel()
-		p, err := a.client().Pod(ctx, key)
+		p, err := a.Client().Pod(ctx, key)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -1,4 +1,4 @@
-package cli
+package container
 
 import (
 	"context"
@@ -15,13 +15,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/follow"
 	"github.com/berth-run/berth/internal/cli/stream"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
 type logFlags struct {
-	scope
+	command.Scope
 	container  string
 	all        bool
 	prefix     bool
@@ -34,18 +35,18 @@ type logFlags struct {
 	sinceTime  string
 }
 
-func logsCommand(a *app) *cobra.Command {
+func logsCommand(a *command.App) *cobra.Command {
 	var f logFlags
 	cmd := &cobra.Command{
 		Use:     "logs POD [-c CONTAINER]",
 		Short:   "Show the log of a container, or follow it with -f",
 		Example: "  berth logs web -f --tail 20",
-		Args:    usage(cobra.ExactArgs(1)),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.logs(cmd, &f, args[0]) },
+		Args:    command.Usage(cobra.ExactArgs(1)),
+		RunE:    func(cmd *cobra.Command, args []string) error { return logs(a, cmd, &f, args[0]) },
 	}
-	f.add(cmd)
+	f.Add(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&f.container, "container", "c", "", "`container` (default: the pod's default container, or its first)")
+	containerFlag(cmd, &f.container)
 	flags.BoolVar(&f.all, "all-containers", false, "show all containers of the pod, init containers first")
 	flags.BoolVar(&f.prefix, "prefix", false, "begin each line with its pod and container")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "keep showing new lines until the container ends")
@@ -57,8 +58,8 @@ func logsCommand(a *app) *cobra.Command {
 	flags.StringVar(&f.sinceTime, "since-time", "", "only lines since this `time` (RFC 3339)")
 	cmd.MarkFlagsMutuallyExclusive("container", "all-containers")
 	cmd.MarkFlagsMutuallyExclusive("since", "since-time")
-	cmd.ValidArgsFunction = a.completePod(&f.scope)
-	mark(cmd.RegisterFlagCompletionFunc("container", a.completeContainer(&f.scope)))
+	cmd.ValidArgsFunction = a.CompletePod(&f.Scope)
+	command.Mark(cmd.RegisterFlagCompletionFunc("container", a.CompleteContainer(&f.Scope)))
 	return cmd
 }
 
@@ -87,8 +88,8 @@ func (f *logFlags) options() (client.LogOptions, error) {
 	return o, nil
 }
 
-func (a *app) logs(cmd *cobra.Command, f *logFlags, arg string) error {
-	key, err := f.pod(arg)
+func logs(a *command.App, cmd *cobra.Command, f *logFlags, arg string) error {
+	key, err := f.Pod(arg)
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (a *app) logs(cmd *cobra.Command, f *logFlags, arg string) error {
 	if err != nil {
 		return err
 	}
-	c := a.client()
+	c := a.Client()
 	p, err := c.Pod(cmd.Context(), key)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package cli
+package container
 
 import (
 	"errors"
@@ -6,40 +6,41 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/stream"
 )
 
 type execFlags struct {
-	scope
+	command.Scope
 	stream.Flags
 	container string
 }
 
-func execCommand(a *app) *cobra.Command {
+func execCommand(a *command.App) *cobra.Command {
 	var f execFlags
 	cmd := &cobra.Command{
 		Use:     "exec POD [-c CONTAINER] [-i] [-t] -- COMMAND...",
 		Short:   "Run a command in a container and return its exit code",
 		Example: "  berth exec web -it -- /bin/sh",
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.exec(cmd, &f, args) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return exec(a, cmd, &f, args) },
 	}
-	f.scope.add(cmd)
+	f.Scope.Add(cmd)
 	f.Flags.Add(cmd)
-	cmd.Flags().StringVarP(&f.container, "container", "c", "", "`container` (default: the pod's default container, or its first)")
-	cmd.ValidArgsFunction = a.completePod(&f.scope)
-	mark(cmd.RegisterFlagCompletionFunc("container", a.completeContainer(&f.scope)))
+	containerFlag(cmd, &f.container)
+	cmd.ValidArgsFunction = a.CompletePod(&f.Scope)
+	command.Mark(cmd.RegisterFlagCompletionFunc("container", a.CompleteContainer(&f.Scope)))
 	return cmd
 }
 
-func (a *app) exec(cmd *cobra.Command, f *execFlags, args []string) error {
+func exec(a *command.App, cmd *cobra.Command, f *execFlags, args []string) error {
 	if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
 		return client.Next(errors.New("expected one pod, --, and a command"), "usage: "+cmd.UseLine())
 	}
-	key, err := f.pod(args[0])
+	key, err := f.Pod(args[0])
 	if err != nil {
 		return err
 	}
-	c := a.client()
+	c := a.Client()
 	container := f.container
 	if container == "" {
 		p, err := c.Pod(cmd.Context(), key)
@@ -54,14 +55,5 @@ func (a *app) exec(cmd *cobra.Command, f *execFlags, args []string) error {
 	}
 	err = c.Container(key, container).Exec(cmd.Context(), args[1:], f.TTY, streams)
 	restore()
-	return exited(err)
-}
-
-// exited turns the exit code of a container's process into an exitError, which ends this program with that
-// code.
-func exited(err error) error {
-	if exit, ok := errors.AsType[*client.ExitError](err); ok {
-		return &exitError{code: exit.Code}
-	}
-	return err
+	return command.Exited(err)
 }

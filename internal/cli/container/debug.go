@@ -1,4 +1,4 @@
-package cli
+package container
 
 import (
 	"context"
@@ -12,12 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/follow"
 	"github.com/berth-run/berth/internal/cli/stream"
 )
 
 type debugFlags struct {
-	scope
+	command.Scope
 	stream.Flags
 	image  string
 	policy string
@@ -25,28 +26,29 @@ type debugFlags struct {
 	name   string
 }
 
-func debugCommand(a *app) *cobra.Command {
+func debugCommand(a *command.App) *cobra.Command {
 	var f debugFlags
 	cmd := &cobra.Command{
 		Use:   "debug POD --image IMAGE [--target CONTAINER] [-- COMMAND ARG...]",
 		Short: "Run a debug container in a running pod",
-		Long: `Add an ephemeral container to a pod, wait until it runs, and show its log until it ends. With -i, attach to it
-instead. The container shares the pod's network. With --target, it sees the processes of that container.
+		Long: `Add an ephemeral container to a pod, wait until it runs, and show its log until it ends. With -i, attach
+to it instead. The container shares the pod's network. With --target, it sees the processes of that
+container.
 
-The container starts once and is never restarted. It stays in the pod until the pod ends, also across a restart
-of the agent, and keeps running when this command is interrupted.
+The container starts once and is never restarted. It stays in the pod until the pod ends, also across a
+restart of the agent, and keeps running when this command is interrupted.
 
 The exit status is the container's exit code.`,
 		Example: "  berth debug web --image tools:1 --target app -- ps aux",
-		Args:    usage(cobra.MinimumNArgs(1)),
+		Args:    command.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if at := cmd.ArgsLenAtDash(); len(args) > 1 && at != 1 {
 				return client.Next(fmt.Errorf("unexpected argument %q", args[1]), "write the command after --")
 			}
-			return a.debug(cmd, &f, args[0], args[1:])
+			return debug(a, cmd, &f, args[0], args[1:])
 		},
 	}
-	f.scope.add(cmd)
+	f.Scope.Add(cmd)
 	f.Flags.Add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.image, "image", "", "`image` of the container")
@@ -54,14 +56,14 @@ The exit status is the container's exit code.`,
 		"`policy`: Always, IfNotPresent or Never (default: as for other containers)")
 	flags.StringVar(&f.target, "target", "", "`container` whose processes the new one sees")
 	flags.StringVarP(&f.name, "container", "c", "", "`name` of the new container (default debugger-XXXXX)")
-	mark(cmd.MarkFlagRequired("image"))
-	cmd.ValidArgsFunction = a.completePod(&f.scope)
-	mark(cmd.RegisterFlagCompletionFunc("target", a.completeContainer(&f.scope)))
+	command.Mark(cmd.MarkFlagRequired("image"))
+	cmd.ValidArgsFunction = a.CompletePod(&f.Scope)
+	command.Mark(cmd.RegisterFlagCompletionFunc("target", a.CompleteContainer(&f.Scope)))
 	return cmd
 }
 
-func (a *app) debug(cmd *cobra.Command, f *debugFlags, arg string, command []string) error {
-	key, err := f.pod(arg)
+func debug(a *command.App, cmd *cobra.Command, f *debugFlags, arg string, command []string) error {
+	key, err := f.Pod(arg)
 	if err != nil {
 		return err
 	}
@@ -73,7 +75,7 @@ func (a *app) debug(cmd *cobra.Command, f *debugFlags, arg string, command []str
 	if e.Name == "" {
 		e.Name = "debugger-" + strings.ToLower(rand.Text()[:5])
 	}
-	c := a.client()
+	c := a.Client()
 	p, err := c.AddEphemeral(cmd.Context(), key, e)
 	if err != nil {
 		return err
@@ -106,7 +108,7 @@ func debugExit(ctx context.Context, c *client.Client, p *corev1.Pod, name string
 		return err
 	}
 	if code := s.Terminated.ExitCode; code != 0 {
-		return &exitError{code: int(code)}
+		return &command.ExitError{Code: int(code)}
 	}
 	return nil
 }

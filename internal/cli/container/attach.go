@@ -1,4 +1,4 @@
-package cli
+package container
 
 import (
 	"fmt"
@@ -7,44 +7,45 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/stream"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
 type attachFlags struct {
-	scope
+	command.Scope
 	stream.Flags
 	container string
 }
 
-func attachCommand(a *app) *cobra.Command {
+func attachCommand(a *command.App) *cobra.Command {
 	var f attachFlags
 	cmd := &cobra.Command{
 		Use:   "attach POD [-c CONTAINER] [-i] [-t]",
 		Short: "Connect to the main process of a running container",
-		Long: `Show the new output of a container's main process. With -i, pass standard input to the process; its manifest
-must have stdin: true. With stdinOnce: true, the process's input ends when this command ends. If the manifest
-has tty: true, the command connects this terminal to the container's.
+		Long: `Show the new output of a container's main process. With -i, pass standard input to the process; its
+manifest must have stdin: true. With stdinOnce: true, the process's input ends when this command ends.
+If the manifest has tty: true, the command connects this terminal to the container's.
 
 Interrupting this command leaves the container running.`,
 		Example: "  berth attach shell -it",
-		Args:    usage(cobra.ExactArgs(1)),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.attach(cmd, &f, args[0]) },
+		Args:    command.Usage(cobra.ExactArgs(1)),
+		RunE:    func(cmd *cobra.Command, args []string) error { return attach(a, cmd, &f, args[0]) },
 	}
-	f.scope.add(cmd)
+	f.Scope.Add(cmd)
 	f.Flags.Add(cmd)
-	cmd.Flags().StringVarP(&f.container, "container", "c", "", "`container` (default: the pod's default container, or its first)")
-	cmd.ValidArgsFunction = a.completePod(&f.scope)
-	mark(cmd.RegisterFlagCompletionFunc("container", a.completeContainer(&f.scope)))
+	containerFlag(cmd, &f.container)
+	cmd.ValidArgsFunction = a.CompletePod(&f.Scope)
+	command.Mark(cmd.RegisterFlagCompletionFunc("container", a.CompleteContainer(&f.Scope)))
 	return cmd
 }
 
-func (a *app) attach(cmd *cobra.Command, f *attachFlags, arg string) error {
-	key, err := f.pod(arg)
+func attach(a *command.App, cmd *cobra.Command, f *attachFlags, arg string) error {
+	key, err := f.Pod(arg)
 	if err != nil {
 		return err
 	}
-	c := a.client()
+	c := a.Client()
 	p, err := c.Pod(cmd.Context(), key)
 	if err != nil {
 		return err
@@ -68,5 +69,5 @@ func attachTo(cmd *cobra.Command, c *client.Client, key types.NamespacedName, co
 		return err
 	}
 	defer restore()
-	return exited(c.Container(key, container).Attach(cmd.Context(), f.TTY, streams))
+	return command.Exited(c.Container(key, container).Attach(cmd.Context(), f.TTY, streams))
 }

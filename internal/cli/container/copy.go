@@ -1,4 +1,4 @@
-package cli
+package container
 
 import (
 	"errors"
@@ -12,33 +12,34 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/stream"
 )
 
 type copyFlags struct {
-	scope
+	command.Scope
 	container string
 }
 
-func copyCommand(a *app) *cobra.Command {
+func copyCommand(a *command.App) *cobra.Command {
 	var f copyFlags
 	cmd := &cobra.Command{
 		Use:   "cp SOURCE TARGET [-c CONTAINER]",
 		Short: "Copy files between this machine and a running container",
-		Long: `Copy a file, or a directory with its content. Either SOURCE or TARGET is POD:PATH or NAMESPACE/POD:PATH. PATH is
-the path that the container's processes see, and may be in a volume. If TARGET is a directory, the copy goes
-into it.
+		Long: `Copy a file, or a directory with its content. Either SOURCE or TARGET is POD:PATH or NAMESPACE/POD:PATH.
+PATH is the path that the container's processes see, and may be in a volume. If TARGET is a directory,
+the copy goes into it.
 
-The image does not need to contain tar. Symbolic links in a directory are copied as links. A link out of the
-directory is not copied from a container. Files keep their modes. They belong to the user of the container's
-process, or to the user of this command.`,
+The image does not need to contain tar. Symbolic links in a directory are copied as links. A link out of
+the directory is not copied from a container. Files keep their modes. They belong to the user of the
+container's process, or to the user of this command.`,
 		Example: "  berth cp web:/var/log/app.log .\n  berth cp ./conf web:/etc/app -c app",
-		Args:    usage(cobra.ExactArgs(2)),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.copy(cmd, &f, args[0], args[1]) },
+		Args:    command.Usage(cobra.ExactArgs(2)),
+		RunE:    func(cmd *cobra.Command, args []string) error { return copyFiles(a, cmd, &f, args[0], args[1]) },
 	}
-	f.add(cmd)
-	cmd.Flags().StringVarP(&f.container, "container", "c", "", "`container` (default: the pod's default container, or its first)")
-	mark(cmd.RegisterFlagCompletionFunc("container", a.completeContainer(&f.scope)))
+	f.Add(cmd)
+	containerFlag(cmd, &f.container)
+	command.Mark(cmd.RegisterFlagCompletionFunc("container", a.CompleteContainer(&f.Scope)))
 	return cmd
 }
 
@@ -50,12 +51,12 @@ type place struct {
 
 // parsePlace distinguishes POD:PATH from a local path, as kubectl does. A path is local if it has no colon,
 // begins with a dot or a slash, or has more than one slash before the first colon.
-func (s *scope) parsePlace(text string) (place, error) {
+func (f *copyFlags) parsePlace(text string) (place, error) {
 	name, inside, remote := strings.Cut(text, ":")
 	if !remote || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") || strings.Count(name, "/") > 1 {
 		return place{path: text}, nil
 	}
-	key := types.NamespacedName{Namespace: s.namespace, Name: name}
+	key := types.NamespacedName{Namespace: f.Namespace, Name: name}
 	if namespace, name, ok := strings.Cut(name, "/"); ok {
 		key = types.NamespacedName{Namespace: namespace, Name: name}
 	}
@@ -65,7 +66,7 @@ func (s *scope) parsePlace(text string) (place, error) {
 	return place{&key, inside}, nil
 }
 
-func (a *app) copy(cmd *cobra.Command, f *copyFlags, from, to string) error {
+func copyFiles(a *command.App, cmd *cobra.Command, f *copyFlags, from, to string) error {
 	source, err := f.parsePlace(from)
 	if err != nil {
 		return err
@@ -82,7 +83,7 @@ func (a *app) copy(cmd *cobra.Command, f *copyFlags, from, to string) error {
 		return client.Next(errors.New("expected one path in a pod and one on this machine"),
 			"write POD:PATH for the path in a pod and ./PATH for the other")
 	}
-	c, container := a.client(), f.container
+	c, container := a.Client(), f.container
 	if container == "" {
 		p, err := c.Pod(cmd.Context(), *inside)
 		if err != nil {
