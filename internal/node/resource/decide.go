@@ -209,7 +209,7 @@ func (d *decision) setReusable(name corev1.ResourceName, ids []device.ID, may bo
 	}
 }
 
-// want is what one container, or a whole pod, is due.
+// want lists the resources that one container, or a whole pod, must get.
 type want struct {
 	cpus    int
 	memory  map[corev1.ResourceName]int64

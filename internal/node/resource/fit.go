@@ -109,8 +109,9 @@ func (n Node) fitMemory(others Held, own []memory.Block) error {
 }
 
 // covers reports whether own has everything that the pod's containers are due, so that no new decision is needed.
-// lasting says the same of the app containers and sidecars alone: they let the pod go on even if init containers cannot
-// get what they lack. The memory of init containers is not checked, because it is freed when they end.
+// lasting reports the same of the app containers and sidecars alone: if it is true, the pod continues even if init
+// containers cannot get what they lack. The memory of init containers is not checked, because it is freed when they
+// end.
 func (n Node) covers(p *corev1.Pod, own Allocation) (all, lasting bool) {
 	if own.IsEmpty() {
 		return false, false

@@ -77,7 +77,7 @@ func (l *Ledger) Load() ([]Lost, error) {
 }
 
 // Rebuild adds what running containers were found to hold. It adds only parts (CPUs, memory, the devices of one
-// resource) that the ledger does not have yet. It returns the pods of which a part conflicts with other pods.
+// resource) that the ledger does not have yet. It returns the pods whose found parts conflict with other pods.
 func (l *Ledger) Rebuild(live map[types.UID]Allocation) ([]Lost, error) {
 	l.writing.Lock()
 	defer l.writing.Unlock()

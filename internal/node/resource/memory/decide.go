@@ -176,7 +176,7 @@ type supply struct {
 	give []int64 // by index of the node
 }
 
-// sum is what the nodes of a subset have together. The subset is a bit mask of node indexes.
+// sum adds up what the nodes of a subset have. The subset is a bit mask of node indexes.
 func (l supply) sum(subset uint64) (total int64) {
 	for ; subset != 0; subset &= subset - 1 {
 		total += l.give[bits.TrailingZeros64(subset)]

@@ -27,8 +27,8 @@ type amounts map[corev1.ResourceName]int64
 type Reserved map[int]map[corev1.ResourceName]int64
 
 // Check returns an error if a reservation is impossible by the kubelet's rules. It must name existing nodes, reserve
-// some memory, and reserve no more than a node has. The reserved memory of all nodes must add up to total: the bytes of
-// kubeReserved, systemReserved and the hard eviction threshold together.
+// some memory, and reserve at most what each node has. The reserved memory of all nodes must add up to total: the bytes
+// of kubeReserved, systemReserved and the hard eviction threshold together.
 func (r Reserved) Check(m machine.Machine, total int64) error {
 	sums := amounts{corev1.ResourceMemory: 0}
 	for _, id := range slices.Sorted(maps.Keys(r)) {
@@ -64,7 +64,7 @@ func (r Reserved) Check(m machine.Machine, total int64) error {
 
 func text(bytes int64) string { return resource.NewQuantity(bytes, resource.BinarySI).String() }
 
-// capacity is what a node has. Memory in huge pages does not count as memory.
+// capacity lists the memory and huge pages of a node. Memory in huge pages does not count as memory.
 func capacity(n machine.Node) amounts {
 	a := amounts{corev1.ResourceMemory: n.Memory}
 	for size, count := range n.HugePages {
@@ -82,14 +82,14 @@ func isMemory(name corev1.ResourceName) bool {
 	return name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// State is what the nodes have and what is held of it. It is a value: its methods return new states.
+// State describes the memory of the nodes and which part is held. It is a value: its methods return new states.
 //
 // Nodes that serve an allocation together are a group. A node is in at most one group. A node in a group of several
 // nodes serves no allocation alone: otherwise the kernel could give memory that belongs to a container bound to one
 // node to a container bound to the group.
 type State struct {
 	nodes []nodeSupply // by id
-	// groups is what is used of the nodes that serve allocations, alone or together.
+	// groups counts what is held on nodes that serve allocations, alone or together.
 	groups map[topology.Nodes]amounts
 }
 
@@ -135,7 +135,7 @@ func (s State) Free(nodes topology.Nodes, name corev1.ResourceName) (int64, bool
 	return s.give(nodes)[name] - s.groups[nodes][name], true
 }
 
-// give is what a set of nodes can give together, held or not.
+// give adds up what a set of nodes has for allocations, held or not.
 func (s State) give(nodes topology.Nodes) amounts {
 	sum := amounts{}
 	for _, n := range s.nodes {

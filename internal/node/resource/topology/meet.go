@@ -14,8 +14,8 @@ const maxDense = 20
 //
 // While the lists are short, it intersects the pairs of two lists, then the result with the next list. For long lists
 // it counts instead (the superset zeta transform and its inverse). For each set x it counts the members of a list that
-// contain x. The product over all lists is the number of ways in which the intersection contains x. Subtracting the
-// ways in which the intersection is larger leaves those in which it is exactly x. This costs n*2^n for n nodes and each
+// contain x. The product over all lists counts the ways in which the intersection contains x. After subtracting the
+// ways with a larger intersection, only those remain in which it is exactly x. This costs n*2^n for n nodes and each
 // list, while a list has up to 2^n members.
 func inCommon(all Nodes, lists [][]Nodes) []Nodes {
 	if all == 0 {
