@@ -2,31 +2,30 @@ package event
 
 import "time"
 
-// The numbers of client-go's event correlator, so that Berth's events look like
-// a kubelet's. Its third rule, which drops events of an object after 25, is
-// left out: nothing is lost here.
+// The limits of client-go's event correlator, so that Berth's events look like a kubelet's. Its third rule drops events
+// of an object after 25. That rule is omitted, so that no event is lost.
 const (
 	similarMax   = 10
 	similarQuiet = 10 * time.Minute
 )
 
-// similar counts the messages that one object had with one type and reason.
+// similar counts the messages of one object with the same type and reason.
 type similar struct {
-	Distinct int       // messages that became events of their own
-	Last     time.Time // the last event of any message
+	Distinct int       // messages with an event of their own
+	Last     time.Time // time of the last event with any message
 }
 
-// verdict says where an event goes.
+// verdict is how an event is recorded.
 type verdict int
 
 const (
-	fresh   verdict = iota // becomes an event of its own
-	repeat                 // counts on the event with the same message
-	combine                // counts on the event that stands for all similar ones
+	fresh   verdict = iota // a new event
+	repeat                 // counted on the event with the same message
+	combine                // counted on the event for all similar messages
 )
 
-// decide says where an event goes, and what is counted afterwards. known: an event
-// with the same object, type, reason and message is still in the ring.
+// decide returns how an event is recorded, and the new counts. known says that the ring still has an event with the
+// same object, type, reason and message.
 func decide(s similar, known bool, now time.Time) (verdict, similar) {
 	if now.Sub(s.Last) > similarQuiet {
 		s.Distinct = 0

@@ -12,41 +12,39 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Component is the source of events that nobody but this agent's own commands reads.
+// Component is the source of events in an agent without a cluster, where only its own commands read them.
 const Component = "berth"
 
-// Kubelet is the source of the events of a node of a cluster: field selectors
-// (source=kubelet, reportingComponent=kubelet), exporters and alerts know those of a
-// node by it, and it is what this agent is to the cluster.
+// Kubelet is the source of events on a node of a cluster. Field selectors (source=kubelet, reportingComponent=kubelet),
+// exporters and alerts find a node's events by this name.
 const Kubelet = "kubelet"
 
 // maxMessage is the longest message in bytes, the limit of the events.k8s.io API.
 const maxMessage = 1024
 
-// Options configure a Recorder.
+// Options configures a Recorder.
 type Options struct {
-	// Dir holds the journal. It is created when missing. Empty: events are kept
-	// in memory only.
+	// Dir is the directory of the journal. It is created if missing. If empty, events are held in memory only.
 	Dir string
-	// Component is the events' source. Default: Component.
+	// Component is the source of the events. Default: Component.
 	Component string
-	// Host is the node's name, shown as the events' source.
+	// Host is the node's name in the source of the events.
 	Host string
 	// Max is how many events are kept. Default: 10,000.
 	Max int
-	// Delay is how long events are gathered before they are written. Default: 1 s.
+	// Delay is how long events are collected before they are written. Default: 1 s.
 	Delay time.Duration
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Log receives what is wrong with the journal. Required when Dir is set.
+	// Log receives problems with the journal. Required if Dir is set.
 	Log *slog.Logger
 }
 
-// Recorder takes events and keeps the last of them. All methods may be called at
-// any time, also before and after Run.
+// Recorder records events and keeps the last ones. All methods may be called at any time, even before and after Run.
 type Recorder struct {
 	dir       string
 	component string
@@ -56,14 +54,14 @@ type Recorder struct {
 	now       func() time.Time
 	log       *slog.Logger
 
-	dirty chan struct{} // wakes Run
+	dirty wake.Signal // wakes Run
 
 	mu       sync.Mutex
 	ring     *ring
-	watchers map[chan struct{}]struct{}
+	watchers map[wake.Signal]struct{}
 }
 
-// New returns an empty Recorder; Run reads what an earlier one kept.
+// New returns an empty Recorder. Run reads the events of the previous agent.
 func New(o Options) *Recorder {
 	if o.Max <= 0 {
 		o.Max = 10_000
@@ -85,9 +83,9 @@ func New(o Options) *Recorder {
 		delay:     o.Delay,
 		now:       o.Now,
 		log:       o.Log,
-		dirty:     make(chan struct{}, 1),
+		dirty:     wake.New(),
 		ring:      newRing(o.Max),
-		watchers:  map[chan struct{}]struct{}{},
+		watchers:  map[wake.Signal]struct{}{},
 	}
 }
 
@@ -99,16 +97,16 @@ func (r *Recorder) Event(ref corev1.ObjectReference, eventType, reason, format s
 		message = fmt.Sprintf(format, args...)
 	}
 	message = clean(message)
-	// The state of the object is not part of who it is: it would make every update a new object.
+	// The version of the object is not part of its identity: otherwise every update would look like a new object.
 	ref.ResourceVersion = ""
 
 	r.mu.Lock()
 	r.ring.add(groupKey{ref: ref, eventType: eventType, reason: reason}, message, r.now())
 	for w := range r.watchers {
-		wake(w)
+		w.Wake()
 	}
 	r.mu.Unlock()
-	wake(r.dirty)
+	r.dirty.Wake()
 }
 
 // clean cuts a message to maxMessage bytes and makes it valid UTF-8.
@@ -127,14 +125,6 @@ func clean(message string) string {
 	return strings.ToValidUTF8(message, "\uFFFD")
 }
 
-// wake makes the next receive from c succeed. c has room for one.
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // PodRef names a pod in an event.
 func PodRef(p *corev1.Pod) corev1.ObjectReference {
 	return corev1.ObjectReference{
@@ -146,7 +136,7 @@ func PodRef(p *corev1.Pod) corev1.ObjectReference {
 	}
 }
 
-// NodeRef names a node in an event. Its UID is its name, as in a kubelet's events.
+// NodeRef names a node in an event. Its UID is the node's name, as in a kubelet's events.
 func NodeRef(name string) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
 }

@@ -19,7 +19,7 @@ import (
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// clock is a time that tests move by hand.
+// clock is a clock that tests set.
 type clock struct{ t time.Time }
 
 func (c *clock) now() time.Time { return c.t }
@@ -30,7 +30,7 @@ func ref(name string) corev1.ObjectReference {
 	}})
 }
 
-// brief is what most tests compare of an event.
+// brief holds the fields of an event that most tests compare.
 type brief struct {
 	Object, Reason, Message string
 	Count                   int32

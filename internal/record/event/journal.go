@@ -16,14 +16,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// journalName is the file in the recorder's directory. A line is the whole state
-// of one event; the last line with a seq counts.
+// journalName is the name of the file in the recorder's directory. A line is the whole state of one event. The last
+// line with a seq counts.
 const journalName = "events.jsonl"
 
-// maxLine is the longest line read back, in bytes. Events are written shorter.
+// maxLine is the longest line that is read, in bytes. Written lines are shorter.
 const maxLine = 64 << 10
 
-// line is how an event stands in the journal.
+// line is an event in the journal.
 type line struct {
 	Seq      uint64                 `json:"seq"`
 	Rev      uint64                 `json:"rev"`
@@ -37,18 +37,18 @@ type line struct {
 	Combined bool                   `json:"combined,omitempty"`
 }
 
-// journal is the file. It belongs to Run alone.
+// journal is the file. Only Run uses it.
 type journal struct {
 	path  string
 	file  *os.File // open for appending, or nil
-	size  int64    // bytes that are whole lines
-	lines int      // in the file, superseded ones too
-	// damaged: the file holds lines that cannot be read, the next write replaces it.
+	size  int64    // length of the complete lines in bytes
+	lines int      // all lines of the file, including outdated ones
+	// damaged says that the file has lines that cannot be read. The next write replaces the file.
 	damaged bool
 }
 
-// read returns the events in the journal, oldest change first, and how many
-// lines could not be read. A journal that is not there is empty.
+// read returns the events in the journal, oldest change first, and the number of lines that it could not read. A
+// missing journal is empty.
 func (j *journal) read() ([]content, int, error) {
 	f, err := os.Open(j.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,11 +70,11 @@ func (j *journal) read() ([]content, int, error) {
 		}
 		c, ok := parseLine(text)
 		switch {
-		case errors.Is(err, bufio.ErrBufferFull): // the rest of a line that is too long is bad once more
+		case errors.Is(err, bufio.ErrBufferFull): // the rest of a long line counts as another bad line
 			bad++
 		case err != nil && !atEnd:
 			return nil, 0, fmt.Errorf("read events: %w", err)
-		case !ok || atEnd: // without a newline it was torn
+		case !ok || atEnd: // a line without a newline was cut off
 			bad++
 		default:
 			bySeq[c.seq] = c
@@ -132,7 +132,7 @@ func (j *journal) append(events []content) error {
 	}
 	out := &countingWriter{w: j.file}
 	if err := writeLines(out, events); err != nil {
-		// A torn line in the middle would take the next one with it.
+		// A cut-off line in the middle would damage the next one too.
 		if cut := j.file.Truncate(j.size); cut != nil {
 			j.damaged = true
 		}
@@ -162,7 +162,7 @@ func (j *journal) open() error {
 	return nil
 }
 
-// replace makes events the whole content, in one rename.
+// replace writes a new file with events and renames it into place.
 func (j *journal) replace(events []content) error {
 	if err := os.MkdirAll(filepath.Dir(j.path), 0o700); err != nil {
 		return err
@@ -205,7 +205,7 @@ func writeLines(w io.Writer, events []content) error {
 	return out.Flush()
 }
 
-// countingWriter counts what reached w.
+// countingWriter counts the bytes written to w.
 type countingWriter struct {
 	w io.Writer
 	n int64

@@ -10,19 +10,19 @@ import (
 
 const combinedPrefix = "(combined from similar events): "
 
-// groupKey is what similar events have in common.
+// groupKey identifies similar events.
 type groupKey struct {
 	ref       corev1.ObjectReference
 	eventType string
 	reason    string
 }
 
-// group is the events in the ring with one key. It holds the key once for all of them.
+// group holds the events in the ring with one key. They share the key's memory.
 type group struct {
 	groupKey
 	similar  similar
 	live     int     // records in the ring
-	combined *record // stands for the messages after the first similarMax, or nil
+	combined *record // the event for all messages after the first similarMax, or nil
 }
 
 // record is one event in the ring.
@@ -31,27 +31,26 @@ type record struct {
 	prev, next *record
 }
 
-// content is what of a record is copied out to readers and to the journal.
+// content is the part of a record that readers and the journal get a copy of.
 type content struct {
-	group    *group // only its key may be read without the recorder's lock
+	group    *group // without the recorder's lock only its key may be read
 	message  string
 	combined bool
 	count    int32
-	seq      uint64 // the revision at which it was new: its identity
+	seq      uint64 // the revision at its creation: its identity
 	rev      uint64 // the revision of its last change
 	first    time.Time
 	last     time.Time
 }
 
-// textKey finds the record that a repeat counts on.
+// textKey finds the record whose count a repeat increases.
 type textKey struct {
 	group   *group
 	message string
 }
 
-// ring is the last max events, oldest change first. It is a list, because a
-// repeat moves its event to the end: what changed after a revision is always a
-// tail of it.
+// ring holds the last max events, oldest change first. It is a linked list, because a repeat moves its event to the
+// end. The events that changed after a revision are therefore always at its end.
 type ring struct {
 	max    int
 	len    int
@@ -74,7 +73,7 @@ func (r *ring) add(key groupKey, message string, now time.Time) {
 	var v verdict
 	v, g.similar = decide(g.similar, same != nil, now)
 
-	// Revisions follow the clock, so that they go on rising after a restart that lost the last ones.
+	// Revisions follow the clock, so that they still increase after a restart that lost the last ones.
 	r.rev = max(r.rev+1, uint64(now.UnixMicro()))
 	switch {
 	case v == repeat:
@@ -89,7 +88,7 @@ func (r *ring) add(key groupKey, message string, now time.Time) {
 		if rec.combined = v == combine; rec.combined {
 			rec.message = combinedPrefix + message
 		} else {
-			g.combined = nil // the quiet time that made this message fresh ended the combining
+			g.combined = nil // the quiet time before this message has ended the combining
 		}
 		r.insert(rec)
 		r.evict()
@@ -105,7 +104,7 @@ func (r *ring) group(key groupKey) *group {
 	return g
 }
 
-// touch counts one more occurrence of rec and makes it the newest.
+// touch counts another occurrence of rec and makes it the newest.
 func (r *ring) touch(rec *record, now time.Time) {
 	rec.count++
 	rec.last = now
@@ -114,7 +113,7 @@ func (r *ring) touch(rec *record, now time.Time) {
 	r.link(rec)
 }
 
-// insert makes rec the newest, and findable.
+// insert makes rec the newest and adds it to the index.
 func (r *ring) insert(rec *record) {
 	r.link(rec)
 	r.len++
@@ -126,7 +125,7 @@ func (r *ring) insert(rec *record) {
 	r.texts[textKey{rec.group, rec.message}] = rec
 }
 
-// evict forgets the oldest records beyond max, and groups that have none left.
+// evict removes the oldest records beyond max, and groups without records.
 func (r *ring) evict() {
 	for r.len > r.max {
 		r.remove(r.ends.next)
@@ -158,7 +157,7 @@ func (rec *record) unlink() {
 	rec.prev.next, rec.next.prev = rec.next, rec.prev
 }
 
-// since copies what changed after rev and passes the filter, oldest change first.
+// since returns copies of the records that changed after rev and match the filter, oldest change first.
 func (r *ring) since(rev uint64, f Filter) []content {
 	var found []content
 	for rec := r.ends.prev; rec != r.ends && rec.rev > rev; rec = rec.prev {
@@ -170,8 +169,8 @@ func (r *ring) since(rev uint64, f Filter) []content {
 	return found
 }
 
-// restore returns a ring with the events of an earlier run and those of r. Where
-// both have the same event, the counts are added up.
+// restore returns a ring with the events of the previous agent and those of r. If both have an event, it adds up their
+// counts.
 func (r *ring) restore(old []content) *ring {
 	all := slices.Concat(old, r.since(0, Filter{}))
 	slices.SortStableFunc(all, func(a, b content) int { return cmp.Compare(a.rev, b.rev) })
@@ -183,7 +182,7 @@ func (r *ring) restore(old []content) *ring {
 	return merged
 }
 
-// adopt takes over an event that is newer than all of the ring.
+// adopt adds an event that is newer than all events in the ring.
 func (r *ring) adopt(c content) {
 	r.rev = c.rev
 	c.group = r.group(c.group.groupKey)

@@ -7,9 +7,8 @@ import (
 	"github.com/berth-run/berth/internal/base/checkpoint"
 )
 
-// Run reads the events of the last run, then writes new ones until ctx ends,
-// and the last ones after that. What goes wrong with the disk is logged and
-// tried again, never returned: events are then kept in memory.
+// Run reads the events of the previous agent, then writes new ones until ctx ends, and once more after that. It logs
+// and retries failures of the disk and never returns them; events are then held in memory.
 func (r *Recorder) Run(ctx context.Context) error {
 	if r.dir == "" {
 		<-ctx.Done()
@@ -17,7 +16,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 	w := writer{Recorder: r, journal: journal{path: filepath.Join(r.dir, journalName)}}
 	w.load()
-	for w.pace.Wait(ctx, w.dirty, w.delay) {
+	for w.pace.Wait(ctx, w.dirty.C(), w.delay) {
 		w.flush()
 	}
 	w.flush()
@@ -28,15 +27,15 @@ func (r *Recorder) Run(ctx context.Context) error {
 type writer struct {
 	*Recorder
 	journal journal
-	written uint64 // the revision up to which all is on disk
+	written uint64 // the revision up to which all events are on disk
 	pace    checkpoint.Pace
 }
 
-// load takes over the events of the last run.
+// load reads the events of the previous agent.
 func (w *writer) load() {
 	old, bad, err := w.journal.read()
 	if err != nil {
-		w.log.Warn("earlier events are lost", "path", w.journal.path, "err", err)
+		w.log.Warn("read earlier events failed, they are lost", "path", w.journal.path, "err", err)
 		return
 	}
 	if bad > 0 {
@@ -50,15 +49,15 @@ func (w *writer) load() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ring.len > 0 {
-		w.written = 0 // an old event that already happened again has a new count
+		w.written = 0 // an old event that has happened again already has a new count
 	}
 	w.ring = w.ring.restore(old)
 	for c := range w.watchers {
-		wake(c)
+		c.Wake()
 	}
 }
 
-// flush writes what is not on disk yet.
+// flush writes the events that are not on disk yet.
 func (w *writer) flush() {
 	events, rev := w.since(w.written, Filter{})
 	if len(events) == 0 && !w.journal.damaged {
@@ -76,8 +75,8 @@ func (w *writer) flush() {
 	}
 	switch fails, recovered := w.pace.Wrote(err); {
 	case fails:
-		w.log.Warn("events are kept in memory only until the disk takes them", "path", w.journal.path, "err", err)
+		w.log.Warn("write events failed, held in memory until a retry succeeds", "path", w.journal.path, "err", err)
 	case recovered:
-		w.log.Info("events are written again", "path", w.journal.path)
+		w.log.Info("events written to disk again", "path", w.journal.path)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// logs collects what a recorder says.
+// logs collects the log lines of a recorder.
 type logs struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -35,7 +35,7 @@ func (l *logs) count(text string) int {
 	return strings.Count(l.buf.String(), text)
 }
 
-// running starts a recorder on dir; stop ends it and waits.
+// running starts a recorder on dir. stop ends it and waits.
 func running(t *testing.T, o Options) (r *Recorder, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -235,7 +235,7 @@ func TestJournalStaysSmall(t *testing.T) {
 	})
 }
 
-// A file where the directory should be stands for a disk that refuses.
+// A file in the place of the directory simulates a disk that refuses writes.
 func TestDiskRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "events")
@@ -249,8 +249,8 @@ func TestDiskRefuses(t *testing.T) {
 			r.Event(ref("a"), "Normal", "Started", "start %d", i)
 			time.Sleep(time.Minute)
 		}
-		if n := said.count("kept in memory only"); n != 1 {
-			t.Errorf("complained %d times: %s", n, said.buf.String())
+		if n := said.count("held in memory until a retry succeeds"); n != 1 {
+			t.Errorf("%d warnings: %s", n, said.buf.String())
 		}
 		if err := os.Remove(dir); err != nil {
 			t.Fatal(err)
@@ -258,16 +258,16 @@ func TestDiskRefuses(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if n := strings.Count(journalText(t, dir), "\n"); n != 5 {
-			t.Errorf("%d lines once the disk takes them, want 5", n)
+			t.Errorf("%d lines after the disk accepts them, want 5", n)
 		}
-		if n := said.count("written again"); n != 1 {
+		if n := said.count("written to disk again"); n != 1 {
 			t.Errorf("said %s", said.buf.String())
 		}
 		stop()
 	})
 }
 
-// A full disk cuts a write in the middle of a line.
+// A full disk cuts off a write in the middle of a line.
 func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
@@ -307,7 +307,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// While nothing happens, the loop's only wait ends with its context and by nothing else.
+// While nothing happens, only the end of the context ends the wait.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const day = 24 * time.Hour
@@ -315,7 +315,7 @@ func TestIdle(t *testing.T) {
 		defer cancel()
 		begin := time.Now()
 		w := writer{Recorder: New(Options{Dir: t.TempDir()})}
-		if w.pace.Wait(ctx, w.dirty, w.delay) || time.Since(begin) != day {
+		if w.pace.Wait(ctx, w.dirty.C(), w.delay) || time.Since(begin) != day {
 			t.Errorf("woke up after %s", time.Since(begin))
 		}
 	})

@@ -2,7 +2,7 @@ package event
 
 import corev1 "k8s.io/api/core/v1"
 
-// Sink records Kubernetes events. Recorder is the agent's; tests keep what they are given.
+// Sink records Kubernetes events. The agent uses a Recorder; tests collect the events.
 type Sink interface {
 	// Event records that something happened to ref. eventType is corev1.EventTypeNormal or
 	// corev1.EventTypeWarning. Without args, format is the message as it stands. It does no I/O.

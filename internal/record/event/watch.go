@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/base/wake"
 )
 
 // Filter selects events. An empty field matches every value.
@@ -29,8 +31,7 @@ func (f Filter) match(g *group) bool {
 		is(f.Type, g.eventType) && is(f.Reason, g.reason)
 }
 
-// List returns the events that pass the filter, the one that happened last at the
-// end, and the revision to go on from with Watch.
+// List returns the events that match the filter, the last one at the end, and the revision from which Watch continues.
 func (r *Recorder) List(f Filter) ([]corev1.Event, uint64) {
 	found, rev := r.since(0, f)
 	events := make([]corev1.Event, len(found))
@@ -40,13 +41,12 @@ func (r *Recorder) List(f Filter) ([]corev1.Event, uint64) {
 	return events, rev
 }
 
-// Watch yields the events that pass the filter and changed after the revision since
-// (0: all that are kept), then each that changes, until ctx ends. A repeat yields the event
-// again with its new count; a slow reader gets several repeats as one. The
+// Watch yields the events that match the filter and changed after the revision since (0: all), then each changed event,
+// until ctx ends. A repeat yields the event again with its new count. A slow reader gets several repeats as one. The
 // revision of an event is its resourceVersion.
 func (r *Recorder) Watch(ctx context.Context, f Filter, since uint64) iter.Seq[corev1.Event] {
 	return func(yield func(corev1.Event) bool) {
-		changed := make(chan struct{}, 1)
+		changed := wake.New()
 		r.mu.Lock()
 		r.watchers[changed] = struct{}{}
 		r.mu.Unlock()
@@ -65,25 +65,25 @@ func (r *Recorder) Watch(ctx context.Context, f Filter, since uint64) iter.Seq[c
 			}
 			select {
 			case <-ctx.Done():
-			case <-changed:
+			case <-changed.C():
 			}
 		}
 	}
 }
 
-// since copies what changed after rev; the second result is the revision to go on from.
+// since returns copies of the events that changed after rev, and the revision from which to continue.
 func (r *Recorder) since(rev uint64, f Filter) ([]content, uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ring.since(rev, f), max(r.ring.rev, rev)
 }
 
-// object renders an event for readers.
+// object returns an event in the form of the API.
 func (r *Recorder) object(c *content) corev1.Event {
 	ref := c.group.ref
 	namespace := ref.Namespace
 	if namespace == "" {
-		namespace = metav1.NamespaceDefault // where events of objects without one live, a Node's for example
+		namespace = metav1.NamespaceDefault // the namespace for events of objects without one, such as a Node
 	}
 	return corev1.Event{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
