@@ -2,35 +2,34 @@ package podlog
 
 import "time"
 
-// writerGrace is how long a file that its writer does not close may still get lines
-// after a later one has some, or after the container's end.
+// writerGrace is how long a writer that does not close a file may still add lines to it, counted from when a later file
+// has lines or the container has ended.
 const writerGrace = 100 * time.Millisecond
 
-// progress is where a reader that has read all of a file stands.
+// progress is the state of a reader that has read a whole file.
 type progress struct {
-	Ended  bool // the container has
-	Closed bool // the file's last writer has closed it
+	Ended  bool // the container has ended
+	Closed bool // the last writer of the file has closed it
 	Next   bool // there is a later file
 	Filled bool // the later file has content
 }
 
-// due says that nothing more is to be expected in the file, but for what a writer
-// may still have in its hands.
+// due reports whether the file is complete, except for lines that a writer may still hold.
 func (p progress) due() bool {
 	return p.Ended || p.Next && (p.Closed || p.Filled)
 }
 
-// verdict is what a reader does that has read all of a file.
+// verdict is what a reader does after it has read a whole file.
 type verdict int
 
 const (
-	stay   verdict = iota // wait until something happens
-	linger                // read on after a while, or when something happens
-	leave                 // the file is done
+	stay   verdict = iota // wait for an event
+	linger                // read again after a delay or an event
+	leave                 // the file is complete
 )
 
-// decide says what a reader does that began its last pass over the file at began
-// and found no more. due is when progress became due and grace begins; wait is how long it lingers.
+// decide returns what a reader does when its last pass over the file, begun at began, found nothing new. due is when
+// progress became due and the grace began. wait is how long to linger.
 func decide(p progress, due, began, now time.Time, grace time.Duration) (v verdict, wait time.Duration) {
 	switch {
 	case !p.due():

@@ -1,16 +1,20 @@
 // Package podlog reads the log files of containers.
 //
-// It owns the names of log files and their lines' formats: CRI's, and the json-file of
-// Docker. The runtime writes the files, the agent rotates them; the local API
-// and the commands read them with Read, container names them with File and LegacyLink.
+// It owns the names of log files and the formats of their lines: CRI's, and Docker's json-file. The runtime writes the
+// files and the agent rotates them. The local API and the commands read them with Read. Package container gets their
+// names from File and LegacyLink.
 //
-// A container instance has one log that is spread over files, oldest first:
+// The log of a container instance is spread over several files, oldest first:
 //
 //	0.log.20260301-120000.gz   rotated twice or more, compressed
 //	0.log.20260301-121000      rotated last
 //	0.log                      written now
 //
-// While one is rotated the runtime may still write to the renamed file, even
-// after the new one is there. A reader leaves a file when its last writer has
-// closed it or, for writers that never do, 100 ms after a later file has content.
+// During a rotation the runtime may still write to the renamed file, even after the new file exists. A reader leaves a
+// file after its last writer has closed it. For a writer that never closes it, it leaves 100 ms after a later file has
+// content.
+//
+// The code is Berth's own because no library does this: the kubelet's log reader is part of k8s.io/kubernetes, which
+// cannot be imported as a library, and it reads only the newest file of a log. General tail libraries know neither the
+// CRI format nor its partial lines.
 package podlog

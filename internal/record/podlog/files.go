@@ -17,18 +17,18 @@ import (
 	"github.com/berth-run/berth/internal/base/safepath"
 )
 
-// file is one file of a log, open.
+// file is an open file of a log.
 type file struct {
 	f    *os.File
-	info fs.FileInfo // as it was when opened: says which file it is
+	info fs.FileInfo // as it was when opened; identifies the file
 	*lines
 	gzip   bool
-	broken bool // compressed, and not to its end
+	broken bool // compressed and incomplete
 }
 
-// pathDepth are the parts of a log's path below the directory of all logs: the
-// pod's directory, the container's and the file. A pod that has a hostPath there
-// may put links in their place, to have files of the host shown as its logs.
+// pathDepth is the number of parts of a log's path below the directory of all logs: the pod's directory, the
+// container's directory and the file. A pod with a hostPath there could replace them with links, to show files of the
+// host as its logs.
 const pathDepth = 3
 
 // openFile opens a file of a log at its beginning.
@@ -52,15 +52,15 @@ func openFile(path string) (*file, error) {
 
 func (l *file) close() error { return l.f.Close() }
 
-// seek goes on from an offset of a plain file.
+// seek continues at an offset of a plain file.
 func (l *file) seek(offset int64) error {
 	_, err := l.f.Seek(offset, io.SeekStart)
 	l.restart()
 	return err
 }
 
-// truncated goes back to the beginning if the file is shorter than what was read
-// of it: somebody who cannot make the runtime reopen it has emptied it.
+// truncated returns to the beginning if the file is shorter than the part that was read. Rotators empty a file if they
+// cannot make the runtime reopen it.
 func (l *file) truncated() (bool, error) {
 	if l.gzip {
 		return false, nil
@@ -76,14 +76,13 @@ func (l *file) truncated() (bool, error) {
 	return true, l.seek(0)
 }
 
-// generation is one file of a log, as it stood in the directory.
+// generation is one file of a log, as listed in the directory.
 type generation struct {
 	path string
 	info fs.FileInfo
 }
 
-// generations lists the files of the log at path, oldest first. Compressed ones
-// that are still there uncompressed are left out.
+// generations lists the files of the log at path, oldest first. It omits a compressed file whose original still exists.
 func generations(path string) ([]generation, error) {
 	dir, base := filepath.Split(path)
 	entries, err := os.ReadDir(filepath.Clean(dir))
@@ -119,13 +118,13 @@ func generations(path string) ([]generation, error) {
 	return slices.DeleteFunc(all, func(g generation) bool { return g.info == nil }), nil
 }
 
-// listAttempts is how often a log that is rotated or compressed just now is listed.
+// listAttempts is how often a log is listed again because it is being rotated or compressed.
 const listAttempts = 20
 
-// steady calls do with the files of a log until they are the same after it as
-// before, so that what it opened by name is what was listed. A file that
-// vanishes meanwhile is no error. do undoes what it did before.
-func steady(path string, do func([]generation) error) error {
+// stable calls do with the files of a log until the files are the same before and after the call. The files that do
+// opened by name are then the listed ones. A file that disappears meanwhile is no error. Each call of do must undo the
+// previous one.
+func stable(path string, do func([]generation) error) error {
 	before, err := generations(path)
 	for range listAttempts {
 		if err != nil {
@@ -142,15 +141,15 @@ func steady(path string, do func([]generation) error) error {
 		}
 		before = after
 	}
-	return fmt.Errorf("log %s is rotated too fast", path)
+	return fmt.Errorf("read log %s: it is rotated too fast", path)
 }
 
 func (g generation) same(h generation) bool {
 	return g.path == h.path && os.SameFile(g.info, h.info)
 }
 
-// isRotation tells the suffix of a rotated log: a kubelet's time, or the number that
-// Docker gives.
+// isRotation reports whether a suffix is a rotated log's: the time that a kubelet writes or the number that Docker
+// writes.
 func isRotation(suffix string) bool {
 	if _, err := strconv.ParseUint(suffix, 10, 16); err == nil {
 		return true
@@ -159,7 +158,7 @@ func isRotation(suffix string) bool {
 	return err == nil
 }
 
-// compareRotations orders suffixes, oldest first: times go up, numbers go down.
+// compareRotations orders suffixes, oldest first: times increase, numbers decrease.
 func compareRotations(a, b string) int {
 	a, b = strings.TrimSuffix(a, ".gz"), strings.TrimSuffix(b, ".gz")
 	m, errA := strconv.ParseUint(a, 10, 16)
@@ -170,8 +169,8 @@ func compareRotations(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// openFirst opens the first of the files that can be read. It returns nil
-// when there is none, and fs.ErrNotExist when one is no longer there.
+// openFirst opens the first file that can be read. It returns nil if there is none, and fs.ErrNotExist if a file has
+// disappeared.
 func openFirst(files []generation) (l *file, skipped, err error) {
 	for _, g := range files {
 		l, err := openFile(g.path)
@@ -183,14 +182,13 @@ func openFirst(files []generation) (l *file, skipped, err error) {
 	return nil, skipped, nil
 }
 
-// position is where l stands among the files of a log, or -1 when it was deleted
-// or compressed.
+// position returns the index of l among the files of a log, or -1 if it was deleted or compressed.
 func position(files []generation, l *file) int {
 	return slices.IndexFunc(files, func(g generation) bool { return os.SameFile(g.info, l.info) })
 }
 
-// newerThan returns the files of the log at path that begin after last, the time
-// of the last entry of a file that is no longer there.
+// newerThan returns the files of the log at path that begin after last, the time of the last entry of a file that has
+// disappeared.
 func newerThan(last time.Time, path string, files []generation) []generation {
 	for i, g := range files {
 		if g.path == path || beginsAfter(g.path, last) {
@@ -200,13 +198,13 @@ func newerThan(last time.Time, path string, files []generation) []generation {
 	return nil
 }
 
-// leadsTo says whether a path still stands for the file that it did.
+// leadsTo reports whether a path still leads to the same file.
 func leadsTo(path string, was fs.FileInfo) bool {
 	now, err := os.Lstat(path)
 	return err == nil && os.SameFile(now, was)
 }
 
-// beginsAfter says whether the first entry of a file is later than last.
+// beginsAfter reports whether the first entry of a file is later than last.
 func beginsAfter(name string, last time.Time) bool {
 	if last.IsZero() {
 		return false

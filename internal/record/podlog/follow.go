@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// follow reads until the container has ended and all it wrote is read.
+// follow reads until the container has ended and everything it wrote is read.
 func (r *reader) follow(ctx context.Context) (err error) {
 	if r.curWD, err = r.events.add(r.cur.f); err != nil {
 		return err
 	}
-	opened := true // this is the first look at cur
+	opened := true // the first pass over cur
 	for {
-		// What is known before a pass holds at its end: whatever was written by then was read.
+		// Facts read before a pass also hold after it: everything written until then has been read.
 		began := time.Now()
 		p := progress{Ended: r.ended(), Closed: r.cur.gzip || r.overtaken || r.events.isClosed(r.curWD)}
 		again, err := r.pass(ctx)
@@ -49,8 +49,8 @@ func (r *reader) follow(ctx context.Context) (err error) {
 	}
 }
 
-// pass reads what is in cur and passes it on. again: the file was emptied
-// meanwhile and begins anew.
+// pass reads the rest of cur and writes it out. again says that the file was emptied meanwhile and must be read from
+// its beginning.
 func (r *reader) pass(ctx context.Context) (again bool, err error) {
 	if err := r.drain(ctx); err != nil {
 		return false, err
@@ -61,9 +61,8 @@ func (r *reader) pass(ctx context.Context) (again bool, err error) {
 	return false, r.out.Flush()
 }
 
-// lookOut looks for the next file, completes p with what is known of it, and
-// notes since when cur is due. again: nobody writes to cur any more, and one more pass
-// reads all of it.
+// lookOut looks for the next file, completes p and records since when cur is due. again says that no writer uses cur
+// any more, so that one more pass reads all of it.
 func (r *reader) lookOut(p *progress, opened bool) (again bool, err error) {
 	if !r.overtaken && r.events.takeNames() {
 		if again, err = r.lookAround(); again || err != nil {
@@ -81,17 +80,17 @@ func (r *reader) lookOut(p *progress, opened bool) (again bool, err error) {
 	case !p.due():
 		r.due = time.Time{}
 	case r.due.IsZero() && opened && !p.Ended:
-		r.due, err = changed(r.cur.f) // rotated before it was opened: renamed then
+		r.due, err = changed(r.cur.f) // rotated before it was opened, so the rename counts
 	case r.due.IsZero():
 		r.due = time.Now()
 	}
 	return false, err
 }
 
-// lookAround finds the file after cur, and whether that one was rotated too. again: one more
-// pass reads all of cur.
+// lookAround finds the file after cur, and whether that file was rotated too. again says that one more pass reads all
+// of cur.
 func (r *reader) lookAround() (again bool, err error) {
-	if r.next != nil { // an empty file may be rotated before it has shown anything
+	if r.next != nil { // an empty file may be rotated before it has content
 		r.overtaken = !leadsTo(r.path, r.next.info)
 		return r.overtaken, nil
 	}
@@ -106,7 +105,7 @@ func (r *reader) lookAround() (again bool, err error) {
 	return r.overtaken, err
 }
 
-// changed is when a file was last written to or renamed.
+// changed returns when a file was last written or renamed.
 func changed(f *os.File) (time.Time, error) {
 	var s unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &s); err != nil {
@@ -115,15 +114,15 @@ func changed(f *os.File) (time.Time, error) {
 	return time.Unix(s.Ctim.Unix()), nil
 }
 
-// turnFollowing goes on with the next file.
+// turnFollowing continues with the next file.
 func (r *reader) turnFollowing() error {
 	r.events.remove(r.curWD)
 	r.curWD, r.due = r.nextWD, time.Time{}
-	r.events.putNames() // of files after it
+	r.events.putNames() // there may be files after it
 	return r.turn()
 }
 
-// ended says whether the container has ended.
+// ended reports whether the container has ended.
 func (r *reader) ended() bool {
 	select {
 	case <-r.Ended:
@@ -133,8 +132,8 @@ func (r *reader) ended() bool {
 	}
 }
 
-// wait returns when something happened to the files, the container ended after p
-// was known, or it lingered long enough.
+// wait returns after an event of the files, after the end of the container if p does not include it, or after the
+// linger time.
 func (r *reader) wait(ctx context.Context, p progress, v verdict, linger time.Duration) error {
 	var over <-chan time.Time
 	if v != stay {

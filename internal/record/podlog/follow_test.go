@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// log is a container's log as a runtime writes it and an agent rotates it.
+// log is a container's log that a runtime writes and an agent rotates.
 type log struct {
 	t         *testing.T
 	path      string
@@ -47,7 +47,7 @@ func (l *log) write(text string) {
 	l.check(err)
 }
 
-// rename is the first half of a rotation. It returns the rotated file's name.
+// rename is the first half of a rotation. It returns the name of the rotated file.
 func (l *log) rename() string {
 	rotated := l.path + "." + begin.Add(time.Duration(l.rotations)*time.Second).Format("20060102-150405")
 	l.rotations++
@@ -55,7 +55,7 @@ func (l *log) rename() string {
 	return rotated
 }
 
-// rotate gives the log a new file, as a runtime that has nothing in its hands.
+// rotate gives the log a new file, as a runtime without buffered lines does.
 func (l *log) rotate() (rotated string) {
 	rotated = l.rename()
 	old := l.file
@@ -64,7 +64,7 @@ func (l *log) rotate() (rotated string) {
 	return rotated
 }
 
-// compress does what an agent does to an older file.
+// compress compresses a rotated file, as an agent does.
 func (l *log) compress(rotated string) {
 	text, err := os.ReadFile(rotated)
 	l.check(err)
@@ -76,25 +76,25 @@ func (l *log) compress(rotated string) {
 // follower reads a log while it is written.
 type follower struct {
 	t     *testing.T
-	out   chan string   // what is written, piece by piece; the reader waits until it is taken
+	out   chan string   // each write of the reader, which waits until it is received
 	ended chan struct{} // closed when the container has ended
 	done  chan error
 	got   strings.Builder
 }
 
-// Write hands p to the test.
+// Write sends p to the test.
 func (f *follower) Write(p []byte) (int, error) {
 	f.out <- string(p)
 	return len(p), nil
 }
 
-// follow starts to read, with the usual grace.
+// follow starts to read with the usual grace.
 func follow(ctx context.Context, l *log, o Options) *follower {
 	return followFor(ctx, l, o, writerGrace)
 }
 
-// followFor starts to read with another grace. With an endless one, no delay of the
-// machine makes the reader leave a file that is still written to.
+// followFor starts to read with another grace. With an endless grace, a slow machine cannot make the reader leave a
+// file that is still written.
 func followFor(ctx context.Context, l *log, o Options, grace time.Duration) *follower {
 	f := &follower{t: l.t, out: make(chan string), ended: make(chan struct{}), done: make(chan error, 1)}
 	o.Follow, o.Ended = true, f.ended
@@ -107,7 +107,7 @@ func followFor(ctx context.Context, l *log, o Options, grace time.Duration) *fol
 	return f
 }
 
-// until takes output until all of it is want.
+// until receives output until it is equal to want.
 func (f *follower) until(want string) {
 	f.t.Helper()
 	for f.got.Len() < len(want) {
@@ -122,7 +122,7 @@ func (f *follower) until(want string) {
 	}
 }
 
-// end takes the rest of the output, which ends with err.
+// end receives the rest of the output, after which Read must return err.
 func (f *follower) end(want string, err error) {
 	f.t.Helper()
 	for text := range f.out {
@@ -194,7 +194,7 @@ func TestFollowRotation(t *testing.T) {
 	tests := []struct {
 		name   string
 		grace  time.Duration
-		rotate func(l *log) // begins with lines 0 to 9 read; ends with line 29 written
+		rotate func(l *log) // called after lines 0 to 9 are read; writes up to line 29
 	}{
 		{"at once", endless, func(l *log) {
 			l.write(lineRange(10, 20))
@@ -271,7 +271,7 @@ func TestFollowRotation(t *testing.T) {
 	}
 }
 
-// The streams of a container are switched to the new file one after the other.
+// The streams of a container switch to the new file one after the other.
 func TestFollowRotationWithALateStream(t *testing.T) {
 	l := newLog(t)
 	l.write(line(0))
@@ -290,7 +290,7 @@ func TestFollowRotationWithALateStream(t *testing.T) {
 	f.end(outRange(0, 3), nil)
 }
 
-// A writer that keeps rotated files open does not hold up its reader.
+// A writer that keeps rotated files open does not delay its reader.
 func TestFollowWriterThatDoesNotClose(t *testing.T) {
 	l := newLog(t)
 	l.write(line(0))
@@ -306,7 +306,7 @@ func TestFollowWriterThatDoesNotClose(t *testing.T) {
 	f.end(outRange(0, 2), nil)
 }
 
-// writerFunc is called with what is read, before the reader looks for what is next.
+// writerFunc is called with the output before the reader looks for the next file.
 type writerFunc func(string)
 
 func (f writerFunc) Write(p []byte) (int, error) {
@@ -314,7 +314,7 @@ func (f writerFunc) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What happens between the end of a file and the look for the next one is not missed.
+// A change between the end of a file and the look for the next one is not missed.
 func TestFollowBetweenReadingAndLooking(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -367,7 +367,7 @@ func TestFollowBetweenReadingAndLooking(t *testing.T) {
 	}
 }
 
-// What was deleted before it was read is lost; nothing else is, and nothing comes twice.
+// Lines that were deleted before they were read are lost. No other line is lost or read twice.
 func TestFollowDeleted(t *testing.T) {
 	l := newLog(t)
 	l.write(line(0))
@@ -401,7 +401,7 @@ func TestFollowTruncated(t *testing.T) {
 	f.end(outRange(0, 6), nil)
 }
 
-// A writer and a rotator go at full speed while two readers follow.
+// A writer and a rotator run at full speed while two readers follow.
 func TestFollowUnderLoad(t *testing.T) {
 	const lines, perFile = 20_000, 700
 	l := newLog(t)
@@ -449,7 +449,7 @@ func TestFollowLeavesNothingOpen(t *testing.T) {
 		close(f.ended)
 		l.rotate()
 		l.write(line(i + 1))
-		for range f.out { // it may see the line after the end, or not
+		for range f.out { // the line after the end may be read or not
 		}
 		l.check(<-f.done)
 	}

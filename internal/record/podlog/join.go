@@ -1,26 +1,26 @@
 package podlog
 
-// maxLine bounds what is held of a line, in bytes: what one of the container's is
-// joined to before it is passed on in pieces, and what one of a file may have.
+// maxLine limits the memory for a line, in bytes: the joined line of a container before it is passed on in pieces, and
+// the line of a file.
 const maxLine = 1 << 20
 
-// piece is a line of the container's, or a part of one that is too long to be held.
+// piece is a line of the container, or a part of one that exceeds maxLine.
 type piece struct {
 	Entry
-	// continued: the line began in an earlier piece.
+	// continued says that the line began in an earlier piece.
 	continued bool
 }
 
-// joiner makes the container's lines of entries. The streams of a container may
-// be interleaved in the middle of a line, so each has its own.
+// joiner joins entries into the container's lines. The streams of a container may be interleaved within a line, so each
+// stream has its own state.
 type joiner struct {
 	stdout, stderr pending
 }
 
-// pending is the line of one stream that has not ended.
+// pending is the unfinished line of a stream.
 type pending struct {
 	piece
-	begun bool // there is one
+	begun bool // there is a line
 }
 
 func (j *joiner) of(s Stream) *pending {
@@ -30,8 +30,8 @@ func (j *joiner) of(s Stream) *pending {
 	return &j.stdout
 }
 
-// add takes an entry and returns the piece it completes, if it does. The piece's
-// content is good until the next call.
+// add adds an entry and returns the piece that it completes, if any. The content of the piece is valid until the next
+// call.
 func (j *joiner) add(e Entry) (piece, bool) {
 	p := j.of(e.Stream)
 	if !p.begun && !e.Partial {
@@ -52,7 +52,7 @@ func (j *joiner) add(e Entry) (piece, bool) {
 	return done, true
 }
 
-// rest returns what has begun and will not end, at the end of the log.
+// rest returns the unfinished lines at the end of the log.
 func (j *joiner) rest() []piece {
 	var all []piece
 	for _, p := range []*pending{&j.stdout, &j.stderr} {

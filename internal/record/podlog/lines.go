@@ -5,22 +5,22 @@ import (
 	"io"
 )
 
-// lines splits a file that may still grow. What follows the last newline is kept
-// until the rest of its line is there.
+// lines splits a file that may still grow into lines. It keeps the text after the last newline until the rest of the
+// line is written.
 type lines struct {
 	src      io.Reader
 	buf      []byte
-	from, to int  // what of buf is unread
-	tooLong  bool // inside of a line of more than maxLine bytes
-	damaged  int  // lines that were too long
+	from, to int  // the unread part of buf
+	tooLong  bool // within a line of more than maxLine bytes
+	damaged  int  // number of lines that were too long
 }
 
 func newLines(src io.Reader) *lines {
 	return &lines{src: src, buf: make([]byte, 64<<10)}
 }
 
-// next returns the next line without its newline, good until the next call. At the
-// end of what was written so far it returns io.EOF, and may be called again.
+// next returns the next line without its newline, valid until the next call. At the present end of the file it returns
+// io.EOF and may be called again.
 func (l *lines) next() ([]byte, error) {
 	searched := 0
 	for {
@@ -49,7 +49,7 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// fill reads more behind what is unread.
+// fill reads more text after the unread part.
 func (l *lines) fill() error {
 	if l.from > 0 {
 		l.to = copy(l.buf, l.buf[l.from:l.to])
@@ -66,7 +66,7 @@ func (l *lines) fill() error {
 	return err
 }
 
-// rest takes what follows the last newline.
+// rest returns the text after the last newline.
 func (l *lines) rest() []byte {
 	rest := l.buf[l.from:l.to]
 	l.from, l.to = 0, 0
@@ -76,7 +76,7 @@ func (l *lines) rest() []byte {
 	return rest
 }
 
-// restart begins again with the file's first byte, after it was truncated.
+// restart begins again at the first byte of the file, after it was truncated.
 func (l *lines) restart() {
 	l.from, l.to, l.tooLong = 0, 0, false
 }

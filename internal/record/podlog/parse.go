@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Stream is where a container wrote a line.
+// Stream is the stream of a container's line.
 type Stream string
 
-// The streams as the CRI log format names them.
+// The streams as in the CRI log format.
 const (
 	Stdout Stream = "stdout"
 	Stderr Stream = "stderr"
 )
 
-// Entry is one line of a log file: a line of the container's, or a part of one.
+// Entry is one line of a log file: a line of the container, or a part of one.
 type Entry struct {
 	Time   time.Time
 	Stream Stream
-	// Partial: the container's line goes on in the stream's next entry.
+	// Partial says that the container's line continues in the stream's next entry.
 	Partial bool
-	// Content is what the container wrote, without the newline. It may alias the line parsed.
+	// Content is the container's output without the newline. It may alias the parsed line.
 	Content []byte
 }
 
@@ -39,8 +39,8 @@ func Parse(line []byte) (Entry, error) {
 	return parseCRI(line)
 }
 
-// parseCRI follows the format that CRI fixes (design-proposals-archive,
-// node/kubelet-cri-logging.md). Tags beyond the first, after a colon, are for later versions.
+// parseCRI parses the format of CRI logs (design-proposals-archive, node/kubelet-cri-logging.md). It ignores tags after
+// the first, which is followed by a colon: they are reserved for later versions.
 func parseCRI(line []byte) (Entry, error) {
 	stamp, rest, _ := bytes.Cut(line, []byte(" "))
 	stream, rest, _ := bytes.Cut(rest, []byte(" "))

@@ -61,7 +61,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// render is the entry as a CRI line.
+// render returns the entry as a CRI line.
 func render(e Entry) string {
 	tag := "F"
 	if e.Partial {
@@ -93,7 +93,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzLines: however a file is read, its lines are the same.
+// FuzzLines checks that the lines of a file do not depend on the sizes of the reads.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("one\ntwo\n\nthree"))
 	f.Add([]byte("\n\n"))

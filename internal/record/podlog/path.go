@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Where logs are by default, as for a kubelet.
+// Default directories of logs, the same as in the kubelet.
 const (
 	DefaultDir       = "/var/log/pods" // KubeletConfiguration podLogsDir
 	DefaultLegacyDir = "/var/log/containers"
@@ -21,27 +21,27 @@ const (
 // maxName is the longest file name on Linux file systems, in bytes (NAME_MAX).
 const maxName = 255
 
-// PodDir is a pod's log directory below root, CRI's PodSandboxConfig.log_directory.
+// PodDir returns a pod's log directory below root, which is the log_directory of CRI's PodSandboxConfig.
 func PodDir(root, namespace, name string, uid types.UID) string {
 	return filepath.Join(root, namespace+"_"+name+"_"+string(uid))
 }
 
-// File is the log file of a container's n-th instance (0: the first) relative to
-// its pod's directory, CRI's ContainerConfig.log_path.
+// File returns the log file of a container's n-th instance (the first is 0), relative to its pod's directory. It is the
+// log_path of CRI's ContainerConfig.
 func File(container string, n int) string {
 	return filepath.Join(container, strconv.Itoa(n)+".log")
 }
 
-// LegacyLink is the symbolic link in dir by which cluster-level log collectors find
-// a container's log and its metadata. A name that is too long loses the end of its container id.
+// LegacyLink returns the symbolic link in dir through which cluster-level log collectors find a container's log and its
+// metadata. A name that is too long loses the end of its container id.
 func LegacyLink(dir, namespace, pod, container, id string) string {
 	const suffix = ".log"
 	name := fmt.Sprintf("%s_%s_%s-%s", pod, namespace, container, id)
 	return filepath.Join(dir, name[:min(len(name), maxName-len(suffix))]+suffix)
 }
 
-// LastInstance returns the highest instance that has a log in a container's log
-// directory, rotated ones too: its restart count when no status tells. found is false when there is none.
+// LastInstance returns the highest instance that has a log in a container's log directory, including rotated logs. It
+// replaces the restart count if no status has one. found is false if there is no log.
 func LastInstance(containerDir string) (n int, found bool, err error) {
 	entries, err := os.ReadDir(containerDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +58,7 @@ func LastInstance(containerDir string) (n int, found bool, err error) {
 	return n, found, nil
 }
 
-// instance reads the instance from a log file's name: "2.log", "2.log.20260301-120000.gz".
+// instance returns the instance in a log file's name: "2.log", "2.log.20260301-120000.gz".
 func instance(name string) (int, bool) {
 	digits, rest, ok := strings.Cut(name, ".log")
 	if !ok || rest != "" && !strings.HasPrefix(rest, ".") {
@@ -68,8 +68,8 @@ func instance(name string) (int, bool) {
 	return int(n), err == nil
 }
 
-// LinkDir is where log collectors look for links to containers' logs. Links are
-// made only where the logs are where collectors expect them; "" elsewhere.
+// LinkDir returns the directory of the links for log collectors. It is "" unless the logs are in the default directory,
+// where collectors expect them.
 func LinkDir(logsDir string) string {
 	if logsDir == DefaultDir {
 		return DefaultLegacyDir

@@ -65,7 +65,7 @@ func TestLastInstance(t *testing.T) {
 	}
 }
 
-// A pod with a hostPath on the logs of all may have links put in their place.
+// A pod with a hostPath on the directory of all logs cannot have links read as its logs.
 func TestLogsAreNoLinks(t *testing.T) {
 	root, outside := t.TempDir(), t.TempDir()
 	secret := filepath.Join(outside, "app", "0.log")

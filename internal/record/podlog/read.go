@@ -16,27 +16,27 @@ import (
 	"github.com/berth-run/berth/internal/base/inotify"
 )
 
-// timeFormat is that of kubectl logs --timestamps: RFC 3339 with all nine digits.
+// timeFormat is the format of kubectl logs --timestamps: RFC 3339 with all nine digits.
 const timeFormat = "2006-01-02T15:04:05.000000000Z07:00"
 
-// Options say what of a log is read. The zero value reads all of it.
+// Options selects the part of a log to read. The zero value selects all of it.
 type Options struct {
-	// Stream is the only one that is read. Empty: both.
+	// Stream is the stream to read. Empty: both.
 	Stream Stream
-	// Tail is how many of the last lines are read, 0 or more. nil: all.
+	// Tail is the number of lines to read from the end, 0 or more. nil: all.
 	Tail *int64
-	// Since is the time before which lines are left out. Zero: none are.
+	// Since is the time before which lines are skipped. Zero: no line is skipped.
 	Since time.Time
-	// LimitBytes ends the output after so many bytes, 1 or more. nil: no limit.
+	// LimitBytes ends the output after this many bytes, 1 or more. nil: no limit.
 	LimitBytes *int64
-	// Timestamps puts the time and a space before each line.
+	// Timestamps writes the time and a space before each line.
 	Timestamps bool
-	// Follow goes on with what is written after the reading began.
+	// Follow continues with lines that are written after the reading began.
 	Follow bool
-	// Ended is closed when the container has ended; following ends when all it
-	// wrote is read. nil: following ends with the context.
+	// Ended is closed when the container has ended. Following then ends after everything it wrote is read. nil:
+	// following ends with the context.
 	Ended <-chan struct{}
-	// Log receives what could not be read. Default: nothing is said.
+	// Log receives what could not be read. Default: nothing is logged.
 	Log *slog.Logger
 }
 
@@ -52,12 +52,10 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Read writes the lines of the log at path, "<pod log directory>/<container>/<n>.log", to w.
-// It begins with the rotated files of the log that are still there. Lines that are
-// written in parts come whole, up to 1 MiB; longer ones in pieces. Lines that
-// cannot be parsed are left out. What is there is written to w at once before Read waits
-// for more. It returns ctx's error when ctx ends first, one that is
-// fs.ErrNotExist when there is no such log, and w's error.
+// Read writes the lines of the log at path, "<pod log directory>/<container>/<n>.log", to w. It begins with the rotated
+// files that still exist. Lines written in parts are joined up to 1 MiB; longer lines come in pieces. Lines that cannot
+// be parsed are skipped. Read writes all present lines to w before it waits for more. It returns ctx's error if ctx
+// ends first, an error that is fs.ErrNotExist if the log does not exist, and w's error.
 func Read(ctx context.Context, path string, o Options, w io.Writer) error {
 	if err := o.check(); err != nil {
 		return err
@@ -70,15 +68,15 @@ func newReader(path string, o Options, w io.Writer) *reader {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	// Docker's logs stand elsewhere, and are rotated there.
+	// Docker stores and rotates its logs in another directory.
 	if target, err := os.Readlink(path); err == nil && isDockerLog(target) {
 		path = target
 	}
 	return &reader{Options: o, path: path, out: bufio.NewWriterSize(limit(w, o.LimitBytes), 32<<10), grace: writerGrace}
 }
 
-// isDockerLog tells what Docker links to from any other file that a link in the
-// place of a log may lead to: .../containers/<id>/<id>-json.log.
+// isDockerLog reports whether the target of a link is a log of Docker: .../containers/<id>/<id>-json.log. A link in the
+// place of a log may lead to no other file.
 func isDockerLog(target string) bool {
 	dir, base := filepath.Split(target)
 	id := filepath.Base(dir)
@@ -87,27 +85,27 @@ func isDockerLog(target string) bool {
 		filepath.Base(filepath.Dir(filepath.Clean(dir))) == "containers"
 }
 
-// reader is one Read.
+// reader is the state of one Read.
 type reader struct {
 	Options
 	path string
 	out  *bufio.Writer
 
 	cur  *file
-	next *file // read when cur is done
-	gone bool  // cur was deleted or compressed, and was read to its end since
-	// overtaken: the file after cur was rotated too.
+	next *file // the file after cur, read when cur is complete
+	gone bool  // cur was deleted or compressed, and has been read to its end since
+	// overtaken says that the file after cur was rotated too.
 	overtaken bool
 
 	events *watcher      // nil unless following
 	curWD  inotify.Watch // the watches of the files
 	nextWD inotify.Watch
-	due    time.Time // since when cur is, or zero
+	due    time.Time // since when cur is due, or zero
 	grace  time.Duration
 
 	join    joiner
 	skip    int       // lines before the first wanted one
-	last    time.Time // of the last entry
+	last    time.Time // time of the last entry
 	damaged int
 }
 
@@ -125,10 +123,10 @@ func (r *reader) read(ctx context.Context) error {
 	return err
 }
 
-// files reads one file after the other.
+// files reads the files one after the other.
 func (r *reader) files(ctx context.Context) (err error) {
 	if r.Follow {
-		// Before the first look at the files, so that nothing happens between the two.
+		// The watch begins before the first look at the files, so that no change is missed.
 		if r.events, err = watch(filepath.Dir(r.path)); err != nil {
 			return err
 		}
@@ -163,7 +161,7 @@ func (r *reader) files(ctx context.Context) (err error) {
 // begin opens the file in which the wanted lines begin.
 func (r *reader) begin() error {
 	var skipped error
-	err := steady(r.path, func(files []generation) (err error) {
+	err := stable(r.path, func(files []generation) (err error) {
 		if r.cur != nil {
 			err = r.cur.close()
 			r.cur = nil
@@ -191,7 +189,7 @@ func (r *reader) begin() error {
 	return fmt.Errorf("open log: %w", err)
 }
 
-// beginAll opens the oldest file that may have lines since Since.
+// beginAll opens the oldest file that may have lines after Since.
 func (r *reader) beginAll(files []generation) (skipped, err error) {
 	for len(files) > 1 && files[0].info.ModTime().Before(r.Since) {
 		files = files[1:]
@@ -200,7 +198,7 @@ func (r *reader) beginAll(files []generation) (skipped, err error) {
 	return skipped, err
 }
 
-// beginTail goes back from the newest file until there are enough lines.
+// beginTail searches backwards from the newest file until there are enough lines.
 func (r *reader) beginTail(files []generation) (skipped, err error) {
 	want := int(min(*r.Tail, 1<<31))
 	for i := len(files) - 1; i >= 0; i-- {
@@ -243,7 +241,7 @@ func (r *reader) lookBack(name string, want int) (l *file, at start, found int, 
 	if err != nil {
 		return nil, start{}, 0, errors.Join(err, l.close())
 	}
-	if l.gzip { // it can only be read again from its beginning
+	if l.gzip { // a compressed file must be read again from its beginning
 		if err := l.close(); err != nil {
 			return nil, start{}, 0, err
 		}
@@ -252,7 +250,7 @@ func (r *reader) lookBack(name string, want int) (l *file, at start, found int, 
 	return l, at, found, err
 }
 
-// once reads up to what is the end of the log now.
+// once reads up to the present end of the log.
 func (r *reader) once(ctx context.Context) error {
 	for {
 		if err := r.drain(ctx); err != nil {
@@ -267,7 +265,7 @@ func (r *reader) once(ctx context.Context) error {
 		case r.next == nil:
 			return r.torn()
 		}
-		if err := r.drain(ctx); err != nil { // what came before the next file did
+		if err := r.drain(ctx); err != nil { // lines written before the next file was created
 			return err
 		}
 		if err := r.turn(); err != nil {
@@ -276,12 +274,11 @@ func (r *reader) once(ctx context.Context) error {
 	}
 }
 
-// lookAhead opens the file after cur, if there is one. again: cur was deleted or
-// compressed; what it got until then is to be read before the next one can be told from
-// its copy.
+// lookAhead opens the file after cur, if there is one. again says that cur was deleted or compressed: its rest must be
+// read before the next file can be told from its copy.
 func (r *reader) lookAhead() (again bool, err error) {
 	var skipped error
-	err = steady(r.path, func(files []generation) (err error) {
+	err = stable(r.path, func(files []generation) (err error) {
 		if r.next != nil {
 			err = r.next.close()
 			r.next = nil
@@ -304,7 +301,7 @@ func (r *reader) lookAhead() (again bool, err error) {
 	return again, err
 }
 
-// turn goes on with the next file.
+// turn continues with the next file.
 func (r *reader) turn() error {
 	if err := r.torn(); err != nil {
 		return err
@@ -318,7 +315,7 @@ func (r *reader) turn() error {
 	return nil
 }
 
-// torn takes the end of a file that will get no newline any more.
+// torn reads the end of a file that will not get another newline.
 func (r *reader) torn() error {
 	if rest := r.cur.rest(); len(rest) > 0 {
 		return r.take(rest)
@@ -326,7 +323,7 @@ func (r *reader) torn() error {
 	return nil
 }
 
-// drain reads all that is in cur.
+// drain reads everything in cur.
 func (r *reader) drain(ctx context.Context) error {
 	for n := 0; !r.cur.broken; n++ {
 		if n%256 == 0 && ctx.Err() != nil {
@@ -336,7 +333,7 @@ func (r *reader) drain(ctx context.Context) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case err != nil && r.cur.gzip: // the rest of it is lost, the files after it are not
+		case err != nil && r.cur.gzip: // the rest of the file is lost, but later files are read
 			r.unreadable(fmt.Errorf("%s: %w", r.cur.f.Name(), err))
 			r.cur.broken = true
 		case err != nil:
@@ -350,7 +347,7 @@ func (r *reader) drain(ctx context.Context) error {
 	return nil
 }
 
-// take reads one line of a file.
+// take parses one line of a file.
 func (r *reader) take(line []byte) error {
 	e, err := Parse(line)
 	if err != nil {
@@ -367,7 +364,7 @@ func (r *reader) take(line []byte) error {
 	return nil
 }
 
-// emit writes a line of the container's, if it is wanted.
+// emit writes a line of the container if it is wanted.
 func (r *reader) emit(p piece) error {
 	if r.skip > 0 {
 		if !p.Partial {
@@ -399,10 +396,10 @@ func (r *reader) unreadable(err error) {
 	}
 }
 
-// errLimit ends a Read that has written all it may.
+// errLimit ends a Read that has reached its limit.
 var errLimit = errors.New("limit reached")
 
-// limit lets so many bytes through to w; nil: all.
+// limit passes this many bytes on to w; nil: all.
 func limit(w io.Writer, bytes *int64) io.Writer {
 	if bytes == nil {
 		return w

@@ -19,7 +19,7 @@ import (
 
 var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// line is the i-th line of a log, one second after the one before.
+// line returns the i-th line of a log, one second after the line before.
 func line(i int) string {
 	return render(Entry{begin.Add(time.Duration(i) * time.Second), Stdout, false, fmt.Appendf(nil, "line %d", i)})
 }
@@ -32,7 +32,7 @@ func lineRange(from, to int) string {
 	return b.String()
 }
 
-// outRange is what is read of lineRange.
+// outRange returns the output for lineRange.
 func outRange(from, to int) string {
 	var b strings.Builder
 	for i := from; i < to; i++ {
@@ -56,7 +56,7 @@ func compressed(text string) string {
 	return b.String()
 }
 
-// rotatedLog makes a log of 40 lines in four files, with others beside it.
+// rotatedLog creates a log of 40 lines in four files, beside other files.
 func rotatedLog(t *testing.T) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "0.log")
@@ -269,7 +269,7 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// refusing is a reader that went away.
+// refusing is a writer whose reader has gone.
 type refusing struct{}
 
 var errGone = errors.New("gone")

@@ -7,23 +7,21 @@ import (
 	"io"
 )
 
-// tailBlock is how much of a file is read at a time from its end, in bytes.
+// tailBlock is the number of bytes read at a time from the end of a file.
 const tailBlock = 64 << 10
 
-// tail finds where the last lines of a log begin. It is fed with entries from
-// the last one backwards.
+// tail finds where the last lines of a log begin. It gets the entries in reverse order.
 type tail struct {
 	want   int
-	stream Stream // counted; "" counts both
+	stream Stream // the stream to count; "" counts both
 
-	found int             // lines that are wanted
-	extra int             // lines that ended after the beginning of a wanted one, and are not
-	open  map[Stream]bool // streams whose first wanted line may have begun further back
+	found int             // wanted lines
+	extra int             // unwanted lines that end after the beginning of a wanted one
+	open  map[Stream]bool // streams whose first wanted line may begin earlier
 	past  int             // bytes since the last wanted line was found
 }
 
-// begins takes the line before those it has seen. It returns true when the wanted
-// lines begin after it.
+// begins processes the line before those already processed. It returns true if the wanted lines begin after it.
 func (t *tail) begins(line []byte) bool {
 	if t.found == t.want {
 		t.past += len(line)
@@ -45,19 +43,19 @@ func (t *tail) begins(line []byte) bool {
 	return false
 }
 
-// start is a place to begin to read: an offset, and how many lines to skip from there.
+// start is where to begin to read: an offset, and the number of lines to skip from there.
 type start struct {
 	offset int64
 	skip   int
 }
 
-// lastLines finds the beginning of the last want lines of a file of size bytes,
-// reading it backwards in blocks. It returns too how many there are, when the file has fewer.
+// lastLines finds the beginning of the last want lines in a file of size bytes. It reads backwards in blocks. It also
+// returns the number of lines found, which is smaller if the file has fewer.
 func lastLines(f io.ReaderAt, size int64, want int, stream Stream, block int) (start, int, error) {
 	t := tail{want: want, stream: stream, open: map[Stream]bool{}}
 	at := start{offset: size}
-	var line []byte // what is read so far of the line that the block ends inside of
-	whole := false  // line has its newline; the file's last one may not have it yet
+	var line []byte // the part already read of the line at the start of the block
+	whole := false  // line has its newline; the last line of the file may lack it
 	for end := size; end > 0; {
 		from := max(0, end-int64(block))
 		text := make([]byte, end-from, int(end-from)+len(line))
@@ -81,7 +79,7 @@ func lastLines(f io.ReaderAt, size int64, want int, stream Stream, block int) (s
 			text = text[:i]
 		}
 		line, end = text, from
-		if len(line) > maxLine+1 { // too long to be a line of a log, and one byte tells
+		if len(line) > maxLine+1 { // longer than any log line; one more byte shows that
 			line = line[:maxLine+1]
 		}
 	}
@@ -89,7 +87,7 @@ func lastLines(f io.ReaderAt, size int64, want int, stream Stream, block int) (s
 	return at, t.found, nil
 }
 
-// countLines counts the lines of a stream that can only be read forwards.
+// countLines counts the lines of a stream in a file that can only be read forwards.
 func countLines(in *lines, stream Stream) (int, error) {
 	n := 0
 	for {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// logical is the container's lines of a text, from a place on.
+// logical returns the container's lines of a text from a place on.
 func logical(text string, at start, stream Stream) []string {
 	var all []string
 	var j joiner
@@ -27,8 +27,8 @@ func logical(text string, at start, stream Stream) []string {
 	return all[at.skip:]
 }
 
-// randomLog is a log of n entries whose lines are all complete: both streams,
-// parts that are interleaved, and lines of another kind.
+// randomLog returns a log of n entries in which all lines are complete. It has both streams, interleaved parts, and
+// lines of another format.
 func randomLog(rnd *rand.Rand, n int) string {
 	var b strings.Builder
 	open := map[Stream]bool{}
@@ -75,7 +75,7 @@ func TestLastLines(t *testing.T) {
 	}
 }
 
-// counting notes how much is read of a file.
+// counting counts the bytes read from a file.
 type counting struct {
 	*bytes.Reader
 	read int
