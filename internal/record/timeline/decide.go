@@ -1,16 +1,15 @@
 package timeline
 
-// The bounds of a timeline that does not end, of a pod that never becomes ready
-// for example: how it began and what happened last are kept.
+// Limits of a timeline that does not end, such as that of a pod that never becomes ready. Its first and its last spans
+// are kept.
 const (
 	maxSpans  = 512
 	headSpans = 64
 )
 
-// trim chooses the spans to forget when there are maxSpans: never one of the first headSpans
-// and never one that has not ended; of the others the older half. It returns what
-// is kept, in order, in the same array.
-func trim(spans []held) []held {
+// trim removes spans when there are maxSpans. It never removes one of the first headSpans or one that has not ended,
+// and removes the older half of the others. It returns the rest, in order, in the same array.
+func trim(spans []recorded) []recorded {
 	ended := 0
 	for _, s := range spans[min(headSpans, len(spans)):] {
 		if s.ended {
@@ -26,12 +25,12 @@ func trim(spans []held) []held {
 		}
 		kept = append(kept, s)
 	}
-	clear(spans[len(kept):]) // let go of the forgotten
+	clear(spans[len(kept):]) // releases the memory of the removed spans
 	return kept
 }
 
-// surplus chooses the trails to forget, oldest first: the finished ones beyond
-// limit, and any beyond 10 times limit, which only roots that are never ended can reach.
+// surplus selects the trails to remove, oldest first: finished ones beyond limit, and any beyond 10 times limit, which
+// only happens if roots never end.
 func surplus(trails []*trail, limit int) (kept, gone []*trail) {
 	finished := 0
 	for _, t := range trails {

@@ -8,11 +8,11 @@ import (
 )
 
 func TestTrim(t *testing.T) {
-	// spans makes n of them, numbered; those in open have not ended.
-	spans := func(n int, open ...int) []held {
-		all := make([]held, n)
+	// spans returns n numbered spans. Those in open have not ended.
+	spans := func(n int, open ...int) []recorded {
+		all := make([]recorded, n)
 		for i := range all {
-			all[i] = held{id: trace.SpanID{byte(i >> 8), byte(i)}, ended: true}
+			all[i] = recorded{id: trace.SpanID{byte(i >> 8), byte(i)}, ended: true}
 		}
 		for _, i := range open {
 			all[i].ended = false
@@ -35,7 +35,7 @@ func TestTrim(t *testing.T) {
 	}
 	tests := []struct {
 		name  string
-		spans []held
+		spans []recorded
 		want  []int
 	}{
 		{"the head stays", spans(headSpans), numbers(0, headSpans)},

@@ -1,10 +1,8 @@
-// Package timeline records how a pod came up: every step and every CRI call as an
-// OpenTelemetry span.
+// Package timeline records how a pod started: every step and every CRI call as an OpenTelemetry span.
 //
-// It owns the spans' names for things (Kind, attribute keys), the Recorder that
-// turns the spans of a pod into a Timeline and keeps the last ones on disk, the
-// TracerProvider with its optional OTLP export, and the drawing. Steps write spans with Start,
-// Wait and End; the local API and berth trace read Timelines.
+// It owns the names in spans (Kind, attribute keys), the Recorder, the TracerProvider with its optional OTLP export,
+// and the drawing. The Recorder turns the spans of a pod into a Timeline and keeps the last ones on disk. Steps write
+// spans with Start, Wait and End. The local API and berth trace read Timelines.
 //
 //	StartPod --> root span -- Start, Wait --> child spans
 //	                |                             |
@@ -19,6 +17,6 @@
 //	                v
 //	             settled: never changes again
 //
-// An unfinished timeline is on disk too, at most Options.Delay behind. One found
-// there at start is of an agent that was killed: it is shown as interrupted.
+// An unfinished timeline is on disk too, at most Options.Delay late. If there is one at the start of the agent, the
+// previous agent was killed, and the timeline is shown as interrupted.
 package timeline

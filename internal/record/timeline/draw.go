@@ -12,38 +12,37 @@ import (
 	"unicode/utf8"
 )
 
-// DrawOptions configure Draw.
+// DrawOptions configures Draw.
 type DrawOptions struct {
-	// Color marks kinds and failures with ANSI colors.
+	// Color shows kinds and failures in ANSI colors.
 	Color bool
-	// Depth is how many levels below the root are drawn; 0 draws all. A row whose
-	// children are left out says how many there are.
+	// Depth is the number of levels drawn below the root; 0 draws all. A row with omitted children shows their number.
 	Depth int
 }
 
-// shortWait is how long a wait must be to get a row: what was there already was not waited for.
+// shortWait is the shortest wait that gets a row. A shorter one found what it waited for already there.
 const shortWait = 500 * time.Microsecond
 
 // The columns besides name and bar.
 const (
-	timeWidth = 8                   // of a start and of a duration
+	timeWidth = 8                   // width of a start and of a duration
 	gaps      = 2 + 2*timeWidth + 2 // mark, times and the spaces between them
 	minBar    = 10
 	minName   = 12
 	maxIndent = 2 * 10 // deeper levels are drawn like the tenth
 )
 
-// row is one span as it is drawn.
+// row is a span in the drawing.
 type row struct {
 	span   *Span
 	level  int
 	label  string
-	hidden int    // spans below it that are left out
-	err    string // to be said below the row
+	hidden int    // omitted spans below it
+	err    string // shown below the row
 }
 
-// Draw writes a timeline as a waterfall of width columns (at least 40): one row
-// per span with its start, its duration and a bar to scale. Errors are those of w.
+// Draw writes a timeline as a waterfall of width columns (at least 40): one row per span with its start, its duration
+// and a bar to scale. It returns the errors of w.
 func Draw(w io.Writer, t Timeline, width int, o DrawOptions) error {
 	width = max(width, 40)
 	out := bufio.NewWriter(w)
@@ -59,12 +58,12 @@ func Draw(w io.Writer, t Timeline, width int, o DrawOptions) error {
 		c.row(r)
 	}
 	if t.Dropped > 0 {
-		fmt.Fprintf(out, "%d earlier spans are left out\n", t.Dropped)
+		fmt.Fprintf(out, "%d earlier spans are omitted\n", t.Dropped)
 	}
 	return out.Flush()
 }
 
-// headline says what became of the pod.
+// headline returns the state of the pod.
 func headline(t *Timeline) string {
 	took := short(end(t).Sub(t.Start))
 	state := ""
@@ -81,7 +80,7 @@ func headline(t *Timeline) string {
 	return fmt.Sprintf("Pod %s/%s: %s", printable(t.Namespace), printable(t.Name), state)
 }
 
-// end is the right edge of the drawing.
+// end returns the time at the right edge of the drawing.
 func end(t *Timeline) time.Time {
 	if t.End.IsZero() {
 		return t.Read
@@ -89,7 +88,7 @@ func end(t *Timeline) time.Time {
 	return t.End
 }
 
-// rows puts the spans in the order of the tree.
+// rows returns the spans in the order of the tree.
 func rows(t *Timeline, depth int) []row {
 	if len(t.Spans) == 0 {
 		return nil
@@ -105,14 +104,14 @@ func rows(t *Timeline, depth int) []row {
 	for i := range t.Spans[1:] {
 		s := &t.Spans[1+i]
 		if known[s.ID] != s {
-			continue // a damaged file: an id is there twice
+			continue // a damaged file has an id twice
 		}
 		if s.Kind == KindWait && !s.End.IsZero() && s.End.Sub(s.Start) < shortWait {
 			continue
 		}
 		parent := s.Parent
 		if known[parent] == nil {
-			parent = root.ID // what was between was dropped
+			parent = root.ID // the spans between were dropped
 		}
 		children[parent] = append(children[parent], s)
 	}
@@ -139,7 +138,7 @@ func rows(t *Timeline, depth int) []row {
 	return all
 }
 
-// count is how many spans there are in the trees below.
+// count returns the number of spans in the trees below.
 func count(below []*Span, children map[string][]*Span) int {
 	n := len(below)
 	for _, s := range below {
@@ -156,8 +155,8 @@ func label(s *Span) string {
 	return name
 }
 
-// ownError is what a span's error says beyond the one below it: an error is
-// wrapped on its way up, and read where it began.
+// ownError returns the part of a span's error that its children do not show: an error is wrapped on its way up, and it
+// is read where it began.
 func ownError(s *Span, below []*Span) string {
 	for _, child := range below {
 		if child.Err == "" || !strings.Contains(s.Err, child.Err) {
@@ -188,7 +187,7 @@ type canvas struct {
 	from, to time.Time
 }
 
-// layout shares the width between names and bars.
+// layout divides the width between names and bars.
 func (c *canvas) layout(rows []row) {
 	longest := minName
 	for _, r := range rows {
@@ -203,7 +202,7 @@ func (c *canvas) layout(rows []row) {
 
 func (r row) indent() string { return strings.Repeat(" ", min(2*r.level, maxIndent)) }
 
-// text is the row's name column.
+// text returns the text of the row's name column.
 func (r row) text() string {
 	text := r.indent() + r.label
 	if r.hidden > 0 {
@@ -248,7 +247,7 @@ func (c *canvas) row(r row) {
 	}
 }
 
-// paint colors a text by what the span is.
+// paint colors a text by the kind and state of the span.
 func (c *canvas) paint(s *Span, text string) string {
 	if !c.color || strings.TrimSpace(text) == "" {
 		return text
@@ -269,8 +268,7 @@ func (c *canvas) paint(s *Span, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// filling is the character of a whole cell: solid work, light waits, medium for what
-// has not ended.
+// filling returns the character of a full cell: solid for work, light for waits, medium for spans that have not ended.
 func filling(s *Span) string {
 	switch {
 	case s.Kind == KindWait:
@@ -281,9 +279,9 @@ func filling(s *Span) string {
 	return "█"
 }
 
-// bar is a bar of width cells for the time from..to of total: the empty cells before it, and
-// its blocks, at least one. Its end is exact to an eighth of a cell where it is
-// solid; one that goes on beyond total ends with an arrow.
+// bar returns a bar of width cells for the time from..to of total: the number of empty cells before it, and at least
+// one block. A solid bar ends with a precision of an eighth of a cell. A bar that continues beyond total ends with an
+// arrow.
 func bar(from, to, total time.Duration, width int, fill string) (indent int, blocks string) {
 	eighths := func(d time.Duration) int {
 		if total <= 0 {
@@ -307,7 +305,7 @@ func bar(from, to, total time.Duration, width int, fill string) (indent int, blo
 	return indent, blocks
 }
 
-// short writes a duration in fewer than timeWidth characters.
+// short formats a duration in fewer than timeWidth characters.
 func short(d time.Duration) string {
 	ms := float64(d) / float64(time.Millisecond)
 	switch {
@@ -333,7 +331,7 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%dd", days)
 }
 
-// printable makes a text safe for a terminal and for one line.
+// printable makes a text safe for a terminal and for a single line.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -343,7 +341,7 @@ func printable(text string) string {
 	}, text)
 }
 
-// wrap breaks a text into lines of up to width columns, between words where it can.
+// wrap breaks a text into lines of up to width columns, between words where possible.
 func wrap(text string, width int) []string {
 	var lines []string
 	line := []rune{}
@@ -371,7 +369,7 @@ func clip(text string, width int) string {
 	return string([]rune(text)[:max(width-1, 0)]) + "…"
 }
 
-// pad fills a text up to width columns.
+// pad extends a text to width columns.
 func pad(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text)))
 }

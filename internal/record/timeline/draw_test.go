@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// span builds one from milliseconds after begin; a negative to means that it has not ended.
+// span returns a span with times in milliseconds after begin. A negative to means that it has not ended.
 func span(id, parent, name string, kind Kind, from, to float64) Span {
 	at := func(ms float64) time.Time { return begin.Add(time.Duration(ms * float64(time.Millisecond))) }
 	s := Span{ID: id, Parent: parent, Name: name, Kind: kind, Start: at(from)}
@@ -131,7 +131,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// FuzzDraw: no timeline, however damaged its file, breaks the terminal.
+// FuzzDraw checks that no timeline, however damaged its file, breaks the terminal.
 func FuzzDraw(f *testing.F) {
 	for _, line := range []Timeline{readyPod(), brokenPod(), openPod(true)} {
 		text, err := json.Marshal(line)

@@ -9,17 +9,16 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// The bounds of the export.
+// Limits of the export.
 const (
-	queueSize     = 2048 // spans that wait; more are dropped
+	queueSize     = 2048 // queued spans; more are dropped
 	batchSize     = 512
 	batchDelay    = time.Second // after the first span of a batch
 	exportTimeout = 10 * time.Second
 )
 
-// batcher hands ended spans to an exporter in batches. It is the SDK's batch
-// processor without its timer, which would wake up every few seconds for nothing,
-// and without its global error handler, which would speak at every batch.
+// batcher passes ended spans to an exporter in batches. It replaces the SDK's batch processor for two reasons. The
+// SDK's timer would wake up every few seconds without work, and its global error handler would log every failed batch.
 type batcher struct {
 	exporter sdktrace.SpanExporter
 	log      *slog.Logger
@@ -30,15 +29,15 @@ type batcher struct {
 	stopped sync.Once
 	ended   chan struct{}
 
-	// abort ends an export under way. It is the batcher's own life, not a caller's.
+	// abort ends a running export. ctx is the batcher's own context and not a caller's.
 	ctx   context.Context
 	abort context.CancelFunc
 
 	failing bool // the last export failed
-	lost    int  // spans, since then
+	lost    int  // spans since then
 }
 
-// startBatcher starts the goroutine that exports; Shutdown ends it.
+// startBatcher starts the goroutine that exports. Shutdown ends it.
 func startBatcher(e sdktrace.SpanExporter, log *slog.Logger) *batcher {
 	ctx, abort := context.WithCancel(context.Background())
 	b := &batcher{
@@ -55,10 +54,10 @@ func startBatcher(e sdktrace.SpanExporter, log *slog.Logger) *batcher {
 	return b
 }
 
-// OnStart does nothing: spans are exported when they have ended.
+// OnStart does nothing: spans are exported after they have ended.
 func (b *batcher) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 
-// OnEnd queues a sampled span. A full queue drops it.
+// OnEnd queues a sampled span. It drops the span if the queue is full.
 func (b *batcher) OnEnd(s sdktrace.ReadOnlySpan) {
 	if !s.SpanContext().IsSampled() {
 		return
@@ -69,7 +68,7 @@ func (b *batcher) OnEnd(s sdktrace.ReadOnlySpan) {
 	}
 }
 
-// ForceFlush exports what is queued.
+// ForceFlush exports all queued spans.
 func (b *batcher) ForceFlush(ctx context.Context) error {
 	done := make(chan struct{})
 	select {
@@ -87,8 +86,7 @@ func (b *batcher) ForceFlush(ctx context.Context) error {
 	}
 }
 
-// Shutdown exports what is queued and returns when the goroutine has ended, at the end of
-// ctx at the latest.
+// Shutdown exports all queued spans and returns when the goroutine has ended, at the latest when ctx ends.
 func (b *batcher) Shutdown(ctx context.Context) error {
 	b.stopped.Do(func() { close(b.stop) })
 	defer context.AfterFunc(ctx, b.abort)()
@@ -117,7 +115,7 @@ func (b *batcher) run() {
 	}
 }
 
-// gather adds to a batch what ends within batchDelay.
+// gather adds the spans to a batch that end within batchDelay.
 func (b *batcher) gather(batch []sdktrace.ReadOnlySpan) []sdktrace.ReadOnlySpan {
 	delay := time.NewTimer(batchDelay)
 	defer delay.Stop()
@@ -129,7 +127,7 @@ func (b *batcher) gather(batch []sdktrace.ReadOnlySpan) []sdktrace.ReadOnlySpan 
 			batch = b.drain(batch)
 			close(done)
 			return batch
-		case <-b.stop: // run sees it too
+		case <-b.stop: // run receives it too
 			return batch
 		case <-delay.C:
 			return batch
@@ -138,7 +136,7 @@ func (b *batcher) gather(batch []sdktrace.ReadOnlySpan) []sdktrace.ReadOnlySpan 
 	return batch
 }
 
-// drain exports all that is queued.
+// drain exports all queued spans.
 func (b *batcher) drain(batch []sdktrace.ReadOnlySpan) []sdktrace.ReadOnlySpan {
 	for {
 		select {
@@ -152,7 +150,7 @@ func (b *batcher) drain(batch []sdktrace.ReadOnlySpan) []sdktrace.ReadOnlySpan {
 	}
 }
 
-// export sends a batch and returns it empty, sent or not.
+// export sends a batch and returns it empty, even after an error.
 func (b *batcher) export(batch []sdktrace.ReadOnlySpan) []sdktrace.ReadOnlySpan {
 	if len(batch) == 0 {
 		return batch
@@ -162,12 +160,12 @@ func (b *batcher) export(batch []sdktrace.ReadOnlySpan) []sdktrace.ReadOnlySpan 
 	err := b.exporter.ExportSpans(ctx, batch)
 	switch {
 	case err != nil && !b.failing:
-		b.log.Warn("traces are not exported; spans are dropped until the collector answers", "err", err)
+		b.log.Warn("export traces failed, dropping spans until the collector answers", "err", err)
 		b.failing, b.lost = true, len(batch)
 	case err != nil:
 		b.lost += len(batch)
 	case b.failing:
-		b.log.Info("traces are exported again", "dropped", b.lost)
+		b.log.Info("traces exported again", "dropped", b.lost)
 		b.failing = false
 	}
 	clear(batch)

@@ -14,36 +14,35 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// DefaultEndpoint is where an OTLP collector listens when the configuration does
-// not say (KubeletConfiguration tracing.endpoint).
+// DefaultEndpoint is the address of the OTLP collector if the configuration has none (KubeletConfiguration
+// tracing.endpoint).
 const DefaultEndpoint = "localhost:4317"
 
-// OTLP configures the export of spans, as KubeletConfiguration's tracing does (KEP-2831).
+// OTLP configures the export of spans, like tracing in KubeletConfiguration (KEP-2831).
 type OTLP struct {
-	// Endpoint is the collector's host:port; the connection is plain gRPC.
-	// Empty: DefaultEndpoint.
+	// Endpoint is the collector's host:port. The connection is plain gRPC. Empty: DefaultEndpoint.
 	Endpoint string
-	// SamplingRatePerMillion is how many of a million traces are exported, 0 to
-	// 1,000,000. A trace that began elsewhere is exported if it was sampled there.
+	// SamplingRatePerMillion is the number of exported traces in a million, 0 to 1,000,000. A trace that began
+	// elsewhere is exported if it was sampled there.
 	SamplingRatePerMillion int32
 }
 
-// ProviderOptions configure a TracerProvider.
+// ProviderOptions configures a TracerProvider.
 type ProviderOptions struct {
-	// Recorder sees every span, whatever is sampled for the export.
+	// Recorder receives every span, whether or not it is sampled for the export.
 	Recorder *Recorder
-	// OTLP turns the export on.
+	// OTLP enables the export.
 	OTLP *OTLP
-	// Service and Version name this program to the collector. Service defaults to "berth".
+	// Service and Version identify this program to the collector. Service defaults to "berth".
 	Service, Version string
 	// Host is the node's name.
 	Host string
-	// Log receives what is wrong with the export. Default: nothing is said.
+	// Log receives problems of the export. Default: nothing is logged.
 	Log *slog.Logger
 }
 
-// Provider makes the TracerProvider of the agent. shutdown exports what is left,
-// for as long as its context allows, and ends what was started; with no OTLP nothing was.
+// Provider returns the TracerProvider of the agent. shutdown exports the remaining spans while its context lasts, and
+// ends the exporting goroutine if there is one.
 func Provider(ctx context.Context, o ProviderOptions) (tp *sdktrace.TracerProvider,
 	shutdown func(context.Context) error, err error) {
 	if o.Service == "" {
@@ -77,7 +76,7 @@ func Provider(ctx context.Context, o ProviderOptions) (tp *sdktrace.TracerProvid
 	return tp, tp.Shutdown, nil
 }
 
-// newExporter makes the OTLP client. It connects when the first spans are sent.
+// newExporter returns the OTLP client. It connects when the first spans are sent.
 func newExporter(ctx context.Context, o *OTLP) (sdktrace.SpanExporter, error) {
 	endpoint := o.Endpoint
 	if endpoint == "" {
@@ -97,7 +96,7 @@ func newExporter(ctx context.Context, o *OTLP) (sdktrace.SpanExporter, error) {
 		otlptracegrpc.WithEndpoint(endpoint),
 		otlptracegrpc.WithInsecure(),
 		otlptracegrpc.WithTimeout(exportTimeout),
-		// A collector that does not answer costs one attempt a batch, not a minute of them.
+		// A collector that does not answer costs one attempt per batch and not a minute of retries.
 		otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{Enabled: false}),
 	)
 	if err != nil {
@@ -106,8 +105,8 @@ func newExporter(ctx context.Context, o *OTLP) (sdktrace.SpanExporter, error) {
 	return exporter, nil
 }
 
-// sampler records every span, for the Recorder, and marks those to be exported:
-// all of a trace or none, as its beginning decided.
+// sampler records every span, for the Recorder, and marks the spans to export: all of a trace or none, as decided at
+// its beginning.
 type sampler struct {
 	ratio sdktrace.Sampler
 }

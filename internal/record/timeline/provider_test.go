@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// collector is an OTLP collector that remembers the names of spans.
+// collector is an OTLP collector that records the names of spans.
 type collector struct {
 	coltrace.UnimplementedTraceServiceServer
 	mu    sync.Mutex
@@ -143,7 +143,7 @@ func TestNobodyListens(t *testing.T) {
 	if err := shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if said.count("\n") != 1 || said.count("traces are not exported") != 1 {
+	if said.count("\n") != 1 || said.count("export traces failed") != 1 {
 		t.Errorf("said %s", said.buf.String())
 	}
 }
@@ -166,7 +166,7 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// exporter notes the sizes of batches. It fails the first ones, or hangs.
+// exporter records the sizes of batches. It can fail the first ones or hang.
 type exporter struct {
 	fail int
 	hang bool
@@ -201,7 +201,7 @@ func (e *exporter) Shutdown(context.Context) error {
 	return nil
 }
 
-// sampledSpans makes ended spans that are to be exported.
+// sampledSpans returns ended spans that are sampled for the export.
 func sampledSpans(n int) []sdktrace.ReadOnlySpan {
 	stubs := make(tracetest.SpanStubs, n)
 	for i := range stubs {
@@ -257,7 +257,7 @@ func TestCollectorFailsAndRecovers(t *testing.T) {
 		if err := b.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if said.count("not exported") != 1 || said.count("exported again\" dropped=3") != 1 || said.count("\n") != 2 {
+		if said.count("export traces failed") != 1 || said.count("exported again\" dropped=3") != 1 || said.count("\n") != 2 {
 			t.Errorf("said %s", said.buf.String())
 		}
 	})
@@ -268,7 +268,7 @@ func TestCollectorHangs(t *testing.T) {
 		e := exporter{hang: true}
 		b := startBatcher(&e, new(logs).logger())
 		for _, s := range sampledSpans(2 * queueSize) {
-			b.OnEnd(s) // does not block
+			b.OnEnd(s) // must not block
 		}
 		synctest.Wait()
 		if waiting := len(b.queue); waiting > queueSize {

@@ -10,27 +10,27 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/base/wake"
 )
 
-// RecorderOptions configure a Recorder.
+// RecorderOptions configures a Recorder.
 type RecorderOptions struct {
-	// Dir holds one file per timeline. It is created when missing. Empty:
-	// timelines are kept in memory only.
+	// Dir is the directory with one file per timeline. It is created if missing. If empty, timelines are held in memory
+	// only.
 	Dir string
 	// Max is how many finished timelines are kept. Default: 100.
 	Max int
-	// Delay is how long changes are gathered before they are written, at most 1 s.
-	// Default: 500 ms.
+	// Delay is how long changes are collected before they are written, at most 1 s. Default: 500 ms.
 	Delay time.Duration
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Log receives what is wrong with the files. Default: nothing is said.
+	// Log receives problems with the files. Default: nothing is logged.
 	Log *slog.Logger
 }
 
-// Recorder collects the spans of pod starts. It is a span processor of the
-// TracerProvider; traces without a pod's root span pass it by. All methods may be called
-// at any time, also before and after Run.
+// Recorder collects the spans of pod starts. It is a span processor of the TracerProvider and ignores traces without a
+// pod's root span. All methods may be called at any time, even before and after Run.
 type Recorder struct {
 	dir   string
 	max   int
@@ -38,37 +38,37 @@ type Recorder struct {
 	now   func() time.Time
 	log   *slog.Logger
 
-	dirty chan struct{} // wakes Run
+	dirty wake.Signal // wakes Run
 
 	mu     sync.Mutex
-	open   map[trace.TraceID]*trail // those that have a span that has not ended
-	trails []*trail                 // all that are kept, oldest first
-	gone   []*trail                 // forgotten, their files are still there
+	open   map[trace.TraceID]*trail // those with a span that has not ended
+	trails []*trail                 // all kept ones, oldest first
+	gone   []*trail                 // removed ones whose files still exist
 }
 
-// trail is a timeline in the making.
+// trail is a timeline that is being recorded.
 type trail struct {
 	id        trace.TraceID
 	uid       types.UID
 	namespace string
 	name      string
 	root      trace.Span
-	spans     []held // spans[0] is the root; nil once settled
-	running   int    // spans that have not ended
+	spans     []recorded // spans[0] is the root; nil once settled
+	running   int        // number of spans that have not ended
 	dropped   int
 	finished  bool // the root has ended
-	changed   bool // since it was last written
+	changed   bool // since the last write
 	settled   *Timeline
 }
 
-// held is one span: the live one until it ends, its snapshot from then on.
-type held struct {
+// recorded is one span: the live one until it ends, and then its snapshot.
+type recorded struct {
 	id    trace.SpanID
 	span  sdktrace.ReadOnlySpan
 	ended bool
 }
 
-// NewRecorder returns an empty Recorder; Run reads what an earlier one kept.
+// NewRecorder returns an empty Recorder. Run reads the timelines of the previous agent.
 func NewRecorder(o RecorderOptions) *Recorder {
 	if o.Max <= 0 {
 		o.Max = 100
@@ -88,12 +88,12 @@ func NewRecorder(o RecorderOptions) *Recorder {
 		delay: min(o.Delay, time.Second),
 		now:   o.Now,
 		log:   o.Log,
-		dirty: make(chan struct{}, 1),
+		dirty: wake.New(),
 		open:  map[trace.TraceID]*trail{},
 	}
 }
 
-// OnStart takes a span that begins. A pod's root span opens a timeline.
+// OnStart records a span that begins. A pod's root span opens a timeline.
 func (r *Recorder) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
 	sc := s.SpanContext()
 	r.mu.Lock()
@@ -117,15 +117,15 @@ func (r *Recorder) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
 			return
 		}
 	}
-	t.spans = append(t.spans, held{id: sc.SpanID(), span: s})
+	t.spans = append(t.spans, recorded{id: sc.SpanID(), span: s})
 	t.running++
 	r.touch(t)
 }
 
-// newTrail opens a timeline if s is a pod's root span, else it returns nil.
+// newTrail opens a timeline if s is a pod's root span. Otherwise it returns nil.
 func newTrail(s sdktrace.ReadWriteSpan) *trail {
 	if parent := s.Parent(); parent.IsValid() && !parent.IsRemote() {
-		return nil // of a finished timeline, or of no pod
+		return nil // part of a finished timeline, or of no pod's
 	}
 	t := &trail{id: s.SpanContext().TraceID(), root: s}
 	for _, a := range s.Attributes() {
@@ -141,11 +141,11 @@ func newTrail(s sdktrace.ReadWriteSpan) *trail {
 	if t.uid == "" {
 		return nil
 	}
-	t.spans = make([]held, 0, 32)
+	t.spans = make([]recorded, 0, 32)
 	return t
 }
 
-// OnEnd takes a span that ended. The root's end finishes the timeline.
+// OnEnd records the end of a span. The root's end finishes the timeline.
 func (r *Recorder) OnEnd(s sdktrace.ReadOnlySpan) {
 	sc := s.SpanContext()
 	r.mu.Lock()
@@ -155,7 +155,7 @@ func (r *Recorder) OnEnd(s sdktrace.ReadOnlySpan) {
 		return
 	}
 	id := sc.SpanID()
-	for i := len(t.spans) - 1; i >= 0; i-- { // the last to begin is often the first to end
+	for i := len(t.spans) - 1; i >= 0; i-- { // the last span to begin is often the first to end
 		if t.spans[i].id != id {
 			continue
 		}
@@ -173,20 +173,13 @@ func (r *Recorder) OnEnd(s sdktrace.ReadOnlySpan) {
 	}
 }
 
-// touch makes Run write t.
+// touch wakes Run to write t.
 func (r *Recorder) touch(t *trail) {
 	t.changed = true
-	r.wake()
+	r.dirty.Wake()
 }
 
-func (r *Recorder) wake() {
-	select {
-	case r.dirty <- struct{}{}:
-	default:
-	}
-}
-
-// forget drops the timelines that are too many.
+// forget removes timelines beyond the limit.
 func (r *Recorder) forget() {
 	if len(r.trails) <= r.max {
 		return
@@ -197,22 +190,22 @@ func (r *Recorder) forget() {
 		delete(r.open, t.id)
 	}
 	if len(gone) > 0 {
-		r.wake()
+		r.dirty.Wake()
 	}
 }
 
-// Shutdown does nothing: Run writes what is left when its context ends.
+// Shutdown does nothing: Run writes the remaining changes when its context ends.
 func (r *Recorder) Shutdown(context.Context) error { return nil }
 
-// ForceFlush does nothing: every span is readable as soon as it has begun.
+// ForceFlush does nothing: a span can be read as soon as it has begun.
 func (r *Recorder) ForceFlush(context.Context) error { return nil }
 
-// Get returns the latest timeline of the pod with that UID.
+// Get returns the latest timeline of the pod with this UID.
 func (r *Recorder) Get(uid types.UID) (Timeline, bool) {
 	return r.latest(func(t *trail) bool { return t.uid == uid })
 }
 
-// Find returns the latest timeline of a pod of that name.
+// Find returns the latest timeline of a pod with this name.
 func (r *Recorder) Find(namespace, name string) (Timeline, bool) {
 	return r.latest(func(t *trail) bool { return t.namespace == namespace && t.name == name })
 }
@@ -244,7 +237,7 @@ func (r *Recorder) List() []Timeline {
 	return all
 }
 
-// readUnlock renders a trail; the lock is released before the work begins.
+// readUnlock renders a trail. It releases the lock before it renders.
 func (r *Recorder) readUnlock(t *trail) Timeline {
 	if t.settled != nil {
 		defer r.mu.Unlock()
@@ -255,8 +248,8 @@ func (r *Recorder) readUnlock(t *trail) Timeline {
 	return render(&copied, spans, now)
 }
 
-// Context returns ctx with the root span of the pod's open timeline, so that Start
-// below it adds to the timeline. Without an open one it returns ctx as it is.
+// Context returns ctx with the root span of the pod's open timeline, so that Start adds spans to the timeline. Without
+// an open timeline it returns ctx unchanged.
 func (r *Recorder) Context(ctx context.Context, uid types.UID) context.Context {
 	if root := r.root(uid); root != nil {
 		return trace.ContextWithSpan(ctx, root)
@@ -264,8 +257,8 @@ func (r *Recorder) Context(ctx context.Context, uid types.UID) context.Context {
 	return ctx
 }
 
-// Finish ends the root span of the pod's open timeline, if there is one: at the
-// first readiness with a nil err, else with why the pod did not become ready.
+// Finish ends the root span of the pod's open timeline, if there is one. err is nil when the pod became ready, and
+// otherwise says why it did not.
 func (r *Recorder) Finish(uid types.UID, err error) {
 	if root := r.root(uid); root != nil {
 		End(root, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// tracing makes a recorder and a provider that feeds it.
+// tracing returns a recorder and a provider that sends it spans.
 func tracing(t testing.TB, o RecorderOptions) (*Recorder, trace.TracerProvider) {
 	t.Helper()
 	r := NewRecorder(o)
@@ -44,10 +44,10 @@ func newPod(name string) *pod.Pod {
 	}
 }
 
-// ignoreIDs compares timelines by what does not change from run to run.
+// ignoreIDs ignores the fields that differ between runs.
 var ignoreIDs = cmpopts.IgnoreFields(Span{}, "ID", "Parent")
 
-// parents maps the name of each span to its parent's.
+// parents maps the name of each span to its parent's name.
 func parents(line Timeline) map[string]string {
 	names := map[string]string{"": ""}
 	for _, s := range line.Spans {
@@ -236,7 +236,7 @@ func TestEndlessTimelineIsBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkPodStart is the cost of a pod's spans: a root and 30 below it.
+// BenchmarkPodStart measures the cost of a pod's spans: a root and 30 below it.
 func BenchmarkPodStart(b *testing.B) {
 	const spans = 30
 	bench := func(b *testing.B, tp trace.TracerProvider, finish func()) {

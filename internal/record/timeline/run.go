@@ -18,28 +18,28 @@ import (
 	"github.com/berth-run/berth/internal/base/checkpoint"
 )
 
-// fileVersion is the format of a timeline's file. Files of another are not read.
+// fileVersion is the format version of a timeline's file. Files with another version are removed.
 const fileVersion = 1
 
-// maxFile is the largest file read back, in bytes. maxSpans spans take a tenth of it.
+// maxFile is the largest file that is read, in bytes. maxSpans spans take a tenth of it.
 const maxFile = 8 << 20
 
-// stored is a timeline's file, <trace id>.json.
+// stored is the content of a timeline's file, <trace id>.json. It is not in the format of
+// package checkpoint, so that the files of earlier versions stay readable.
 type stored struct {
 	Version  int      `json:"version"`
 	Timeline Timeline `json:"timeline"`
 }
 
-// Run reads the timelines of earlier runs, then writes those that change until
-// ctx ends, and the last changes after that. What goes wrong with the disk is
-// logged and tried again, never returned. Files are renamed into place but not synced: they
-// outlive the process, not always a power failure.
+// Run reads the timelines of previous agents, then writes changed ones until ctx ends, and once more after that. It
+// logs and retries failures of the disk and never returns them. Files are renamed into place but not synced: they
+// survive the end of the process, but perhaps not a power failure.
 func (r *Recorder) Run(ctx context.Context) error {
 	w := writer{Recorder: r}
 	if r.dir != "" {
 		w.load()
 	}
-	for w.pace.Wait(ctx, w.dirty, w.delay) {
+	for w.pace.Wait(ctx, w.dirty.C(), w.delay) {
 		w.flush()
 	}
 	w.flush()
@@ -52,8 +52,7 @@ type writer struct {
 	pace checkpoint.Pace
 }
 
-// flush writes what changed, removes what was forgotten, and gives back the
-// memory of the spans that are settled.
+// flush writes changed timelines, deletes the files of removed ones, and releases the memory of settled spans.
 func (w *writer) flush() {
 	changed, gone := w.collect()
 	var errs []error
@@ -64,13 +63,13 @@ func (w *writer) flush() {
 	err := errors.Join(errs...)
 	switch fails, recovered := w.pace.Wrote(err); {
 	case fails:
-		w.log.Warn("timelines are kept in memory only until the disk takes them", "dir", w.dir, "err", err)
+		w.log.Warn("write timelines failed, held in memory until a retry succeeds", "dir", w.dir, "err", err)
 	case recovered:
-		w.log.Info("timelines are written again", "dir", w.dir)
+		w.log.Info("timelines written to disk again", "dir", w.dir)
 	}
 }
 
-// collect takes the lists of what is to be written and removed.
+// collect returns the timelines to write and to delete.
 func (w *writer) collect() (changed, gone []*trail) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +83,7 @@ func (w *writer) collect() (changed, gone []*trail) {
 	return changed, gone
 }
 
-// write puts one timeline on disk.
+// write writes one timeline to disk.
 func (w *writer) write(t *trail) error {
 	w.mu.Lock()
 	settled := t.settled == nil && t.finished && t.running == 0
@@ -132,7 +131,7 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// remove deletes the files of forgotten timelines.
+// remove deletes the files of removed timelines.
 func (w *writer) remove(gone []*trail) error {
 	if w.dir == "" {
 		return nil
@@ -153,15 +152,15 @@ func (w *writer) path(id trace.TraceID) string {
 	return filepath.Join(w.dir, id.String()+".json")
 }
 
-// load takes over the timelines of earlier runs. Files that cannot be read are
-// removed: they would be in the way at every start.
+// load reads the timelines of previous agents. It deletes files that cannot be read, because they would fail at every
+// start.
 func (w *writer) load() {
 	entries, err := os.ReadDir(w.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	if err != nil {
-		w.log.Warn("earlier timelines are lost", "dir", w.dir, "err", err)
+		w.log.Warn("read earlier timelines failed, they are lost", "dir", w.dir, "err", err)
 		return
 	}
 	var old []*trail
@@ -171,8 +170,8 @@ func (w *writer) load() {
 		name, cut := strings.CutSuffix(e.Name(), ".tmp")
 		id, ok := traceID(name)
 		switch {
-		case !ok: // not ours
-		case cut: // a write that was cut off; the file beside it counts
+		case !ok: // not a timeline's file
+		case cut: // an interrupted write; the file without the suffix counts
 			bad = append(bad, removeIfThere(path))
 		default:
 			t, err := readTrail(path, id)
@@ -184,7 +183,7 @@ func (w *writer) load() {
 		}
 	}
 	if err := errors.Join(bad...); err != nil {
-		w.log.Warn("removed damaged timelines", "dir", w.dir, "err", err)
+		w.log.Warn("damaged timelines removed", "dir", w.dir, "err", err)
 	}
 	slices.SortFunc(old, func(a, b *trail) int {
 		return cmp.Compare(a.settled.Start.UnixNano(), b.settled.Start.UnixNano())
@@ -196,7 +195,7 @@ func (w *writer) load() {
 	w.forget()
 }
 
-// traceID reads the id from a file's name.
+// traceID returns the id in a file's name.
 func traceID(name string) (id trace.TraceID, ok bool) {
 	digits, ok := strings.CutSuffix(name, ".json")
 	if !ok || len(digits) != hex.EncodedLen(len(id)) {

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// logs collects what is said.
+// logs collects log lines.
 type logs struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -37,7 +37,7 @@ func (l *logs) count(text string) int {
 
 func (l *logs) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// start runs a recorder; stop ends it and waits.
+// start runs a recorder. stop ends it and waits.
 func start(t *testing.T, r *Recorder) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -96,7 +96,7 @@ func TestKilledAgentLeavesAnInterruptedTimeline(t *testing.T) {
 		stop := start(t, r)
 		begin := time.Now()
 		StartPod(t.Context(), tp, newPod("slow"))
-		time.Sleep(time.Second + 1) // no longer than the promised delay
+		time.Sleep(time.Second + 1) // the promised delay and no more
 
 		after := NewRecorder(RecorderOptions{Dir: dir})
 		stopAfter := start(t, after)
@@ -117,7 +117,7 @@ func TestOldTimelinesGo(t *testing.T) {
 		for i := range 8 {
 			_, root := StartPod(t.Context(), tp, newPod(fmt.Sprint("pod-", i)))
 			End(root, nil)
-			time.Sleep(time.Duration(i%3)*time.Second + 1) // some go before they were ever written
+			time.Sleep(time.Duration(i%3)*time.Second + 1) // some are removed before they were written
 		}
 		stop()
 		if n := files(t, dir); n != 3 {
@@ -181,7 +181,7 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// A file where the directory should be stands for a disk that refuses.
+// A file in the place of the directory simulates a disk that refuses writes.
 func TestDiskRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "timelines")
@@ -196,21 +196,21 @@ func TestDiskRefuses(t *testing.T) {
 			End(root, nil)
 			time.Sleep(time.Minute)
 		}
-		if n := said.count("kept in memory only"); n != 1 || len(r.List()) != 5 {
+		if n := said.count("held in memory until a retry succeeds"); n != 1 || len(r.List()) != 5 {
 			t.Errorf("%d timelines, said %s", len(r.List()), said.buf.String())
 		}
 		if err := os.Remove(dir); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)
-		if n := files(t, dir); n != 5 || said.count("written again") != 1 {
-			t.Errorf("%d files once the disk takes them, said %s", n, said.buf.String())
+		if n := files(t, dir); n != 5 || said.count("written to disk again") != 1 {
+			t.Errorf("%d files after the disk accepts them, said %s", n, said.buf.String())
 		}
 		stop()
 	})
 }
 
-// While nothing happens, the loop's only wait ends with its context and by nothing else.
+// While nothing happens, only the end of the context ends the wait.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const day = 24 * time.Hour
@@ -218,7 +218,7 @@ func TestIdle(t *testing.T) {
 		defer cancel()
 		begin := time.Now()
 		w := writer{Recorder: NewRecorder(RecorderOptions{Dir: t.TempDir()})}
-		if w.pace.Wait(ctx, w.dirty, w.delay) || time.Since(begin) != day {
+		if w.pace.Wait(ctx, w.dirty.C(), w.delay) || time.Since(begin) != day {
 			t.Errorf("woke up after %s", time.Since(begin))
 		}
 	})

@@ -15,8 +15,8 @@ import (
 // scope is the instrumentation scope of every span.
 const scope = "github.com/berth-run/berth"
 
-// Attributes with a meaning of their own. The pod's are those of OpenTelemetry's
-// semantic conventions, and so is error.type, which holds the Kubernetes reason.
+// Attribute keys. Those of the pod follow OpenTelemetry's semantic conventions, and so does error.type, which holds the
+// Kubernetes reason.
 const (
 	keyUID       attribute.Key = "k8s.pod.uid"
 	keyName      attribute.Key = "k8s.pod.name"
@@ -25,26 +25,26 @@ const (
 	keyKind      attribute.Key = "berth.kind"
 )
 
-// maxErr is the longest error text kept on a span, in bytes.
+// maxErr is the longest error text of a span, in bytes.
 const maxErr = 1024
 
-// Kind says what a span stands for.
+// Kind is the kind of work that a span stands for.
 type Kind string
 
 // The kinds that are drawn differently.
 const (
-	KindStep  Kind = "step" // also of spans that do not say
-	KindCRI   Kind = "cri"  // one call to the runtime
+	KindStep  Kind = "step" // also for spans without a kind
+	KindCRI   Kind = "cri"  // one call of the runtime
 	KindImage Kind = "image"
 	KindHook  Kind = "hook"
-	KindWait  Kind = "wait" // made by Wait
+	KindWait  Kind = "wait" // created by Wait
 )
 
-// Attr marks a span as being of the kind.
+// Attr returns the attribute that gives a span this kind.
 func (k Kind) Attr() attribute.KeyValue { return keyKind.String(string(k)) }
 
-// StartPod begins the timeline of a pod's start: the root span, from the moment
-// the source saw the manifest. End it at the first readiness or at the failure.
+// StartPod begins the timeline of a pod's start with its root span. The span starts when the source read the manifest.
+// End it when the pod first becomes ready or fails.
 func StartPod(ctx context.Context, provider trace.TracerProvider, p *pod.Pod) (context.Context, trace.Span) {
 	options := []trace.SpanStartOption{
 		trace.WithNewRoot(),
@@ -60,8 +60,7 @@ func StartPod(ctx context.Context, provider trace.TracerProvider, p *pod.Pod) (c
 	return provider.Tracer(scope).Start(ctx, "pod start", options...)
 }
 
-// Start begins a span below the one in ctx. Without one there it does nothing,
-// and the span it returns neither.
+// Start begins a span below the span in ctx. If ctx has none, Start and the returned span do nothing.
 func Start(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.SpanContext().IsValid() {
@@ -74,7 +73,7 @@ func Start(ctx context.Context, name string, attrs ...attribute.KeyValue) (conte
 	return tracer.Start(ctx, name, trace.WithAttributes(attrs...))
 }
 
-// End ends a span; err, if any, is how what it stands for failed.
+// End ends a span. err is the failure of its work, or nil.
 func End(span trace.Span, err error) {
 	if err != nil && span.IsRecording() {
 		text := reason.Message(err)
@@ -86,8 +85,7 @@ func End(span trace.Span, err error) {
 	span.End()
 }
 
-// Wait begins a span that says what the work in ctx waits for, "image app" for
-// example. done ends it.
+// Wait begins a span for what the work in ctx waits for, such as "image app". done ends it.
 func Wait(ctx context.Context, what string) (done func()) {
 	_, span := Start(ctx, what, KindWait.Attr())
 	return func() { span.End() }

@@ -8,31 +8,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Timeline is how one pod came up, as read at one moment.
+// Timeline shows how one pod started, as read at one moment.
 type Timeline struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
-	// What began: the name of the root span, "pod start".
+	// What is the name of the root span, "pod start".
 	What string `json:"what"`
-	// Start is when the source saw the manifest.
+	// Start is when the source read the manifest.
 	Start time.Time `json:"start"`
-	// End is when the pod was first ready, or failed, or was given up. Zero until then.
+	// End is when the pod first became ready, failed or was deleted. Zero until then.
 	End time.Time `json:"end,omitzero"`
-	// Err is why the pod did not become ready; Reason is its Kubernetes reason, if it has one.
+	// Err is why the pod did not become ready. Reason is its Kubernetes reason, if it has one.
 	Err    string `json:"err,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Interrupted is set when the agent ended before the timeline did.
+	// Interrupted says that the agent ended before the timeline did.
 	Interrupted bool `json:"interrupted,omitempty"`
-	// Read is the moment this was read: what had not ended was still going on then.
+	// Read is when the timeline was read. Spans without an end were still running then.
 	Read time.Time `json:"read"`
-	// Dropped counts the ended spans that were left out to bound the size.
+	// Dropped counts the ended spans that were removed to limit the size.
 	Dropped int `json:"dropped,omitempty"`
-	// Spans are in the order they began; the first is the root. Empty in a list.
+	// Spans are in the order of their beginnings. The first one is the root. Empty in a list.
 	Spans []Span `json:"spans,omitempty"`
 }
 
-// Span is one step, call or wait of a timeline.
+// Span is a step, call or wait of a timeline.
 type Span struct {
 	ID     string            `json:"id"`
 	Parent string            `json:"parent,omitempty"`
@@ -45,18 +45,18 @@ type Span struct {
 	Attrs  map[string]string `json:"attrs,omitempty"`
 }
 
-// State is a timeline's state in one word.
+// State is the state of a timeline.
 type State string
 
-// A timeline is open once and then one of the others.
+// A timeline is open at first and ends in one of the other states.
 const (
 	StateOpen        State = "open"        // the pod is not ready yet
-	StateReady       State = "ready"       // it became ready
-	StateFailed      State = "failed"      // it did not
-	StateInterrupted State = "interrupted" // the agent ended before that was known
+	StateReady       State = "ready"       // the pod became ready
+	StateFailed      State = "failed"      // the pod did not become ready
+	StateInterrupted State = "interrupted" // the agent ended before the pod was ready or failed
 )
 
-// State says what became of the pod.
+// State returns the state of the pod's start.
 func (t *Timeline) State() State {
 	switch {
 	case t.Interrupted:
@@ -69,14 +69,14 @@ func (t *Timeline) State() State {
 	return StateReady
 }
 
-// header is t without its spans.
+// header returns t without its spans.
 func (t Timeline) header() Timeline {
 	t.Spans = nil
 	return t
 }
 
-// render makes a Timeline of a trail's spans. spans[0] is the root.
-func render(t *trail, spans []held, now time.Time) Timeline {
+// render converts the spans of a trail into a Timeline. spans[0] is the root.
+func render(t *trail, spans []recorded, now time.Time) Timeline {
 	line := Timeline{
 		Namespace: t.namespace,
 		Name:      t.name,
@@ -89,7 +89,7 @@ func render(t *trail, spans []held, now time.Time) Timeline {
 		line.Spans[i] = renderSpan(s.span)
 	}
 	root := &line.Spans[0]
-	root.Parent = "" // a trace that began outside of the agent has no span for it here
+	root.Parent = "" // a trace that began outside the agent has no span for it here
 	line.What, line.Start, line.End = root.Name, root.Start, root.End
 	line.Err, line.Reason = root.Err, root.Reason
 	return line
