@@ -56,7 +56,7 @@ var rules = []rule{
 		[]string{"internal/base", "internal/model", "internal/record", "internal/cri", "internal/node",
 			"internal/config", "internal/pod/plan", "internal/pod/worker"},
 		"a step never imports another: declare the two lines you need of it as an interface here"},
-	{"internal/pod/source", []string{"internal/base", "internal/model"},
+	{"internal/pod/source", []string{"internal/base", "internal/model", "internal/pod/source"},
 		"data flows from the sources to the worker, not back"},
 	{"internal/pod/admission", []string{"internal/base", "internal/model", "internal/node"},
 		"admission decides on values, before a pod has a worker"},

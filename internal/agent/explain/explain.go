@@ -20,7 +20,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/admission"
 	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/gate"
-	"github.com/berth-run/berth/internal/pod/source"
+	"github.com/berth-run/berth/internal/pod/source/content"
 	"github.com/berth-run/berth/internal/pod/source/manifest"
 )
 
@@ -52,7 +52,7 @@ func (x Explainer) Explain(objects []manifest.Object) []api.Explanation {
 
 func (x Explainer) explain(m manifest.Object, classes []*nodev1.RuntimeClass) api.Explanation {
 	e := api.Explanation{Namespace: cmp.Or(m.Pod.Namespace, metav1.NamespaceDefault), Name: m.Pod.Name}
-	p, err := source.Complete(m, x.Node)
+	p, err := content.Complete(m, x.Node)
 	if err != nil {
 		e.Answer = api.Answer{Verdict: api.Invalid, Reason: reason.FailedValidation, Message: reason.Message(err)}
 		return e

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/source/content"
 	"github.com/berth-run/berth/internal/pod/source/identity"
 	"github.com/berth-run/berth/internal/pod/source/manifest"
 )
@@ -106,8 +107,8 @@ func resize(p *corev1.Pod, container string, r corev1.ResourceRequirements) erro
 	c.Resources.Requests = merged(c.Resources.Requests, r.Requests)
 	c.Resources.Limits = merged(c.Resources.Limits, r.Limits)
 	// The new hash differs from the manifest's, so that applying the same manifest again takes the change back.
-	annotate(p, pod.AnnotationConfigHash,
-		contentHash([]byte(p.Annotations[pod.AnnotationConfigHash]), identity.Resources(p)))
+	content.Annotate(p, pod.AnnotationConfigHash,
+		content.Hash([]byte(p.Annotations[pod.AnnotationConfigHash]), identity.Resources(p)))
 	return nil
 }
 

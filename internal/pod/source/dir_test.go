@@ -1,7 +1,6 @@
 package source
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -187,41 +186,6 @@ func TestDirWaitsForTheClose(t *testing.T) {
 	must(t, err)
 	must(t, f.Close())
 	r.await([]string{"default/marker-node", "default/third-node", webPod})
-}
-
-// The close of a file can arrive while everything is read again.
-func TestDirHearsACloseBehindASwap(t *testing.T) {
-	dir := t.TempDir()
-	web := filepath.Join(dir, "web.yaml")
-	write(t, web, manifestOf("web", "app:1"))
-	m := newMerge(Options{Report: &reports{}, Log: slog.New(slog.DiscardHandler)})
-	d := newDir(Options{Path: dir, NodeName: "node", Period: time.Hour, Log: m.log}, m)
-	events := d.watchStart()
-	t.Cleanup(d.watchEnd)
-	d.refresh(time.Now(), true, func() {})
-	next := func(done func() bool) {
-		t.Helper()
-		for timeout := time.After(patience); !done(); {
-			select {
-			case batch := <-events:
-				d.handle(batch, time.Now(), func() {})
-			case <-timeout:
-				t.Fatal("an event was lost")
-			}
-		}
-	}
-
-	f, err := os.OpenFile(web, os.O_WRONLY|os.O_TRUNC, 0)
-	must(t, err)
-	next(func() bool { return !d.files[web].writing.IsZero() })
-	must(t, os.Symlink("nowhere", filepath.Join(dir, "..data")))
-	_, err = f.WriteString(manifestOf("db", "db:1"))
-	must(t, err)
-	must(t, f.Close())
-	next(func() bool {
-		pods := d.files[web].wanted.pods
-		return len(pods) == 1 && pods[0].Name == "db-node"
-	})
 }
 
 func TestDirWhatIsNotRead(t *testing.T) {

@@ -8,6 +8,8 @@
 //	Cluster (watch, objects) -----+         +--> Problems (what could not be used, and why)
 //	      +--> Mirrors (the API server's copies of static pods)
 //
+// Package content turns texts into pods and objects, and the packages below it read the directory and the URL.
+//
 // A pod in Desired is ready to run: complete, valid and with its UID. If a manifest without a UID of its own is edited,
 // its pod gets another UID: the old pod ends and a new one starts. If only CPU and memory of containers were edited, it
 // stays the same pod (package identity). Values in the tables are never changed.

@@ -21,6 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/source/content"
 	"github.com/berth-run/berth/internal/pod/source/manifest"
 )
 
@@ -109,7 +110,7 @@ func (l *Local) load(now time.Time) error {
 	for key, r := range records {
 		p, err := l.restore(r)
 		if err != nil {
-			l.broken[parseName(key)] = Problem{Origin: originApply, Pod: parseName(key), Err: err}
+			l.broken[content.ParseName(key)] = Problem{Origin: originApply, Pod: content.ParseName(key), Err: err}
 			continue
 		}
 		l.pods[p.Key()] = p
@@ -187,7 +188,7 @@ func (l *Local) apply(ctx context.Context, objects []manifest.Object, origin str
 	defer func() { l.pass(now) }()
 	for i, a := range wanted {
 		if a.Object != nil {
-			err = l.putObject(&item{Value: a.Object, origin: origin, ephemeral: origin == originRun}, a.Result)
+			err = l.putObject(&content.Item{Value: a.Object, Origin: origin, Ephemeral: origin == originRun}, a.Result)
 		} else {
 			err = l.putPod(a, origin)
 		}
@@ -218,7 +219,7 @@ func (l *Local) check(objects []manifest.Object, origin string, now time.Time) (
 	for _, o := range objects {
 		a, err := l.checkOne(o, origin, now)
 		if key := o.Key(); err == nil && names[key] {
-			err = invalid(o,
+			err = content.Invalid(o,
 				fmt.Errorf("the manifest already has a %s %s/%s", strings.ToLower(key.Kind), key.Namespace, key.Name))
 		}
 		names[o.Key()] = true
@@ -231,7 +232,7 @@ func (l *Local) checkOne(o manifest.Object, origin string, now time.Time) (Appli
 	if o.Value != nil {
 		return l.checkObject(o, origin, now)
 	}
-	p, err := local(o, l.node)
+	p, err := content.Local(o, l.node)
 	if err != nil {
 		return Applied{}, err
 	}
@@ -314,7 +315,7 @@ func (l *Local) pass(now time.Time) {
 		return cmp.Or(a.Seen.Compare(b.Seen), cmp.Compare(a.Key().String(), b.Key().String()))
 	})
 	problems := slices.AppendSeq(slices.Clone(l.damaged), maps.Values(l.broken))
-	l.merge.put(originLocal, wanted{pods, l.items()}, append(problems, l.damagedObjects...), now)
+	l.merge.Put(originLocal, content.Wanted{Pods: pods, Objects: l.items()}, append(problems, l.damagedObjects...), now)
 }
 
 // split returns the parts of a joined error.

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/base/checkpoint"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/pod/source/content"
 	"github.com/berth-run/berth/internal/pod/source/manifest"
 )
 
@@ -22,7 +23,7 @@ import (
 // apply" are stored in one file each, with mode 0600.
 type localObjects struct {
 	objectDisk     *checkpoint.Dir[objectRecord]
-	objects        map[object.Key]*item
+	objects        map[object.Key]*content.Item
 	damagedObjects []Problem
 }
 
@@ -35,7 +36,7 @@ type objectRecord struct {
 func newLocalObjects(applied string) localObjects {
 	return localObjects{
 		objectDisk: checkpoint.NewDir[objectRecord](filepath.Join(applied, "objects"), checkpoint.Format{Version: 1}),
-		objects:    map[object.Key]*item{},
+		objects:    map[object.Key]*content.Item{},
 	}
 }
 
@@ -55,12 +56,12 @@ func (l *localObjects) loadObjects() error {
 				Err: reason.New(reason.FailedValidation, "restore applied %s: %w; next: apply it again", name, err)})
 			continue
 		}
-		l.objects[i.key()] = i
+		l.objects[i.Key()] = i
 	}
 	return nil
 }
 
-func restoreObject(r objectRecord) (*item, error) {
+func restoreObject(r objectRecord) (*content.Item, error) {
 	kind, ok := object.KindNamed(r.Kind)
 	if !ok {
 		return nil, fmt.Errorf("unknown kind %q", r.Kind)
@@ -70,32 +71,32 @@ func restoreObject(r objectRecord) (*item, error) {
 		return nil, err
 	}
 	object.Default(v)
-	return &item{Value: v, origin: originApply}, manifest.Invalid(object.Validate(v))
+	return &content.Item{Value: v, Origin: originApply}, manifest.Invalid(object.Validate(v))
 }
 
-func (l *localObjects) items() []*item {
-	return slices.SortedFunc(maps.Values(l.objects), func(a, b *item) int { return a.key().Compare(b.key()) })
+func (l *localObjects) items() []*content.Item {
+	return slices.SortedFunc(maps.Values(l.objects), func(a, b *content.Item) int { return a.Key().Compare(b.Key()) })
 }
 
 // checkObject returns the effect of applying an object, or why it cannot be applied.
 func (l *Local) checkObject(o manifest.Object, origin string, now time.Time) (Applied, error) {
-	i, err := completed(o)
+	i, err := content.CompleteObject(o)
 	if err != nil {
 		return Applied{}, err
 	}
-	key, was := i.key(), l.objects[i.key()]
+	key, was := i.Key(), l.objects[i.Key()]
 	other, held := l.merge.holder(key)
 	switch {
 	case was == nil && held:
-		return Applied{}, fmt.Errorf("%s already comes from %s: %w", key, other.origin, ErrTaken)
-	case was != nil && (was.ephemeral || origin == originRun):
+		return Applied{}, fmt.Errorf("%s already comes from %s: %w", key, other.Origin, ErrTaken)
+	case was != nil && (was.Ephemeral || origin == originRun):
 		return Applied{},
-			fmt.Errorf("%s exists already (%s), delete it first or choose another name: %w", key, was.origin,
+			fmt.Errorf("%s exists already (%s), delete it first or choose another name: %w", key, was.Origin,
 				ErrTaken)
 	case was == nil && i.GetUID() == "":
 		i.SetUID(uuid.NewUUID())
 	}
-	made, err := succeed(was, i, now)
+	made, err := content.Succeed(was, i, now)
 	switch {
 	case err != nil:
 		return Applied{}, err
@@ -108,12 +109,12 @@ func (l *Local) checkObject(o manifest.Object, origin string, now time.Time) (Ap
 }
 
 // putObject makes an object wanted, on disk first.
-func (l *localObjects) putObject(i *item, result Result) error {
+func (l *localObjects) putObject(i *content.Item, result Result) error {
 	if result == Unchanged {
 		return nil
 	}
-	key := i.key()
-	if !i.ephemeral {
+	key := i.Key()
+	if !i.Ephemeral {
 		text, err := json.Marshal(i.Value)
 		if err == nil {
 			err = l.objectDisk.Save(key.String(), objectRecord{Kind: key.Kind, Object: text})
@@ -137,11 +138,11 @@ func (l *Local) DeleteObject(ctx context.Context, key object.Key) error {
 	i := l.objects[key]
 	if i == nil {
 		if other, held := l.merge.holder(key); held {
-			return fmt.Errorf("%s comes from %s, remove it there: %w", key, other.origin, ErrTaken)
+			return fmt.Errorf("%s comes from %s, remove it there: %w", key, other.Origin, ErrTaken)
 		}
 		return fmt.Errorf("%s: %w", key, ErrNotFound)
 	}
-	if !i.ephemeral {
+	if !i.Ephemeral {
 		if err := l.objectDisk.Delete(key.String()); err != nil {
 			return fmt.Errorf("delete %s: %w", key, err)
 		}

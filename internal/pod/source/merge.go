@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/source/cluster"
+	"github.com/berth-run/berth/internal/pod/source/content"
 	"github.com/berth-run/berth/internal/pod/source/identity"
 )
 
@@ -44,7 +45,7 @@ type merge struct {
 type offer struct {
 	// base are the pods as the origin gave them. pods are the same with their identities and times.
 	base, pods []*pod.Pod
-	objects    []*item
+	objects    []*content.Item
 	problems   []Problem
 	// refused are changes of immutable objects.
 	refused []Problem
@@ -79,13 +80,13 @@ func newMerge(o Options) *merge {
 	}
 }
 
-// put replaces what an origin wants. The caller must not use w afterwards. at is when the origin's change was noticed.
-func (m *merge) put(origin string, w wanted, problems []Problem, at time.Time) {
+// Put replaces what an origin wants. The caller must not use w afterwards. at is when the origin's change was noticed.
+func (m *merge) Put(origin string, w content.Wanted, problems []Problem, at time.Time) {
 	m.mu.Lock()
-	m.replace(origin, w.pods, at)
+	m.replace(origin, w.Pods, at)
 	o := m.origins[origin]
 	o.problems = problems
-	m.replaceObjects(&o, w.objects, at)
+	m.replaceObjects(&o, w.Objects, at)
 	m.origins[origin] = o
 	m.settle(origin, at)
 }
@@ -104,8 +105,8 @@ func (m *merge) replace(origin string, pods []*pod.Pod, at time.Time) {
 	m.origins[origin] = o
 }
 
-// drop removes an origin.
-func (m *merge) drop(origin string, at time.Time) {
+// Drop removes an origin.
+func (m *merge) Drop(origin string, at time.Time) {
 	m.mu.Lock()
 	delete(m.origins, origin)
 	m.settle(origin, at)
@@ -146,7 +147,7 @@ func adopt(was []*pod.Pod, p *pod.Pod, at time.Time) *pod.Pod {
 
 func stamp(p *pod.Pod, seen time.Time) {
 	p.Seen = seen
-	annotate(p.Pod, pod.AnnotationConfigSeen, seen.Format(time.RFC3339Nano))
+	content.Annotate(p.Pod, pod.AnnotationConfigSeen, seen.Format(time.RFC3339Nano))
 }
 
 // settle updates the tables to what the origins want, and unlocks m.mu. Pods are removed before new ones are added,
@@ -179,7 +180,7 @@ func (m *merge) settle(origin string, at time.Time) {
 	added := m.settleProblems(problems, at)
 	m.mu.Unlock()
 	for _, p := range added {
-		m.log.Warn("manifest has a problem, ignored", p.attrs()...)
+		m.log.Warn("manifest has a problem, ignored", p.Attrs()...)
 		m.report.SourceProblem(p)
 	}
 }
@@ -200,7 +201,7 @@ func (m *merge) number(origin string) {
 		want(podKey(p.Key()))
 	}
 	for _, i := range m.origins[origin].objects {
-		want(i.key())
+		want(i.Key())
 	}
 	for c := range m.order {
 		if c.origin == origin && !wants[c] {
@@ -217,7 +218,7 @@ func (m *merge) forget(origin string) {
 	}
 	m.static.Retain(func(at string) bool {
 		name, mine := strings.CutPrefix(at, origin+" ")
-		return !mine || m.order[claimed{origin, podKey(parseName(name))}] != 0
+		return !mine || m.order[claimed{origin, podKey(content.ParseName(name))}] != 0
 	})
 	if m.static.Dirty() {
 		m.changed.Wake()
@@ -287,7 +288,7 @@ func (m *merge) settleProblems(problems []Problem, at time.Time) []Problem {
 	wanted := map[ProblemKey]bool{}
 	var added []Problem
 	for _, p := range problems {
-		key := p.key()
+		key := p.Key()
 		wanted[key] = true
 		if _, known := m.problems.Get(key); known {
 			continue
@@ -302,6 +303,6 @@ func (m *merge) settleProblems(problems []Problem, at time.Time) []Problem {
 			m.log.Info("manifest problem resolved", "origin", p.Origin)
 		}
 	}
-	slices.SortFunc(added, func(a, b Problem) int { return a.compare(b) })
+	slices.SortFunc(added, func(a, b Problem) int { return a.Compare(b) })
 	return added
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/source/content/directory"
+	"github.com/berth-run/berth/internal/pod/source/content/url"
 )
 
 // Options configures the sources.
@@ -47,7 +49,7 @@ type Options struct {
 	// RuntimeClass.
 	Admitted func(types.UID) bool
 
-	settle time.Duration // settle is settleTime if 0
+	settle time.Duration // see directory.Options.Settle
 }
 
 // Sources holds all sources of pods. Create it with New, then call Run.
@@ -81,10 +83,14 @@ func New(o Options) *Sources {
 		s.await = func(context.Context) error { return nil }
 	}
 	if o.Path != "" {
-		s.runners = append(s.runners, newDir(o, m).run)
+		s.runners = append(s.runners,
+			directory.New(directory.Options{Path: o.Path, NodeName: o.NodeName, Period: o.Period, Settle: o.settle,
+				Log: o.Log}, m).Run)
 	}
 	if o.URL != "" {
-		s.runners = append(s.runners, newURL(o, m).run)
+		s.runners = append(s.runners,
+			url.New(url.Options{URL: o.URL, Header: o.URLHeader, NodeName: o.NodeName, Period: o.URLPeriod, Log: o.Log},
+				m).Run)
 	}
 	s.local, s.synced = newLatch(1+len(s.runners)), newLatch(1)
 	if o.Cluster {

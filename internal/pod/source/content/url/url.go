@@ -1,4 +1,4 @@
-package source
+package url
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/document"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/source/content"
 )
 
 const (
@@ -20,35 +21,49 @@ const (
 	loudFailures = 3
 )
 
-// url polls a manifest. The last manifest counts until the server returns another one.
-type url struct {
+// URL polls a manifest. The last manifest counts until the server returns another one.
+type URL struct {
 	url    string
 	header http.Header
 	node   string
 	period time.Duration
-	out    sink
+	out    content.Sink
 	log    *slog.Logger
 	client *http.Client
 
 	last     []byte
-	wanted   wanted
+	wanted   content.Wanted
 	failures int
 }
 
-func newURL(o Options, out sink) *url {
-	return &url{
+// Options configures a URL.
+type Options struct {
+	// URL is the address of the manifest.
+	URL string
+	// Header is sent with each request.
+	Header http.Header
+	// NodeName is set in every pod, and appended to its name.
+	NodeName string
+	// Period is the time between two requests.
+	Period time.Duration
+	Log    *slog.Logger
+}
+
+// New returns a URL that writes to out. It fetches nothing before Run.
+func New(o Options, out content.Sink) *URL {
+	return &URL{
 		url:    o.URL,
-		header: o.URLHeader,
+		header: o.Header,
 		node:   o.NodeName,
-		period: o.URLPeriod,
+		period: o.Period,
 		out:    out,
 		log:    o.Log,
 		client: &http.Client{Timeout: fetchTimeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}},
 	}
 }
 
-// run fetches the manifest at once and then once a period, until ctx ends. It calls seen after each success.
-func (u *url) run(ctx context.Context, seen func()) error {
+// Run fetches the manifest at once and then once a period, until ctx ends. It calls seen after each success.
+func (u *URL) Run(ctx context.Context, seen func()) error {
 	defer u.client.CloseIdleConnections()
 	tick := time.NewTicker(u.period)
 	defer tick.Stop()
@@ -69,7 +84,7 @@ func (u *url) run(ctx context.Context, seen func()) error {
 	}
 }
 
-func (u *url) fetch(ctx context.Context) ([]byte, error) {
+func (u *URL) fetch(ctx context.Context) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.url, nil)
 	if err != nil {
 		return nil, err
@@ -96,7 +111,7 @@ func (u *url) fetch(ctx context.Context) ([]byte, error) {
 }
 
 // update passes on what was fetched, or the failure.
-func (u *url) update(text []byte, err error, now time.Time) {
+func (u *URL) update(text []byte, err error, now time.Time) {
 	if err != nil {
 		u.failures++
 		level := slog.LevelWarn
@@ -106,7 +121,8 @@ func (u *url) update(text []byte, err error, now time.Time) {
 		u.log.Log(context.Background(), level, "fetch manifest failed, retrying", "url", u.url, "failures", u.failures,
 			"err", err)
 		u.last = nil
-		u.out.put(u.url, u.wanted, []Problem{{Origin: u.url, Err: fmt.Errorf("fetch manifest %s: %w", u.url, err)}},
+		u.out.Put(u.url, u.wanted,
+			[]content.Problem{{Origin: u.url, Err: fmt.Errorf("fetch manifest %s: %w", u.url, err)}},
 			now)
 		return
 	}
@@ -114,7 +130,7 @@ func (u *url) update(text []byte, err error, now time.Time) {
 	if u.last != nil && bytes.Equal(text, u.last) {
 		return
 	}
-	w, problems := build(text, u.url, pod.SourceURL, u.node)
-	u.last, u.wanted = text, keep(u.wanted, w, len(problems) > 0)
-	u.out.put(u.url, u.wanted, problems, now)
+	w, problems := content.Build(text, u.url, pod.SourceURL, u.node)
+	u.last, u.wanted = text, content.Keep(u.wanted, w, len(problems) > 0)
+	u.out.Put(u.url, u.wanted, problems, now)
 }

@@ -1,4 +1,4 @@
-package source
+package directory
 
 import (
 	"cmp"
@@ -18,30 +18,25 @@ import (
 
 	"github.com/berth-run/berth/internal/base/inotify"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/source/content"
 )
 
 // settleTime is how long a file must be missing or invalid before that counts. Editors move a file away before they
 // write it again, and scripts write a file in several steps.
 const settleTime = 200 * time.Millisecond
 
-// sink receives what origins want.
-type sink interface {
-	put(origin string, w wanted, problems []Problem, at time.Time)
-	drop(origin string, at time.Time)
-}
-
-// dir reads the manifests of a directory, or one file. It reacts to inotify events and also checks everything once a
-// period. The periodic check is all that works without inotify, for example on some network file systems.
+// Directory reads the manifests of a directory, or one file. It reacts to inotify events and also checks everything
+// once a period. The periodic check is all that works without inotify, for example on some network file systems.
 //
 //	CLOSE_WRITE, MOVED_TO ----> read at once
 //	MODIFY -------------------> wait for CLOSE_WRITE
 //	CREATE, missing, invalid -> read again after settleTime
-type dir struct {
+type Directory struct {
 	path   string
 	node   string
 	period time.Duration
 	settle time.Duration // settleTime, except in tests
-	out    sink
+	out    content.Sink
 	log    *slog.Logger
 
 	notify *inotify.Watcher
@@ -64,8 +59,8 @@ const (
 type file struct {
 	read     bool // sum is valid
 	sum      [sha256.Size]byte
-	wanted   wanted
-	problems []Problem
+	wanted   content.Wanted
+	problems []content.Problem
 	reported bool      // the problems were passed on
 	faulty   time.Time // since when it has problems; zero: it has none
 	gone     time.Time // since when it is missing; zero: it exists
@@ -73,15 +68,29 @@ type file struct {
 	due      time.Time // when to read it again; zero: at the next event
 }
 
-func newDir(o Options, out sink) *dir {
-	return &dir{
-		path: filepath.Clean(o.Path), node: o.NodeName, period: o.Period, settle: cmp.Or(o.settle, settleTime),
+// Options configures a Directory.
+type Options struct {
+	// Path is the directory or file.
+	Path string
+	// NodeName is set in every pod, and appended to its name.
+	NodeName string
+	// Period is the time between two full checks.
+	Period time.Duration
+	// Settle is how long a file must be missing or invalid before that counts. 0: settleTime.
+	Settle time.Duration
+	Log    *slog.Logger
+}
+
+// New returns a Directory that writes to out. It reads nothing before Run.
+func New(o Options, out content.Sink) *Directory {
+	return &Directory{
+		path: filepath.Clean(o.Path), node: o.NodeName, period: o.Period, settle: cmp.Or(o.Settle, settleTime),
 		out: out, log: o.Log, files: map[string]*file{},
 	}
 }
 
-// run reads the directory until ctx ends. It calls seen after each complete read.
-func (d *dir) run(ctx context.Context, seen func()) error {
+// Run reads the directory until ctx ends. It calls seen after each complete read.
+func (d *Directory) Run(ctx context.Context, seen func()) error {
 	events := d.watchStart()
 	defer d.watchEnd()
 	relist := time.NewTicker(d.period)
@@ -105,7 +114,7 @@ func (d *dir) run(ctx context.Context, seen func()) error {
 	}
 }
 
-func (d *dir) watchStart() <-chan []inotify.Event {
+func (d *Directory) watchStart() <-chan []inotify.Event {
 	n, err := inotify.Start()
 	if err != nil {
 		d.log.Warn("cannot watch manifests, checking them once a period only", "path", d.path, "period", d.period,
@@ -116,14 +125,14 @@ func (d *dir) watchStart() <-chan []inotify.Event {
 	return n.Events()
 }
 
-func (d *dir) watchEnd() {
+func (d *Directory) watchEnd() {
 	if d.notify != nil {
 		d.notify.Close()
 	}
 }
 
 // refresh reads everything. If aim, it first finds out again what is at the path.
-func (d *dir) refresh(now time.Time, aim bool, seen func()) {
+func (d *Directory) refresh(now time.Time, aim bool, seen func()) {
 	err := error(nil)
 	if aim {
 		err = d.aim()
@@ -133,15 +142,16 @@ func (d *dir) refresh(now time.Time, aim bool, seen func()) {
 	}
 	at := d.path + "/" // differs from every file's path
 	if err != nil {
-		d.out.put(at, wanted{}, []Problem{{Origin: d.path, Err: fmt.Errorf("read manifests: %w", err)}}, now)
+		d.out.Put(at, content.Wanted{}, []content.Problem{{Origin: d.path, Err: fmt.Errorf("read manifests: %w", err)}},
+			now)
 		return
 	}
-	d.out.drop(at, now)
+	d.out.Drop(at, now)
 	seen()
 }
 
 // replaced reports whether a different file is at the path since aim.
-func (d *dir) replaced() bool {
+func (d *Directory) replaced() bool {
 	info, err := os.Stat(d.path)
 	if err != nil || d.info == nil {
 		return d.info != nil || !errors.Is(err, fs.ErrNotExist)
@@ -152,7 +162,7 @@ func (d *dir) replaced() bool {
 // aim opens what is at the path and watches it, or its nearest existing parent. It sets the watch before reading, so
 // that no change is missed. While directories change meanwhile it tries again, up to a limit; the next relist does the
 // rest. It also ends the wait for files that are being written, because the old watch may have received their close.
-func (d *dir) aim() error {
+func (d *Directory) aim() error {
 	for _, f := range d.files {
 		f.writing = time.Time{}
 	}
@@ -166,7 +176,7 @@ func (d *dir) aim() error {
 	return nil
 }
 
-func (d *dir) aimOnce() (again bool, err error) {
+func (d *Directory) aimOnce() (again bool, err error) {
 	d.info, d.place = nil, nothing
 	info, err := os.Stat(d.path)
 	switch {
@@ -186,7 +196,7 @@ func (d *dir) aimOnce() (again bool, err error) {
 }
 
 // awaitArrival watches the nearest existing parent. It reports whether that has changed already.
-func (d *dir) awaitArrival() (again bool) {
+func (d *Directory) awaitArrival() (again bool) {
 	above := d.path
 	for {
 		above, d.arrive = filepath.Dir(above), filepath.Base(above)
@@ -202,7 +212,7 @@ func (d *dir) awaitArrival() (again bool) {
 }
 
 // watch returns false if the directory does not exist any more.
-func (d *dir) watch(path string, mask uint32) bool {
+func (d *Directory) watch(path string, mask uint32) bool {
 	if d.notify == nil {
 		return true
 	}
@@ -214,7 +224,7 @@ func (d *dir) watch(path string, mask uint32) bool {
 }
 
 // scan reads all present and all known files.
-func (d *dir) scan(now time.Time) error {
+func (d *Directory) scan(now time.Time) error {
 	paths, err := d.list()
 	if err != nil {
 		return err
@@ -232,7 +242,7 @@ func (d *dir) scan(now time.Time) error {
 	return nil
 }
 
-func (d *dir) list() ([]string, error) {
+func (d *Directory) list() ([]string, error) {
 	switch d.place {
 	case single:
 		return []string{d.path}, nil
@@ -255,7 +265,7 @@ func (d *dir) list() ([]string, error) {
 
 // handle processes one batch of events. It first records what the events say about each file, then reads each changed
 // file once, or everything. It skips events of a watch that was replaced.
-func (d *dir) handle(batch []inotify.Event, now time.Time, seen func()) {
+func (d *Directory) handle(batch []inotify.Event, now time.Time, seen func()) {
 	var touched []string
 	everything := false
 	moved := map[uint32]string{}
@@ -285,7 +295,7 @@ func (d *dir) handle(batch []inotify.Event, now time.Time, seen func()) {
 }
 
 // pathOf returns the path for a name in the watched directory, and whether that file is read.
-func (d *dir) pathOf(name string) (string, bool) {
+func (d *Directory) pathOf(name string) (string, bool) {
 	switch d.place {
 	case directory:
 		return filepath.Join(d.path, name), eligible(name)
@@ -297,7 +307,7 @@ func (d *dir) pathOf(name string) (string, bool) {
 }
 
 // restructures reports whether something else must be watched after an event.
-func (d *dir) restructures(e inotify.Event) bool {
+func (d *Directory) restructures(e inotify.Event) bool {
 	switch {
 	case e.Mask&inotify.Lost != 0:
 		return true
@@ -310,7 +320,7 @@ func (d *dir) restructures(e inotify.Event) bool {
 
 // swapped reports whether an event changed a hidden link that leads to the files of the directory, such as ..data of a
 // mounted ConfigMap.
-func (d *dir) swapped(e inotify.Event) bool {
+func (d *Directory) swapped(e inotify.Event) bool {
 	if d.place != directory || e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_DELETE) == 0 || e.Name == "" ||
 		e.Name[0] != '.' {
 		return false
@@ -320,7 +330,7 @@ func (d *dir) swapped(e inotify.Event) bool {
 }
 
 // note records an event of a file and reports whether to read the file now.
-func (d *dir) note(path string, e inotify.Event, moved map[uint32]string, now time.Time) bool {
+func (d *Directory) note(path string, e inotify.Event, moved map[uint32]string, now time.Time) bool {
 	f := d.files[path]
 	switch {
 	case e.Mask&unix.IN_MODIFY != 0:
@@ -352,7 +362,7 @@ func isWhole(path string) bool {
 	return info.Mode()&fs.ModeSymlink != 0 || ok && sys.Nlink > 1
 }
 
-func (d *dir) entry(path string) *file {
+func (d *Directory) entry(path string) *file {
 	if d.files[path] == nil {
 		d.files[path] = &file{}
 	}
@@ -360,7 +370,7 @@ func (d *dir) entry(path string) *file {
 }
 
 // untilDue returns how long to wait if no event arrives.
-func (d *dir) untilDue(now time.Time) time.Duration {
+func (d *Directory) untilDue(now time.Time) time.Duration {
 	wait := d.period
 	for _, f := range d.files {
 		if !f.due.IsZero() {
@@ -370,7 +380,7 @@ func (d *dir) untilDue(now time.Time) time.Duration {
 	return wait
 }
 
-func (d *dir) lookDue(now time.Time) {
+func (d *Directory) lookDue(now time.Time) {
 	var due []string
 	for path, f := range d.files {
 		if !f.due.IsZero() && !f.due.After(now) {
@@ -387,7 +397,7 @@ func (d *dir) lookDue(now time.Time) {
 }
 
 // look reads a file and passes on what it wants now.
-func (d *dir) look(path string, now time.Time) {
+func (d *Directory) look(path string, now time.Time) {
 	text, err := d.read(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoManifest) {
 		d.lookGone(path, now)
@@ -397,7 +407,7 @@ func (d *dir) look(path string, now time.Time) {
 	f.gone = time.Time{}
 	if err != nil {
 		f.read = false
-		d.pass(path, f, []Problem{{Origin: path, Err: fmt.Errorf("read manifest %s: %w", path, err)}}, now)
+		d.pass(path, f, []content.Problem{{Origin: path, Err: fmt.Errorf("read manifest %s: %w", path, err)}}, now)
 		return
 	}
 	sum := sha256.Sum256(text)
@@ -408,13 +418,13 @@ func (d *dir) look(path string, now time.Time) {
 		return
 	}
 	f.read, f.sum = true, sum
-	w, problems := build(text, path, pod.SourceFile, d.node)
-	f.wanted = keep(f.wanted, w, len(problems) > 0)
+	w, problems := content.Build(text, path, pod.SourceFile, d.node)
+	f.wanted = content.Keep(f.wanted, w, len(problems) > 0)
 	d.pass(path, f, problems, now)
 }
 
 // pass passes on what a file wants at once, and its problems once they have lasted for settleTime.
-func (d *dir) pass(path string, f *file, problems []Problem, now time.Time) {
+func (d *Directory) pass(path string, f *file, problems []content.Problem, now time.Time) {
 	f.problems, f.reported, f.due = problems, false, time.Time{}
 	switch {
 	case len(problems) == 0:
@@ -428,11 +438,11 @@ func (d *dir) pass(path string, f *file, problems []Problem, now time.Time) {
 	default:
 		f.reported = true
 	}
-	d.out.put(path, f.wanted, problems, now)
+	d.out.Put(path, f.wanted, problems, now)
 }
 
 // lookGone removes a file that has been missing for settleTime.
-func (d *dir) lookGone(path string, now time.Time) {
+func (d *Directory) lookGone(path string, now time.Time) {
 	f := d.files[path]
 	if f == nil {
 		return
@@ -440,15 +450,15 @@ func (d *dir) lookGone(path string, now time.Time) {
 	if f.gone.IsZero() {
 		f.gone = now
 	}
-	if left := f.gone.Add(d.settle).Sub(now); left > 0 && !f.wanted.empty() {
+	if left := f.gone.Add(d.settle).Sub(now); left > 0 && !f.wanted.Empty() {
 		f.due = now.Add(left)
 		return
 	}
 	delete(d.files, path)
-	d.out.drop(path, now)
+	d.out.Drop(path, now)
 }
 
-func (d *dir) read(path string) ([]byte, error) {
+func (d *Directory) read(path string) ([]byte, error) {
 	switch {
 	case d.place == single && path == d.path:
 		return readAt(path)

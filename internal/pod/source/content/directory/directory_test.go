@@ -1,0 +1,75 @@
+package directory
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth/internal/pod/source/content"
+)
+
+// patience limits waits. Without a failure none takes that long.
+const patience = 20 * time.Second
+
+// discard is a Sink that ignores everything.
+type discard struct{}
+
+func (discard) Put(string, content.Wanted, []content.Problem, time.Time) {}
+
+func (discard) Drop(string, time.Time) {}
+
+// The close of a file can arrive while everything is read again.
+func TestHearsACloseBehindASwap(t *testing.T) {
+	dir := t.TempDir()
+	web := filepath.Join(dir, "web.yaml")
+	write(t, web, manifestOf("web", "app:1"))
+	d := New(Options{Path: dir, NodeName: "node", Period: time.Hour, Log: slog.New(slog.DiscardHandler)}, discard{})
+	events := d.watchStart()
+	t.Cleanup(d.watchEnd)
+	d.refresh(time.Now(), true, func() {})
+	next := func(done func() bool) {
+		t.Helper()
+		for timeout := time.After(patience); !done(); {
+			select {
+			case batch := <-events:
+				d.handle(batch, time.Now(), func() {})
+			case <-timeout:
+				t.Fatal("an event was lost")
+			}
+		}
+	}
+
+	f, err := os.OpenFile(web, os.O_WRONLY|os.O_TRUNC, 0)
+	must(t, err)
+	next(func() bool { return !d.files[web].writing.IsZero() })
+	must(t, os.Symlink("nowhere", filepath.Join(dir, "..data")))
+	_, err = f.WriteString(manifestOf("db", "db:1"))
+	must(t, err)
+	must(t, f.Close())
+	next(func() bool {
+		pods := d.files[web].wanted.Pods
+		return len(pods) == 1 && pods[0].Name == "db-node"
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func manifestOf(name, image string) string {
+	return fmt.Sprintf(
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  containers: [{name: app, image: %s}]\n", name, image)
+}
