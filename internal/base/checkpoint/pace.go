@@ -40,9 +40,9 @@ func (p *Pace) Wait(ctx context.Context, dirty <-chan struct{}, delay time.Durat
 	}
 }
 
-// Wrote records the result of a write. fails is true for the first of several failures, and
+// Record records the result of a write. fails is true for the first of several failures, and
 // recovered for the first success after failures. The caller logs these two and nothing in between.
-func (p *Pace) Wrote(err error) (fails, recovered bool) {
+func (p *Pace) Record(err error) (fails, recovered bool) {
 	switch {
 	case err == nil:
 		recovered = p.retry > 0

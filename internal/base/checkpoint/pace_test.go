@@ -27,7 +27,7 @@ func TestPace(t *testing.T) {
 			if !p.Wait(ctx, dirty, time.Second) {
 				t.Fatal("ended")
 			}
-			fails, recovered := p.Wrote(outcome)
+			fails, recovered := p.Record(outcome)
 			got = append(got, turn{time.Since(begin), fails, recovered})
 		}
 		want := []turn{

@@ -63,7 +63,7 @@ func (o *Offline) Run(ctx context.Context) error {
 			}
 			err = errors.Join(err, e)
 		}
-		switch fails, recovered := pace.Wrote(err); {
+		switch fails, recovered := pace.Record(err); {
 		case fails:
 			o.Log.Warn("cannot save the pods of this node, retrying", "err", err)
 		case recovered:

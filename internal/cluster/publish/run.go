@@ -320,7 +320,7 @@ func (p *Publisher) keepNote(ctx context.Context) {
 		if err == nil {
 			written = sent
 		}
-		if fails, _ := pace.Wrote(err); fails {
+		if fails, _ := pace.Record(err); fails {
 			p.opts.Log.Warn("cannot write the note of sent events, some may be sent again after a restart", "path",
 				p.opts.Path, "err", err)
 		}

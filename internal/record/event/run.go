@@ -73,7 +73,7 @@ func (w *writer) flush() {
 	if err == nil {
 		w.written = rev
 	}
-	switch fails, recovered := w.pace.Wrote(err); {
+	switch fails, recovered := w.pace.Record(err); {
 	case fails:
 		w.log.Warn("write events failed, held in memory until a retry succeeds", "path", w.journal.path, "err", err)
 	case recovered:

@@ -61,7 +61,7 @@ func (w *writer) flush() {
 	}
 	errs = append(errs, w.remove(gone))
 	err := errors.Join(errs...)
-	switch fails, recovered := w.pace.Wrote(err); {
+	switch fails, recovered := w.pace.Record(err); {
 	case fails:
 		w.log.Warn("write timelines failed, held in memory until a retry succeeds", "dir", w.dir, "err", err)
 	case recovered:
