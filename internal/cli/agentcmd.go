@@ -62,9 +62,9 @@ func agentCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Run the agent: the daemon that runs the pods of this machine",
-		Long: "Run the agent in the foreground, for example under systemd. SIGTERM and SIGINT stop only the\n" +
-			"agent: the pods' containers keep running, and the next agent with the same --root-dir takes them over.\n" +
-			"A second signal ends the agent without waiting.",
+		Long: "Run the agent in the foreground, for example under systemd. SIGTERM and SIGINT stop only the agent:\n" +
+			"the pods' containers keep running, and the next agent with the same --root-dir takes them over. A\n" +
+			"second signal ends the agent without waiting.",
 		Example: "  berth agent --config /etc/berth/config.yaml\n" +
 			"  berth agent --config /var/lib/kubelet/config.yaml --kubeconfig /etc/kubernetes/kubelet.conf",
 		Args: command.Usage(cobra.NoArgs),

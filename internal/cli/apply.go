@@ -22,8 +22,8 @@ func applyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|-",
 		Short: "Create or replace pods and the objects they use, and keep them across restarts and reboots",
-		Long: "Create or replace the pods in manifests (JSON or YAML), and the ConfigMaps, Secrets, claims,\n" +
-			"volumes and RuntimeClasses in them. The agent stores all of them: they survive a restart of the agent and a\n" +
+		Long: "Create or replace the pods in manifests (JSON or YAML), and the ConfigMaps, Secrets, claims, volumes\n" +
+			"and RuntimeClasses in them. The agent stores all of them: they survive a restart of the agent and a\n" +
 			"reboot, until they are deleted. Each file is applied completely or not at all.",
 		Example: "  berth apply -f web.yaml",
 		Args:    command.Usage(cobra.NoArgs),

@@ -167,7 +167,8 @@ func TestCommands(t *testing.T) {
 		{args: "exec api -- fail 42", want: result{Err: "failed\n", Status: 42}},
 		{args: "exec api echo",
 			want: result{
-				Err: "error: expected one pod, --, and a command\nnext: usage: berth exec POD [-c CONTAINER] [-i] [-t] " +
+				Err: "error: expected one pod, --, and a command\nnext: usage: berth exec POD [-c " +
+					"CONTAINER] [-i] [-t] " +
 					"-- COMMAND... [flags]\n", Status: 1}},
 		{args: "attach web -c side", want: result{}},
 		{args: "attach web -i",
@@ -188,15 +189,18 @@ func TestCommands(t *testing.T) {
 					"as 8080:80\n", Status: 1}},
 		{args: "port-forward web x:80",
 			want: result{
-				Err: "error: port \"x:80\": the local port is not a number up to 65535\nnext: write [LOCAL:]PORT, such " +
+				Err: "error: port \"x:80\": the local port is not a number up to 65535\nnext: write " +
+					"[LOCAL:]PORT, such " +
 					"as 8080:80\n", Status: 1}},
 		{args: "cp a b",
 			want: result{
-				Err: "error: expected one path in a pod and one on this machine\nnext: write POD:PATH for the path in a " +
+				Err: "error: expected one path in a pod and one on this machine\nnext: write POD:PATH for " +
+					"the path in a " +
 					"pod and ./PATH for the other\n", Status: 1}},
 		{args: "cp web:/a api:/b",
 			want: result{
-				Err: "error: expected one path in a pod and one on this machine\nnext: write POD:PATH for the path in a " +
+				Err: "error: expected one path in a pod and one on this machine\nnext: write POD:PATH for " +
+					"the path in a " +
 					"pod and ./PATH for the other\n", Status: 1}},
 		{args: "cp web: b",
 			want: result{Err: "error: \"web:\" is not a path in a pod\nnext: write POD:PATH\n", Status: 1}},
@@ -357,7 +361,8 @@ func TestDelete(t *testing.T) {
 		{"pod a --ignore-not-found", result{}},
 		{
 			"pod", result{
-				Err: "error: no pod, object or file is named\nnext: usage: berth delete pod NAME... | KIND NAME... | -f " +
+				Err: "error: no pod, object or file is named\nnext: usage: berth delete pod NAME... | KIND " +
+					"NAME... | -f " +
 					"FILE [flags]\n", Status: 1}},
 		{"pod a --grace-period -2",
 			result{Err: "error: --grace-period -2 is negative\nnext: give seconds, or -1 for the pod's own\n",

@@ -30,8 +30,9 @@ func deleteCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete pod NAME... | KIND NAME... | -f FILE",
 		Short: "Delete pods and wait until they are gone, or delete other objects",
-		Long: "Stop pods within their grace period and wait until they are gone. Applied ConfigMaps, Secrets, claims,\n" +
-			"volumes and RuntimeClasses can be deleted too. Running containers keep the content they were started with.",
+		Long: "Stop pods within their grace period and wait until they are gone. Applied ConfigMaps, Secrets,\n" +
+			"claims, volumes and RuntimeClasses can be deleted too. Running containers keep the content they were\n" +
+			"started with.",
 		Example: "  berth delete pod web --grace-period 5",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if others, ok := objects.Arguments(f.Namespace, args); ok && len(f.files) == 0 {

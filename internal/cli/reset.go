@@ -24,9 +24,10 @@ func resetCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset --yes",
 		Short: "Kill every pod in --root-dir and remove everything that agents have left",
-		Long: "Kill every pod in --root-dir at once and remove everything that agents with this directory have left on\n" +
-			"this machine: applied pods, volumes, cgroups, the embedded runtime with its images and network, and the\n" +
-			"directory itself. In the kubelet's directory, " + config.JoinedRootDir + ", the node's certificates (pki)\n" +
+		Long: "Kill every pod in --root-dir at once and remove everything that agents with this directory have left\n" +
+			"on this machine: applied pods, volumes, cgroups, the embedded runtime with its images and network,\n" +
+			"and the directory itself. In the kubelet's directory, " + config.JoinedRootDir +
+			", the node's certificates (pki)\n" +
 			"and files of other programs stay. The command fails while an agent runs there.",
 		Example: "  berth reset --yes",
 		Args:    command.Usage(cobra.NoArgs),

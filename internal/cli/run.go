@@ -109,7 +109,8 @@ func (a *app) findAgent(ctx context.Context, cancel context.CancelCauseFunc, std
 	switch {
 	case err == nil:
 		if flag := configFlag(&f.agent); flag != "" {
-			return nil, client.Next(fmt.Errorf("%s configures a new agent, but one already runs at %s", flag, c.Socket()),
+			return nil, client.Next(fmt.Errorf("%s configures a new agent, but one already runs at %s",
+				flag, c.Socket()),
 				"leave it out, or choose another --root-dir")
 		}
 		return func() error { return nil }, nil

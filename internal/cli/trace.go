@@ -31,10 +31,10 @@ func traceCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace [POD]",
 		Short: "Draw the start of a pod with every step, call and wait, or list recorded starts",
-		Long: "Draw the last start of a pod as a waterfall: admission, every step, every call to the runtime, and the\n" +
-			"waits between them. Without a pod, list the recorded starts.\n\n" +
-			"The network setup is shown within the sandbox step for the embedded runtime only. External runtimes do not\n" +
-			"report how long their setup takes.",
+		Long: "Draw the last start of a pod as a waterfall: admission, every step, every call to the runtime, and\n" +
+			"the waits between them. Without a pod, list the recorded starts.\n\n" +
+			"The network setup is shown within the sandbox step for the embedded runtime only. External runtimes\n" +
+			"do not report how long their setup takes.",
 		Example: "  berth trace web --depth 1",
 		Args:    command.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -135,7 +135,8 @@ func (a *Auth) Check(r *http.Request, verb string, subresources []string) error 
 		allowed, err := a.rights.allowed(r.Context(), who.User, want)
 		switch {
 		case err != nil:
-			a.log.Warn("request refused: the API server did not answer the access review", "user", who.User.GetName(), "verb", verb, "subresource",
+			a.log.Warn("request refused: the API server did not answer the access review", "user", who.User.GetName(),
+				"verb", verb, "subresource",
 				sub, "error", err)
 			return refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError,
 				fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=%s, subresource=%s)", who.User.GetName(),

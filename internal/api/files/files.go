@@ -77,7 +77,8 @@ func (x Files) pid(ctx context.Context, id string) (int, error) {
 	}
 	if err := json.Unmarshal([]byte(r.Info["info"]), &info); err != nil || info.PID <= 0 {
 		return 0, fmt.Errorf(
-			"the runtime %s does not report the container's process; copy with \"berth exec\" and the image's tar instead",
+			"the runtime %s does not report the container's process; copy with \"berth exec\" and the image's "+
+				"tar instead",
 			x.Runtime)
 	}
 	return info.PID, nil

@@ -85,7 +85,8 @@ func (s *Server) listen(ctx context.Context) (ports []*port, err error) {
 		if err != nil {
 			return ports,
 				fmt.Errorf(
-					"listen for %s on %s: %w; next: stop the other kubelet or agent that may use it, or configure another port",
+					"listen for %s on %s: %w; next: stop the other kubelet or agent that may use it, or configure "+
+						"another port",
 					want.what, want.address, err)
 		}
 		p := &port{what: want.what, listener: newListener(l), server: &http.Server{

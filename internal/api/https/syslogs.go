@@ -88,7 +88,8 @@ func (s nodeRoutes) serviceLogs(w http.ResponseWriter, r *http.Request, files lo
 	if len(inJournal) > 0 {
 		show := exec.CommandContext(ctx, "journalctl", q.journalArgs(inJournal)...)
 		show.Stdout, show.Stderr = w, w
-		if err := show.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) { // journalctl has written its own error message
+		if err := show.Run(); err != nil &&
+			!errors.As(err, new(*exec.ExitError)) { // journalctl has written its own error message
 			fmt.Fprintf(w, "\nerror: journal output not available: %v\n", err)
 		}
 	}

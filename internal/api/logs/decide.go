@@ -27,7 +27,8 @@ func chooseInstance(p *corev1.Pod, opts *corev1.PodLogOptions, requested *int64)
 	case requested != nil && *requested <= int64(newest) && (ran || ranBefore):
 		return int(*requested), nil
 	case requested != nil && (ran || ranBefore):
-		return 0, answer.BadRequest(fmt.Sprintf("container %q in pod %q has no instance %d", opts.Container, p.Name, *requested),
+		return 0, answer.BadRequest(fmt.Sprintf("container %q in pod %q has no instance %d", opts.Container, p.Name,
+			*requested),
 			fmt.Sprintf("the newest is %d", newest))
 	case opts.Previous && !ranBefore:
 		return 0, answer.BadRequest(fmt.Sprintf("previous terminated container %q in pod %q not found", opts.Container,
@@ -49,7 +50,8 @@ func chooseInstance(p *corev1.Pod, opts *corev1.PodLogOptions, requested *int64)
 			reason.ErrImagePull: "image can't be pulled", reason.ImagePullBackOff: "trying and failing to pull image",
 		}[w.Reason], w.Reason)
 	}
-	return 0, answer.BadRequest(fmt.Sprintf("container %q in pod %q is waiting to start: %s", opts.Container, p.Name, why),
+	return 0, answer.BadRequest(fmt.Sprintf("container %q in pod %q is waiting to start: %s", opts.Container, p.Name,
+		why),
 		fmt.Sprintf("see why with \"berth describe pod %s -n %s\"", p.Name, p.Namespace))
 }
 

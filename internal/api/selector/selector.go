@@ -24,10 +24,12 @@ func New(namespace, labelText, fieldText string, fieldNames fields.Set) (Selecto
 	sel := Selector{namespace: namespace}
 	var err error
 	if sel.labels, err = labels.Parse(labelText); err != nil {
-		return sel, answer.BadRequest(fmt.Sprintf("labelSelector %q: %v", labelText, err), "write it like app=web,tier!=test")
+		return sel,
+			answer.BadRequest(fmt.Sprintf("labelSelector %q: %v", labelText, err), "write it like app=web,tier!=test")
 	}
 	if sel.fields, err = fields.ParseSelector(fieldText); err != nil {
-		return sel, answer.BadRequest(fmt.Sprintf("fieldSelector %q: %v", fieldText, err), "write it like metadata.name=web")
+		return sel,
+			answer.BadRequest(fmt.Sprintf("fieldSelector %q: %v", fieldText, err), "write it like metadata.name=web")
 	}
 	for _, req := range sel.fields.Requirements() {
 		if !fieldNames.Has(req.Field) {

@@ -31,7 +31,8 @@ func (s podRoutes) resizePod(w http.ResponseWriter, r *http.Request) error {
 	}
 	body.Container = c.Name
 	if len(body.Resources.Requests) == 0 && len(body.Resources.Limits) == 0 {
-		return answer.BadRequest("the resize names no requests and no limits", "name what is to change, such as limits.cpu")
+		return answer.BadRequest("the resize names no requests and no limits",
+			"name what is to change, such as limits.cpu")
 	}
 	now, err := s.Amender.Resize(r.Context(), key(r), body)
 	return s.answerPod(w, now, err)

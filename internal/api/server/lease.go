@@ -77,7 +77,8 @@ func (l *leases) bind(id string, applied []api.ApplyResult) bool {
 }
 
 func noLease(id string) error {
-	return answer.Next(answer.Failure(http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("lease %q is not held", id)),
+	return answer.Next(answer.Failure(http.StatusConflict, metav1.StatusReasonConflict,
+		fmt.Sprintf("lease %q is not held", id)),
 		"open one with POST /berth/v1/leases and keep its connection open")
 }
 

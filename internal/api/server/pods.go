@@ -98,9 +98,10 @@ func (s podRoutes) applyPods(w http.ResponseWriter, r *http.Request) error {
 func readManifests(w http.ResponseWriter, r *http.Request, origin string) ([]byte, error) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, api.MaxManifest))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, answer.Next(answer.Failure(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
-			fmt.Sprintf("%s: manifests are limited to %d MiB", origin, api.MaxManifest>>20)),
-			"apply fewer at a time")
+		return nil,
+			answer.Next(answer.Failure(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+				fmt.Sprintf("%s: manifests are limited to %d MiB", origin, api.MaxManifest>>20)),
+				"apply fewer at a time")
 	}
 	if err != nil {
 		return nil, answer.BadRequest(fmt.Sprintf("read manifests: %v", err), "")
@@ -179,5 +180,6 @@ func (s podRoutes) podLog(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return logs.Logs{Pods: s.Pods, Dir: s.LogDir, Log: s.Log}.Serve(w, r, logs.Request{Pod: p, Options: opts, Instance: n})
+	return logs.Logs{Pods: s.Pods, Dir: s.LogDir, Log: s.Log}.Serve(w, r,
+		logs.Request{Pod: p, Options: opts, Instance: n})
 }

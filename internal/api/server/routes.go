@@ -184,7 +184,8 @@ func noRoute(mux *http.ServeMux, methods []string, w http.ResponseWriter, r *htt
 	}
 	if len(allowed) == 0 {
 		answer.WriteError(w,
-			answer.Next(answer.Failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the agent has no route "+r.URL.Path),
+			answer.Next(answer.Failure(http.StatusNotFound, metav1.StatusReasonNotFound,
+				"the agent has no route "+r.URL.Path),
 				"GET / lists the routes"))
 		return
 	}

@@ -64,7 +64,8 @@ func listOptionsOf(r *http.Request, fieldNames fields.Set) (listOptions, error) 
 		return opts, q.Err
 	}
 	var err error
-	opts.selector, err = selector.New(r.PathValue("namespace"), q.Get("labelSelector"), q.Get("fieldSelector"), fieldNames)
+	opts.selector, err = selector.New(r.PathValue("namespace"), q.Get("labelSelector"), q.Get("fieldSelector"),
+		fieldNames)
 	return opts, err
 }
 
@@ -116,7 +117,8 @@ func (s podRoutes) knownAt(opts listOptions) (map[types.NamespacedName]*corev1.P
 	snapshot := s.Pods.Snapshot()
 	if now := s.version(snapshot.Revision()); opts.since != now {
 		return nil, 0,
-			answer.Next(apierrors.NewResourceExpired(fmt.Sprintf("resourceVersion %s is too old: it is %s now", opts.since,
+			answer.Next(apierrors.NewResourceExpired(fmt.Sprintf("resourceVersion %s is too old: it is %s now",
+				opts.since,
 				now)),
 				"list again, or watch without a resourceVersion")
 	}

@@ -40,7 +40,8 @@ func Node(cmd *cobra.Command, f *config.Flags) {
 	flags.BoolVar(&f.Lock.Yield, "exit-on-lock-contention", false,
 		"end when another process opens or removes the --lock-file; containers keep running")
 	flags.StringVar(&f.RuntimeCgroups, "runtime-cgroups", "",
-		"`cgroup` of the container runtime, such as /system.slice/containerd.service, to report in /stats/summary; the "+
+		"`cgroup` of the container runtime, such as /system.slice/containerd.service, to report in "+
+			"/stats/summary; the "+
 			"agent moves no process there")
 	embedded(cmd, &f.Embedded)
 	cluster(cmd, f)
@@ -113,7 +114,8 @@ func cluster(cmd *cobra.Command, f *config.Flags) {
 		"kubeconfig `file`: join its cluster as a node, with the kubelet's defaults, the kubelet's runtime unless "+
 			"containerRuntimeEndpoint is set, and --root-dir "+config.JoinedRootDir)
 	flags.StringVar(&f.BootstrapKubeconfig, "bootstrap-kubeconfig", "",
-		"kubeconfig `file` with the right to request a client certificate, for when --kubeconfig does not exist yet or "+
+		"kubeconfig `file` with the right to request a client certificate, for when --kubeconfig does not "+
+			"exist yet or "+
 			"cannot be used any more")
 	flags.StringVar(&f.CertDir, "cert-dir", "",
 		"`directory` for the certificates that the agent requests or creates (default pki in --root-dir)")

@@ -62,7 +62,8 @@ func (c commands) transfers(cmd *cobra.Command) transfer.Agent {
 
 func (c commands) load() *cobra.Command {
 	return with(c,
-		c.command("load FILE|-", "Load images from an archive: an OCI layout or the output of docker save, as a tar file",
+		c.command("load FILE|-",
+			"Load images from an archive: an OCI layout or the output of docker save, as a tar file",
 			"Load images from an archive: an OCI layout or the output of docker save, as a tar file, plain or\n"+
 				"compressed. Garbage collection does not remove loaded images. Remove them by name or with\n"+
 				"\"berth image prune --all\".", "load web.tar", cobra.ExactArgs(1)),

@@ -82,7 +82,8 @@ func Notify(ctx context.Context, c *client.Client, log *slog.Logger) error {
 		if err := healthy(ctx, c, interval/2); err == nil {
 			send(daemon.SdNotifyWatchdog)
 		} else if ctx.Err() == nil {
-			log.Error("agent is unhealthy, systemd will restart it unless it recovers", "err", err, "watchdog", interval)
+			log.Error("agent is unhealthy, systemd will restart it unless it recovers", "err", err, "watchdog",
+				interval)
 		}
 		select {
 		case <-tick.C:

@@ -63,7 +63,8 @@ func (a Agent) Remove(ctx context.Context, names []string, force bool) (gone []a
 func (a Agent) Save(ctx context.Context, names []string, file string, stdout io.Writer) (err error) {
 	if file == "-" {
 		if f, ok := stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-			return client.Next(errors.New("refusing to write an archive to a terminal"), "set -o FILE, or redirect the output")
+			return client.Next(errors.New("refusing to write an archive to a terminal"),
+				"set -o FILE, or redirect the output")
 		}
 		return a.Client.Images().Save(ctx, names, stdout)
 	}
