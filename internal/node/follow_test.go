@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/berth-run/berth/internal/base/roottest"
 )
 
 func addrs(texts ...string) (all []netip.Addr) {
@@ -65,6 +67,7 @@ func ownNetwork(t *testing.T) bool {
 }
 
 func TestFollow(t *testing.T) {
+	roottest.Need(t, "a network namespace")
 	if !ownNetwork(t) {
 		return
 	}

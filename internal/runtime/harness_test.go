@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/runtime"
 	"github.com/berth-run/berth/test/image"
 )
@@ -91,9 +92,7 @@ func serve(dir string) error {
 // when the test ends.
 func scratch(t *testing.T) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("containers need root")
-	}
+	roottest.Need(t, "running containers")
 	dir, err := os.MkdirTemp("/tmp", "rt")
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/roottest"
 )
 
 // tree describes the entries below dir, one a line, without times.
@@ -125,6 +127,7 @@ func TestPackThenUnpackKeepsTheTree(t *testing.T) {
 }
 
 func TestFileIntoRoot(t *testing.T) {
+	roottest.Need(t, "changing owners")
 	root := t.TempDir()
 	write(t, filepath.Join(root, "etc/there"), "old and long", 0o600)
 	link(t, "/etc", filepath.Join(root, "abs")) // leads below root, not to the host

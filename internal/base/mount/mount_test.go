@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/roottest"
 )
 
 // The test binary is also the child.
@@ -62,6 +64,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestMount(t *testing.T) {
+	roottest.Need(t, "mounting")
 	dir := t.TempDir()
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	err := Runner{}.Mount(t.Context(),
@@ -96,6 +99,7 @@ func TestMount(t *testing.T) {
 }
 
 func TestMountFails(t *testing.T) {
+	roottest.Need(t, "mounting")
 	dir := t.TempDir()
 	missing := filepath.Join(dir, "none")
 	tests := []struct {
@@ -174,6 +178,7 @@ func readPID(t *testing.T, file string) int {
 
 // Each way of unmounting takes at most Patience.
 func TestUnmountIsBounded(t *testing.T) {
+	roottest.Need(t, "mounting")
 	dir := t.TempDir()
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	if err := unix.Mount("test", dir, "tmpfs", 0, ""); err != nil {

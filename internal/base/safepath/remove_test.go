@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/roottest"
 )
 
 func TestRemoveAll(t *testing.T) {
@@ -79,9 +81,7 @@ func TestRemoveAllDeep(t *testing.T) {
 }
 
 func TestRemoveAllStopsAtMounts(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	roottest.Need(t, "mounting")
 	_, inside, outside := volume(t)
 	at := filepath.Join(inside, "a/b/mounted")
 	if err := os.MkdirAll(at, 0o755); err != nil {

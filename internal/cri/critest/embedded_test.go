@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/cri/critest"
 	"github.com/berth-run/berth/internal/runtime"
@@ -80,9 +81,7 @@ func buildImage(t *testing.T, dir string) (archive string) {
 // in it has ended, nothing may be left of its pods.
 func scratch(t *testing.T) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("containers need root")
-	}
+	roottest.Need(t, "running containers")
 	dir, err := os.MkdirTemp("/tmp", "ct")
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
+	"github.com/berth-run/berth/internal/base/roottest"
 )
 
 // A scrape of a full node with real cgroups: 110 pods of one container each, in empty cgroups that the benchmark
@@ -55,9 +56,7 @@ func group(name string) cgroupfile.Group {
 
 func fullNode(b *testing.B, pods int) fakeNode {
 	b.Helper()
-	if os.Getuid() != 0 {
-		b.Skip("only root makes cgroups")
-	}
+	roottest.Need(b, "making cgroups")
 	made := func(name string) cgroupfile.Group {
 		g := group(name)
 		for _, dir := range g.Dirs {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/cgroup/hierarchy"
 	"github.com/berth-run/berth/internal/pod/worker"
@@ -33,9 +34,7 @@ func (r *recorded) Event(_ corev1.ObjectReference, _, reason, format string, arg
 // node returns a Cgroups below its own root on this machine.
 func node(t testing.TB, c Config) *Cgroups {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("making cgroups needs root")
-	}
+	roottest.Need(t, "making cgroups")
 	c.Driver, c.Root = hierarchy.Cgroupfs, fmt.Sprintf("/berth-test-%d", os.Getpid())
 	c.Log = slog.New(slog.DiscardHandler)
 	if c.Events == nil {

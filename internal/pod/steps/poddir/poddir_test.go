@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/worker"
 )
@@ -98,9 +99,7 @@ func TestLife(t *testing.T) {
 }
 
 func TestRefusesToRemoveWhatIsMounted(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	roottest.Need(t, "mounting")
 	d, root := node(t)
 	p := named("web", corev1.PodSpec{})
 	if err := d.Step().Setup(t.Context(), run(p)); err != nil {

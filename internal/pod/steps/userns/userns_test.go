@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/base/roottest"
 )
 
 func TestChoose(t *testing.T) {
@@ -221,9 +223,7 @@ func TestDamagedFilesStopNewRanges(t *testing.T) {
 
 // Either answer is right, depending on the machine. An error must say why.
 func TestCheck(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	roottest.Need(t, "mounting")
 	before := children(t)
 	closed := filepath.Join(t.TempDir(), "closed")
 	if err := os.Mkdir(closed, 0o750); err != nil {

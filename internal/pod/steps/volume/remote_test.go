@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/base/roottest"
 )
 
 // silent mounts a file system whose server never answers. Every access waits until answer is called, and fails then.
@@ -47,6 +49,7 @@ func (k remoteKind) Publish(context.Context, Request) (string, error) { return k
 func (remoteKind) Unpublish(context.Context, string) error            { return nil }
 
 func TestMountPathFailsWhileTheServerIsSilent(t *testing.T) {
+	roottest.Need(t, "mounting")
 	dir := t.TempDir()
 	answer := silent(t, dir)
 	p := &corev1.Pod{Spec: corev1.PodSpec{

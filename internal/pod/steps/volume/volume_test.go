@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 	"github.com/berth-run/berth/internal/pod/steps/volume/emptydir"
@@ -38,9 +39,7 @@ func (r *recorded) Event(_ corev1.ObjectReference, _, reason, format string, arg
 // node is Volumes in a temporary root. At the end of the test, nothing below it stays mounted.
 func node(t *testing.T) (v *volume.Volumes, root string, events *recorded) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	roottest.Need(t, "mounting")
 	root, events = t.TempDir(), &recorded{}
 	t.Cleanup(func() {
 		if err := volume.Unmount(root); err != nil {

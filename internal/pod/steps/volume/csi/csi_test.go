@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/plugin"
@@ -110,6 +111,7 @@ type node struct {
 
 func newNode(t *testing.T, root string, o Options) *node {
 	t.Helper()
+	roottest.Need(t, "mounting")
 	n := &node{table: &table{volumes: map[string]*corev1.PersistentVolume{},
 		claims:  map[string]*corev1.PersistentVolumeClaim{},
 		secrets: map[string]*corev1.Secret{}, changed: make(chan object.Key, 100)}, root: root}

@@ -14,6 +14,7 @@ import (
 	utilexec "k8s.io/utils/exec"
 
 	"github.com/berth-run/berth/internal/base/mount"
+	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
@@ -70,6 +71,7 @@ func fails(t *testing.T, err error, want string) {
 
 // An empty device gets the file system that the volume names.
 func TestXFS(t *testing.T) {
+	roottest.Need(t, "mounting")
 	if kinds, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(kinds), "\txfs\n") {
 		t.Skip("the kernel has no xfs")
 	}
@@ -91,6 +93,7 @@ func TestXFS(t *testing.T) {
 
 // A device is empty, then formatted, then shared, then damaged.
 func TestDevice(t *testing.T) {
+	roottest.Need(t, "mounting")
 	k, r := Kind{}, request(t, loop(t, 16<<20))
 	r.ReadOnly = true
 	fails(t, k.Stage(t.Context(), r), "has no file system, and a read-only volume is not formatted")
@@ -181,6 +184,7 @@ func TestDevice(t *testing.T) {
 }
 
 func TestMountRefusesOtherDevices(t *testing.T) {
+	roottest.Need(t, "mounting")
 	device := loop(t, 16<<20)
 	k, r := Kind{}, request(t, device)
 	r.Persistent.Spec.Local.FSType = new("../ext4")

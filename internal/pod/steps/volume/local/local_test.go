@@ -9,10 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
 func TestPublish(t *testing.T) {
+	roottest.Need(t, "making device nodes")
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)

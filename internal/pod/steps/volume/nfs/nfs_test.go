@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/base/mount"
+	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
@@ -48,6 +49,7 @@ func listener(t *testing.T) (port string) {
 }
 
 func TestPublishFails(t *testing.T) {
+	roottest.Need(t, "mounting")
 	closed := func(t *testing.T) string { // a port without a listener
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
@@ -139,6 +141,7 @@ func TestPublishEndsWithItsContext(t *testing.T) {
 }
 
 func TestPublishKeepsAnExistingMount(t *testing.T) {
+	roottest.Need(t, "mounting")
 	r := request(t, "127.0.0.1")
 	if err := os.Mkdir(r.Target, 0o750); err != nil {
 		t.Fatal(err)

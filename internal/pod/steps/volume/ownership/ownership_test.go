@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/base/safepath"
 )
 
@@ -84,9 +85,7 @@ func apply(ctx context.Context, t *testing.T, path string, want Want) error {
 
 func needRoot(t *testing.T) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("chown needs root")
-	}
+	roottest.Need(t, "changing owners")
 }
 
 func TestRun(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
@@ -65,9 +66,7 @@ type node struct {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	roottest.Need(t, "mounting")
 	n := &node{t: t, dir: t.TempDir(), table: store.New[object.Key, runtime.Object](), events: &recorded{}}
 	t.Cleanup(func() {
 		if err := volume.Unmount(n.dir); err != nil {

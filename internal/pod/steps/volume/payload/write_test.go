@@ -15,14 +15,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/roottest"
 )
 
 // memory is a directory in memory until the test ends.
 func memory(t *testing.T) string {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	roottest.Need(t, "mounting")
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
 		t.Fatal(err)
@@ -367,6 +367,7 @@ func TestKilledWriteLeavesAWholeVersion(t *testing.T) {
 // FuzzProjectedPath writes a file at any path that is taken: it is in the volume,
 // found under a name that is not one of the volume's own, and nothing is outside.
 func FuzzProjectedPath(f *testing.F) {
+	roottest.Need(f, "changing owners")
 	for _, p := range []string{"a", "a/b", "../x", "..data", "./..data/x", "/etc/x", "a/../../x", "a\x00",
 		"..2026_01_02_15_04_05.1", "a/./b//c/", strings.Repeat("x/", 100) + "y", "..data_tmp", "\xff"} {
 		f.Add(p)
