@@ -26,14 +26,12 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node"
-	"github.com/berth-run/berth/internal/node/kmsg"
 	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/gate"
 	"github.com/berth-run/berth/internal/pod/pleg"
 	"github.com/berth-run/berth/internal/pod/source"
 	"github.com/berth-run/berth/internal/pod/source/takeover"
 	"github.com/berth-run/berth/internal/pod/status"
-	"github.com/berth-run/berth/internal/pod/steps/allocation"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/timeline"
@@ -179,7 +177,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.build(ctx, func(run func(context.Context) error) { launch(run, cancel) }); err != nil {
 		return ended(err)
 	}
-	a.start(ctx, group)
+	start(ctx, group, a.loops(), a.log)
 	return ended(group.Wait())
 }
 
@@ -251,31 +249,4 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 	}
 	a.buildHousekeeping()
 	return a.buildFleet()
-}
-
-// start runs everything that goes on until the end.
-func (a *Agent) start(ctx context.Context, group *errgroup.Group) {
-	for _, run := range []func(context.Context) error{
-		a.monitor.Run, a.pleg.Run, a.sources.Run, a.record.Run, a.statuses.Run, a.steps.probes.Run, a.steps.cgroups.Run,
-		a.steps.resizes.Run, a.steps.allocations.Run, allocation.Mirror(a.steps.allocations),
-		a.steps.allocations.After(a.steps.placements.Run), a.steps.devices.Run, a.resources.Run,
-		a.cluster.Plugins().Watcher(a.config.RootDir, a.steps.devices.Registry(), a.log).Run, a.steps.limits.Run,
-		func(ctx context.Context) error { return a.fleet.Run(ctx, a.gate) }, a.server.Run, a.heap.Run,
-		a.steps.allocations.After(a.steps.drift.Run), a.steps.allocations.After(a.steps.contained.Run),
-		a.housekeeping.logs.Run, a.housekeeping.garbage.Run, a.retain, a.store.garbage.Run,
-		objectStore{a}.wake, a.steps.contents.Run, a.steps.claims.Run, a.cluster.Run, a.remote.Run, a.power.Run,
-		a.ips.Run,
-		kmsg.New(kmsg.Options{Path: kmsg.Device, Node: event.NodeRef(a.config.NodeName), Events: a.events,
-			Log: a.log}).Run,
-	} {
-		group.Go(func() error { return run(ctx) })
-	}
-	group.Go(func() error {
-		select {
-		case <-a.server.Ready():
-			close(a.ready)
-		case <-ctx.Done():
-		}
-		return nil
-	})
 }

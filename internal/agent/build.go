@@ -101,7 +101,7 @@ func (a *Agent) buildSteps() error {
 	s.cgroups = newCgroups(a)
 	s.placements = newPlacements(a, s.allocations, s.allocations.Subscribe())
 	s.contained = newContainerDrift(a)
-	if err := (images{a}).build(); err != nil {
+	if err := buildImages(a); err != nil {
 		return err
 	}
 	s.limits = emptydir.NewLimits(emptydir.LimitOptions{
@@ -114,7 +114,7 @@ func (a *Agent) buildSteps() error {
 	}
 	s.contents = payload.New(payload.Config{Objects: a.objects, Synced: a.sources.LocalSynced(), EmptyDir: emptyDir,
 		Events: a.events, Log: a.log})
-	s.claims = objectStore{a}.claims()
+	s.claims = newClaims(a)
 	tellDamage(a.log, s.claims.Load())
 	s.volumes = volume.New(volume.Config{Root: c.RootDir, Events: a.events, Claims: s.claims,
 		Kinds: append(a.cluster.Plugins().Kinds(c.RootDir),

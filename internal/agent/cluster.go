@@ -30,7 +30,8 @@ func (a member) connect() (err error) {
 	if a.config.Cluster != nil {
 		a.cluster, err = join.Connect(join.Options{
 			Config: a.config, Version: a.Version, Sources: a.sources, Events: a.events,
-			Accepted: func(uid types.UID) bool { return taken(a.fleet, uid) }, Changed: objectStore{a.Agent}.changed, Stale: a.stale,
+			Accepted: func(uid types.UID) bool { return taken(a.fleet, uid) }, Changed: a.objectsChanged,
+			Stale:       a.stale,
 			NodeChanged: func() { a.fleet.Reconsider() },
 			Full: func(p *corev1.Pod, message string) {
 				a.gate.Reject(p, admission.VolumeAttachmentLimitExceeded, message)
@@ -51,7 +52,7 @@ func (a member) complete() (err error) {
 			inv := a.steps.devices.Inventory()
 			return nodeobject.Devices{Capacity: inv.Capacity(), Allocatable: inv.Allocatable()}
 		},
-		FreshDevices: a.steps.devices.Fresh(), Registered: a.steps.devices.Settled, Healthy: nodeState{a.Agent}.Healthy,
+		FreshDevices: a.steps.devices.Fresh(), Registered: a.steps.devices.Settled, Healthy: a.node().Healthy,
 	})
 	err = series.Register(series.Options{
 		Registry: a.metrics, Node: a.config.NodeName, Version: join.KubernetesVersion,
@@ -91,7 +92,7 @@ func (a member) serve() (*serve.Node, error) {
 		Addresses: a.view().Addresses, AddressesChanged: a.cluster.AddressesChanged(),
 		Pods: a.statuses.Pods(), Settled: a.fleet.Settled(), Streams: streamsOf(a.Agent),
 		Runtime: serve.Commands{CRI: a.engine.Client, ID: stream.ContainerID},
-		Healthy: nodeState{a.Agent}.Healthy, Flags: a.Flags, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.log,
+		Healthy: a.node().Healthy, Flags: a.Flags, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.log,
 		Stats: stats.Options{
 			Node: a.config.NodeName, Root: machine, Machine: a.steps.allocations.Machine(), Capacity: a.facts.Capacity,
 			Identity: stats.Identity{MachineID: a.facts.Info.MachineID, SystemUUID: a.facts.Info.SystemUUID,
@@ -119,11 +120,10 @@ func (a member) moved() {
 // HostIPs are the addresses of the node that pods see.
 func (a member) HostIPs() []string { return a.view().HostIPs() }
 
-// changed has what waits for objects tried again: parts of pods, and their
-// volumes.
-func (x objectStore) changed(keys map[object.Key]bool) {
-	x.a.fleet.ObjectsChanged(keys)
-	x.a.steps.contents.Changed(keys)
+// objectsChanged retries what waits for objects: parts of pods, and their volumes.
+func (a member) objectsChanged(keys map[object.Key]bool) {
+	a.fleet.ObjectsChanged(keys)
+	a.steps.contents.Changed(keys)
 }
 
 // view is what is known of this node.

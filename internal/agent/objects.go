@@ -2,27 +2,19 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/berth-run/berth/internal/api/answer"
-	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/object"
-	"github.com/berth-run/berth/internal/pod/source"
 	"github.com/berth-run/berth/internal/pod/steps/claim"
 )
 
-// objectStore is the agent's view of the ConfigMaps, Secrets and the like that
-// pods name.
-type objectStore struct{ a *Agent }
-
-// wake has what waits for an object tried again when it comes or changes.
-func (x objectStore) wake(ctx context.Context) error {
-	watcher := x.a.sources.Objects.Watch()
+// wakePods retries the parts of pods that wait for an object when the object appears or
+// changes.
+func (a *Agent) wakePods(ctx context.Context) error {
+	watcher := a.sources.Objects.Watch()
 	defer watcher.Stop()
 	for {
 		changes, err := watcher.Next(ctx)
@@ -33,20 +25,12 @@ func (x objectStore) wake(ctx context.Context) error {
 		for _, c := range changes {
 			keys[c.Key] = true
 		}
-		x.a.fleet.ObjectsChanged(keys)
+		a.fleet.ObjectsChanged(keys)
 	}
 }
 
-// Snapshot implements server.Objects. It shows claims and volumes with what they
-// are bound to.
-func (x objectStore) Snapshot() store.Snapshot[object.Key, runtime.Object] {
-	rows, revision := x.a.steps.claims.Rows()
-	return x.a.sources.Objects.Snapshot().With(rows, revision)
-}
-
-// claims makes what binds claims to volumes.
-func (x objectStore) claims() *claim.Claims {
-	a := x.a
+// newClaims makes the part that binds claims to volumes.
+func newClaims(a *Agent) *claim.Claims {
 	c := claim.Config{
 		Root: a.config.RootDir, Objects: a.sources.Objects, Labels: func() map[string]string {
 			return member{a}.view().Labels()
@@ -60,16 +44,4 @@ func (x objectStore) claims() *claim.Claims {
 		c.Cluster = a.objects
 	}
 	return claim.New(c)
-}
-
-// Delete implements server.Objects.
-func (x objectStore) Delete(ctx context.Context, key object.Key) error {
-	err := x.a.sources.Local.DeleteObject(ctx, key)
-	switch {
-	case errors.Is(err, source.ErrTaken):
-		return answer.BadRequest(err.Error(), "remove its manifest there")
-	case errors.Is(err, source.ErrNotFound):
-		return answer.ObjectNotFound(key)
-	}
-	return err
 }

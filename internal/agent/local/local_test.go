@@ -1,0 +1,105 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/pod/source"
+	"github.com/berth-run/berth/internal/pod/source/manifest"
+	"github.com/berth-run/berth/internal/pod/steps/image/garbage"
+)
+
+func TestPlacePutsObjectsIntoTheNamespace(t *testing.T) {
+	tests := []struct {
+		name, own, given, want string
+		refused                bool
+	}{
+		{name: "no namespace is asked for", own: "web", want: "web"},
+		{name: "the object has none", given: "web", want: "web"},
+		{name: "the same", own: "web", given: "web", want: "web"},
+		{name: "another", own: "db", given: "web", want: "db", refused: true},
+	}
+	for _, test := range tests {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: test.own}}
+		err := place(manifest.Object{Pod: p}, test.given)
+		if (err != nil) != test.refused || p.Namespace != test.want {
+			t.Errorf("%s: namespace %q, error %v", test.name, p.Namespace, err)
+		}
+	}
+}
+
+func TestApplyErrorsHaveTheirPlaceInTheAPI(t *testing.T) {
+	other := errors.New("disk full")
+	for _, test := range []struct {
+		name string
+		err  error
+		is   func(error) bool
+	}{
+		{"taken by another source", source.ErrTaken, apierrors.IsConflict},
+		{"invalid", reason.New(reason.FailedValidation, "no image"), apierrors.IsBadRequest},
+		{"anything else", other, func(err error) bool { return errors.Is(err, other) }},
+	} {
+		if err := applyError(test.err); !test.is(err) {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}
+
+func TestImageErrorsHaveTheirPlaceInTheAPI(t *testing.T) {
+	for name, test := range map[string]struct {
+		err error
+		is  func(error) bool
+	}{
+		"unknown":   {garbage.ErrNoImage, apierrors.IsNotFound},
+		"ambiguous": {garbage.ErrAmbiguous, apierrors.IsBadRequest},
+		"in use":    {garbage.ErrInUse, apierrors.IsConflict},
+	} {
+		if err := imageError(test.err); !test.is(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestExportNames(t *testing.T) {
+	tagged := garbage.Image{ID: "sha256:1", Tags: []string{"example.com/a:1", "example.com/a:2"},
+		Digests: []string{"example.com/a@sha256:9"}}
+	for _, test := range []struct {
+		name  string
+		image garbage.Image
+		given string
+		want  []string
+	}{
+		{"the given tag", tagged, "example.com/a:2", []string{"example.com/a:2"}},
+		{"all tags of an id", tagged, "sha256:1", tagged.Tags},
+		{"the digest without tags", garbage.Image{ID: "sha256:1", Digests: tagged.Digests}, "sha256:1", tagged.Digests},
+		{"the id alone", garbage.Image{ID: "sha256:1"}, "sha256:1", []string{"sha256:1"}},
+	} {
+		if diff := cmp.Diff(test.want, exportNames(test.image, test.given)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+// brokenArchives is a runtime that cannot read archives.
+type brokenArchives struct{ Archives }
+
+func (brokenArchives) Import(context.Context, io.Reader) ([]*runtimeapi.Image, error) {
+	return nil, errors.New("no archive")
+}
+
+func TestLoadReturnsTheRuntimesError(t *testing.T) {
+	_, err := Images{Archives: brokenArchives{}}.Load(t.Context(), strings.NewReader(""))
+	if err == nil || err.Error() != "no archive" {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,72 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-run/berth/internal/agent/engine"
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/pod/fleet"
+	"github.com/berth-run/berth/internal/pod/source"
+)
+
+// Node shows the state of the agent itself. It implements server.Node.
+type Node struct {
+	Name, Root string
+	Began      time.Time
+	Engine     *engine.Engine
+	Monitor    *cri.Monitor
+	Problems   *store.Table[source.ProblemKey, source.Problem]
+	Fleet      *fleet.Fleet
+}
+
+// Status implements server.Node.
+func (x Node) Status(context.Context) api.Status {
+	now := time.Now()
+	health := x.Monitor.Health()
+	version := cmp.Or(health.Version, x.Engine.Version)
+	s := api.Status{
+		TypeMeta: api.Type("Status"), Node: x.Name, Root: x.Root, PID: os.Getpid(),
+		StartedAt: metav1.NewTime(x.Began),
+		Version:   api.BuildVersion(),
+		Runtime: api.Runtime{Name: version.RuntimeName, Version: version.RuntimeVersion,
+			Endpoint: x.Engine.Endpoint()},
+	}
+	runtime, network := health.Runtime(now), health.Network(now)
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "AgentReady",
+		Message: "the agent can run pods"}
+	switch {
+	case !runtime.Ready:
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, runtime.Reason, runtime.Message
+	case !network.Ready:
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, network.Reason, network.Message
+	}
+	s.Conditions = []corev1.NodeCondition{ready}
+	for _, p := range x.Problems.Snapshot().All() {
+		s.Problems = append(s.Problems,
+			api.Problem{Origin: p.Origin, Message: p.Err.Error(), Since: metav1.NewTime(p.Since)})
+	}
+	slices.SortFunc(s.Problems, func(p, q api.Problem) int { return p.Since.Compare(q.Since.Time) })
+	return s
+}
+
+// Healthy implements server.Node. It returns an error if the loop that admits and ends
+// pods does not answer. It ignores a runtime that is down: restarting the agent would
+// not help.
+func (x Node) Healthy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := x.Fleet.Ping(ctx); err != nil {
+		return fmt.Errorf("the fleet's loop does not answer: %w", err)
+	}
+	return nil
+}

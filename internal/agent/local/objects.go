@@ -1,0 +1,40 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/pod/source"
+	"github.com/berth-run/berth/internal/pod/steps/claim"
+)
+
+// Objects are the ConfigMaps, Secrets, claims and other objects that pods name. It
+// implements server.Objects.
+type Objects struct {
+	Table  *object.Table
+	Claims *claim.Claims
+	Local  *source.Local
+}
+
+// Snapshot implements server.Objects. Claims and volumes are
+// shown with what they are bound to.
+func (x Objects) Snapshot() store.Snapshot[object.Key, runtime.Object] {
+	rows, revision := x.Claims.Rows()
+	return x.Table.Snapshot().With(rows, revision)
+}
+
+// Delete implements server.Objects.
+func (x Objects) Delete(ctx context.Context, key object.Key) error {
+	err := x.Local.DeleteObject(ctx, key)
+	switch {
+	case errors.Is(err, source.ErrTaken):
+		return answer.BadRequest(err.Error(), "remove its manifest there")
+	case errors.Is(err, source.ErrNotFound):
+		return answer.ObjectNotFound(key)
+	}
+	return err
+}

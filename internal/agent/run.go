@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-run/berth/internal/node/kmsg"
+	"github.com/berth-run/berth/internal/pod/steps/allocation"
+	"github.com/berth-run/berth/internal/record/event"
+)
+
+// loop is a part of the agent that works until its context ends.
+type loop struct {
+	name string
+	run  func(context.Context) error
+}
+
+// loops lists what runs while the agent does, one a line.
+func (a *Agent) loops() []loop {
+	s, keep := &a.steps, &a.housekeeping
+	plugins := a.cluster.Plugins().Watcher(a.config.RootDir, s.devices.Registry(), a.log)
+	oom := kmsg.New(kmsg.Options{Path: kmsg.Device, Node: event.NodeRef(a.config.NodeName), Events: a.events, Log: a.log})
+	return []loop{
+		// what is wanted and what is there
+		{"runtime health", a.monitor.Run},
+		{"observed pods", a.pleg.Run},
+		{"pod sources", a.sources.Run},
+		{"woken pods", a.wakePods},
+		{"cluster", a.cluster.Run},
+		{"node addresses", a.ips.Run},
+		// pods and their status
+		{"fleet", func(ctx context.Context) error { return a.fleet.Run(ctx, a.gate) }},
+		{"pod statuses", a.statuses.Run},
+		{"pod status files", a.record.Run},
+		{"forgotten pods", a.retain},
+		// what the steps keep up
+		{"probes", s.probes.Run},
+		{"cgroups", s.cgroups.Run},
+		{"cgroup drift", s.allocations.After(s.drift.Run)},
+		{"container cgroup drift", s.allocations.After(s.contained.Run)},
+		{"resizes", s.resizes.Run},
+		{"allocations", s.allocations.Run},
+		{"allocation files", allocation.Mirror(s.allocations)},
+		{"placements", s.allocations.After(s.placements.Run)},
+		{"devices", s.devices.Run},
+		{"plugins", plugins.Run},
+		{"emptyDir limits", s.limits.Run},
+		{"volume contents", s.contents.Run},
+		{"volume claims", s.claims.Run},
+		// the node
+		{"log rotation", keep.logs.Run},
+		{"container garbage", keep.garbage.Run},
+		{"image garbage", a.store.garbage.Run},
+		{"machine shutdown", a.power.Run},
+		{"OOM kills", oom.Run},
+		{"heap", a.heap.Run},
+		// who asks
+		{"local API", a.server.Run},
+		{"pod resources API", a.resources.Run},
+		{"node API", a.remote.Run},
+		{"ready", a.opened},
+	}
+}
+
+// opened closes Ready when the local API is open.
+func (a *Agent) opened(ctx context.Context) error {
+	select {
+	case <-a.server.Ready():
+		close(a.ready)
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// start runs the loops in a group, which ends with the first loop that fails. The error
+// has the name of that loop.
+func start(ctx context.Context, group *errgroup.Group, loops []loop, log *slog.Logger) {
+	for _, l := range loops {
+		group.Go(func() error {
+			err := l.run(ctx)
+			log.Debug("loop ended", "loop", l.name, "err", err)
+			if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
+				return err
+			}
+			return fmt.Errorf("%s: %w", l.name, err)
+		})
+	}
+}
