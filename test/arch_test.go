@@ -3,7 +3,6 @@
 package test
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -18,15 +17,6 @@ import (
 )
 
 const module = "github.com/berth-run/berth"
-
-// Budgets. What does not fit is two things, or too long to read.
-const (
-	maxFunctionLines = 80
-	maxParameters    = 6
-	maxFields        = 20
-	maxMethods       = 25
-	maxPackageLines  = 2500
-)
 
 // rule says what the packages below a folder may import of Berth's own, and why.
 type rule struct {
@@ -92,22 +82,6 @@ var rules = []rule{
 	{"test", []string{"internal", "test"}, "tests may look at everything"},
 	{"bench", []string{"internal", "test", "bench"}, "measurements may look at everything"},
 	{"example", nil, "examples use the binary"},
-}
-
-// exceptions to the budgets and rules, each with its reason.
-// Interceptors have the parameters that gRPC gives them.
-var exceptions = map[string]string{
-	"internal/cri.traceCall":                  "grpc.UnaryClientInterceptor",
-	"internal/cri.Client.reportTrouble":       "grpc.UnaryClientInterceptor",
-	"internal/cri.checkCall":                  "grpc.UnaryClientInterceptor",
-	"internal/cri.metrics.countCall":          "grpc.UnaryClientInterceptor",
-	"internal/api/servertest.commands.Exec":   "the interface of cri-streaming",
-	"internal/api/servertest.commands.Attach": "the interface of cri-streaming",
-	"internal/model/pod.ContainerStatus":      "what a runtime tells of a container, CRI's words one by one",
-	"internal/pod/plan.computation":           "one plan is one computation, its methods are the rules of it",
-	"internal/pod/podstatus.computation":      "one status is one computation, its methods are the paragraphs of it",
-	"internal/pod/steps/volume.Volumes":       "the step, what others look up in it, and its metrics",
-	"internal/pod/steps/probe.Probes":         "the schedule of all probes and the four ways to ask",
 }
 
 type source struct {
@@ -269,63 +243,5 @@ func TestNoInitAndNoDefaultLogger(t *testing.T) {
 			}
 			return true
 		})
-	}
-}
-
-func TestBudgets(t *testing.T) {
-	all, set := load(t)
-	over := func(key string, got, most int, what string) {
-		if got > most && exceptions[key] == "" {
-			t.Errorf("%s has %d %s, the budget is %d", key, got, what, most)
-		}
-	}
-	lines, methods := map[string]int{}, map[string]int{}
-	for _, s := range all {
-		if isTest(s) {
-			continue
-		}
-		lines[s.dir] += s.lines
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.FuncDecl:
-				key := s.dir + "." + n.Name.Name
-				if n.Recv != nil {
-					receiver := receiver(n)
-					key = s.dir + "." + receiver + "." + n.Name.Name
-					methods[s.dir+"."+receiver]++
-				}
-				over(key, set.Position(n.End()).Line-set.Position(n.Pos()).Line+1, maxFunctionLines, "lines")
-				over(key, n.Type.Params.NumFields(), maxParameters, "parameters")
-			case *ast.TypeSpec:
-				if st, ok := n.Type.(*ast.StructType); ok {
-					over(s.dir+"."+n.Name.Name, st.Fields.NumFields(), maxFields, "fields")
-				}
-			}
-			return true
-		})
-	}
-	for key, n := range methods {
-		over(key, n, maxMethods, "methods")
-	}
-	for key, n := range lines {
-		over(key, n, maxPackageLines, "lines of code")
-	}
-}
-
-func receiver(f *ast.FuncDecl) string {
-	t := f.Recv.List[0].Type
-	for {
-		switch x := t.(type) {
-		case *ast.StarExpr:
-			t = x.X
-		case *ast.IndexExpr:
-			t = x.X
-		case *ast.IndexListExpr:
-			t = x.X
-		case *ast.Ident:
-			return x.Name
-		default:
-			return fmt.Sprintf("%T", t)
-		}
 	}
 }

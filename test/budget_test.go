@@ -1,0 +1,256 @@
+package test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Budgets. A type or function that does not fit is two things, or too long to read.
+// Split it at a noun. Do not pack it.
+const (
+	maxFunctionLines    = 80
+	maxParameters       = 6
+	maxFields           = 20
+	maxMethods          = 25
+	maxFunctionLiterals = 14 // in one struct literal
+	// maxPackageLines has no exception.
+	maxPackageLines = 1800
+	// columns is how long a line may be. A longer one counts as the lines that it would wrap to.
+	columns  = 120
+	tabWidth = 4
+)
+
+// exceptions to the budgets and rules, each with its reason.
+// Interceptors have the parameters that gRPC gives them.
+var exceptions = map[string]string{
+	"internal/cri.traceCall":                  "grpc.UnaryClientInterceptor",
+	"internal/cri.Client.reportTrouble":       "grpc.UnaryClientInterceptor",
+	"internal/cri.checkCall":                  "grpc.UnaryClientInterceptor",
+	"internal/cri.metrics.countCall":          "grpc.UnaryClientInterceptor",
+	"internal/api/servertest.commands.Exec":   "the interface of cri-streaming",
+	"internal/api/servertest.commands.Attach": "the interface of cri-streaming",
+	"internal/model/pod.ContainerStatus":      "what a runtime tells of a container, CRI's words one by one",
+	"internal/pod/plan.computation":           "one plan is one computation, its methods are the rules of it",
+	"internal/pod/podstatus.computation":      "one status is one computation, its methods are the paragraphs of it",
+	"internal/pod/steps/volume.Volumes":       "the step, what others look up in it, and its metrics",
+	"internal/pod/steps/probe.Probes":         "the schedule of all probes and the four ways to ask",
+}
+
+// shape is what the budgets measure of one struct type.
+type shape struct {
+	fields  int      // without embedded structs of the same package
+	methods int      // of its own
+	parts   []string // structs of the same package that it embeds beside other fields
+	wraps   string   // the struct of the same package that is its only field; "" for none
+}
+
+// shapes returns the shape of every type that has fields or methods, by directory and name.
+func shapes(all []source) map[string]*shape {
+	found := map[string]*shape{}
+	of := func(key string) *shape {
+		if found[key] == nil {
+			found[key] = &shape{}
+		}
+		return found[key]
+	}
+	structs := map[string]bool{}
+	each(all, func(s source, n ast.Node) {
+		if t, ok := n.(*ast.TypeSpec); ok {
+			_, structs[s.dir+"."+t.Name.Name] = t.Type.(*ast.StructType)
+		}
+	})
+	each(all, func(s source, n ast.Node) {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if n.Recv != nil {
+				of(s.dir+"."+receiver(n)).methods++
+			}
+		case *ast.TypeSpec:
+			if t, ok := n.Type.(*ast.StructType); ok {
+				of(s.dir+"."+n.Name.Name).take(s.dir, t, structs)
+			}
+		}
+	})
+	return found
+}
+
+// take counts the fields of a struct.
+func (x *shape) take(dir string, t *ast.StructType, structs map[string]bool) {
+	for _, f := range t.Fields.List {
+		typ := f.Type
+		if star, ok := typ.(*ast.StarExpr); ok {
+			typ = star.X
+		}
+		ours := ""
+		if id, ok := typ.(*ast.Ident); ok && structs[dir+"."+id.Name] {
+			ours = dir + "." + id.Name
+		}
+		switch {
+		case ours != "" && t.Fields.NumFields() == 1:
+			x.wraps = ours
+			x.fields++
+		case ours != "" && len(f.Names) == 0:
+			x.parts = append(x.parts, ours)
+		default:
+			x.fields += max(1, len(f.Names))
+		}
+	}
+}
+
+// totals returns the fields of a type with those of its parts, and its methods with those of its parts and of
+// the types that wrap it.
+func totals(found map[string]*shape, key string) (fields, methods int) {
+	x := found[key]
+	fields, methods = x.fields, x.methods
+	for _, part := range x.parts {
+		f, m := totals(found, part)
+		fields, methods = fields+f, methods+m
+	}
+	for wrapper, w := range found {
+		if w.wraps == key && wrapper != key {
+			methods += w.methods
+		}
+	}
+	return fields, methods
+}
+
+// each calls visit for every node of the files that are no tests.
+func each(all []source, visit func(source, ast.Node)) {
+	for _, s := range all {
+		if isTest(s) {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			visit(s, n)
+			return true
+		})
+	}
+}
+
+// wrapped counts lines as if each were wrapped at the end of the last column.
+func wrapped(text string) (lines int) {
+	for line := range strings.Lines(text) {
+		width := len([]rune(strings.TrimRight(line, "\n"))) + (tabWidth-1)*strings.Count(line, "\t")
+		lines += max(1, (width+columns-1)/columns)
+	}
+	return lines
+}
+
+func TestBudgets(t *testing.T) {
+	all, set := load(t)
+	over := func(key string, got, most int, what string) {
+		if got > most && exceptions[key] == "" {
+			t.Errorf("%s has %d %s, the budget is %d", key, got, what, most)
+		}
+	}
+	each(all, func(s source, n ast.Node) {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			key := s.dir + "." + n.Name.Name
+			if n.Recv != nil {
+				key = s.dir + "." + receiver(n) + "." + n.Name.Name
+			}
+			over(key, set.Position(n.End()).Line-set.Position(n.Pos()).Line+1, maxFunctionLines, "lines")
+			over(key, n.Type.Params.NumFields(), maxParameters, "parameters")
+		case *ast.CompositeLit:
+			over(where(set, n), functionLiterals(n), maxFunctionLiterals, "function literals in one struct literal")
+		}
+	})
+	found := shapes(all)
+	for _, key := range slices.Sorted(maps.Keys(found)) {
+		fields, methods := totals(found, key)
+		over(key, fields, maxFields, "fields with those of its embedded parts")
+		over(key, methods, maxMethods, "methods with those of its parts and wrappers")
+	}
+	lines := map[string]int{}
+	for _, s := range all {
+		if !isTest(s) {
+			lines[s.dir] += wrapped(s.text)
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(lines)) {
+		if lines[dir] > maxPackageLines {
+			t.Errorf("%s has %d lines of code, the budget is %d without exception: split it at a noun", dir, lines[dir],
+				maxPackageLines)
+		}
+	}
+}
+
+// functionLiterals counts the fields of a struct literal that are function literals.
+func functionLiterals(n *ast.CompositeLit) (count int) {
+	for _, e := range n.Elts {
+		pair, ok := e.(*ast.KeyValueExpr)
+		if !ok {
+			continue
+		}
+		if _, ok := pair.Value.(*ast.FuncLit); ok {
+			count++
+		}
+	}
+	return count
+}
+
+func where(set *token.FileSet, n ast.Node) string {
+	at := set.Position(n.Pos())
+	return fmt.Sprintf("%s:%d", strings.TrimPrefix(at.Filename, "../"), at.Line)
+}
+
+// A function-valued option is for one effect that tests replace. The test only counts them.
+func TestFunctionValuedOptionsAreCounted(t *testing.T) {
+	all, _ := load(t)
+	count, packages := 0, map[string]bool{}
+	each(all, func(s source, n ast.Node) {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok || !strings.HasSuffix(spec.Name.Name, "Options") && !strings.HasSuffix(spec.Name.Name, "Config") {
+			return
+		}
+		fields, ok := spec.Type.(*ast.StructType)
+		if !ok {
+			return
+		}
+		for _, f := range fields.Fields.List {
+			if _, ok := f.Type.(*ast.FuncType); ok {
+				count, packages[s.dir] = count+len(f.Names), true
+			}
+		}
+	})
+	t.Logf("%d function-valued options in %d packages", count, len(packages))
+}
+
+// The budgets measure what they mean: these types would pass if only their own lines counted.
+func TestBudgetsCountPartsAndWrappers(t *testing.T) {
+	found := map[string]*shape{
+		"p.Agent":   {fields: 2, methods: 3, parts: []string{"p.records"}},
+		"p.records": {fields: 5, methods: 1}, "p.images": {fields: 1, methods: 7, wraps: "p.Agent"},
+	}
+	if fields, methods := totals(found, "p.Agent"); fields != 7 || methods != 11 {
+		t.Errorf("Agent has %d fields and %d methods, want 7 and 11", fields, methods)
+	}
+	if got := wrapped(strings.Repeat("x", 121) + "\n\n" + "\t" + strings.Repeat("x", 117) + "\nshort\n"); got != 6 {
+		t.Errorf("%d lines after wrapping, want 6", got)
+	}
+}
+
+// receiver is the name of the type that a method belongs to.
+func receiver(f *ast.FuncDecl) string {
+	t := f.Recv.List[0].Type
+	for {
+		switch x := t.(type) {
+		case *ast.StarExpr:
+			t = x.X
+		case *ast.IndexExpr:
+			t = x.X
+		case *ast.IndexListExpr:
+			t = x.X
+		case *ast.Ident:
+			return x.Name
+		default:
+			return fmt.Sprintf("%T", t)
+		}
+	}
+}
