@@ -214,8 +214,8 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 	if a.facts, err = node.Read(a.nodeConfig()); err != nil {
 		return fmt.Errorf("look at the machine: %w", err)
 	}
-	a.ips = node.Follow(a.nodeConfig(), a.facts, member{a}.moved)
-	if err := (member{a}).connect(); err != nil {
+	a.ips = node.Follow(a.nodeConfig(), a.facts, func() { addressesChanged(a) })
+	if err := connect(a); err != nil {
 		return err
 	}
 	var shutdown func(context.Context) error

@@ -7,9 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/node/resource/device"
-	"github.com/berth-run/berth/internal/pod/admission"
 	"github.com/berth-run/berth/internal/pod/steps/allocation"
 )
 
@@ -31,13 +29,4 @@ func newAllocations(a *Agent) (*allocation.Allocations, error) {
 	})
 	tellDamage(a.log, s.Load())
 	return s, nil
-}
-
-// allotted adds to admission's input what a rule asks of the node's resources.
-func allotted(s *allocation.Allocations, in admission.In) admission.In {
-	p := in.Pod
-	in.Devices = s.Node().Devices
-	in.Given, _ = s.Get(p.UID)
-	in.Allot = func(beside []types.UID) (resource.Allocation, error) { return s.Allot(p, beside) }
-	return in
 }

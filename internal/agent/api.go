@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/agent/explain"
+	"github.com/berth-run/berth/internal/agent/input"
 	"github.com/berth-run/berth/internal/agent/local"
 	"github.com/berth-run/berth/internal/api/files"
 	"github.com/berth-run/berth/internal/api/server"
@@ -23,10 +24,10 @@ func (a *Agent) node() local.Node {
 		Monitor: a.monitor, Problems: a.sources.Problems, Fleet: a.fleet}
 }
 
-func (a *Agent) serverOptions() server.Options {
+func (a *Agent) serverOptions(in input.Node) server.Options {
 	pods := local.Pods{
 		Node: a.config.NodeName, Statuses: a.statuses, Sources: a.sources, Fleet: a.fleet,
-		Explainer: explain.Explainer{Node: a.config.NodeName, Input: a.admissionInput, Others: func() []fleet.Other {
+		Explainer: explain.Explainer{Node: a.config.NodeName, Input: in.Of, Others: func() []fleet.Other {
 			return slices.Concat(a.fleet.Holders(), a.fleet.Reserved())
 		}},
 	}

@@ -11,13 +11,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/agent/input"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
@@ -94,6 +94,10 @@ func (a *Agent) buildSteps() error {
 		Resolver: poddir.Resolver{ClusterDNS: c.Pods.ClusterDNS, ClusterDomain: c.Pods.ClusterDomain,
 			Standalone: a.cluster == nil, NodeIPs: a.facts.IPs},
 	})
+	a.record = status.NewRecord(status.RecordOptions{
+		Dir: filepath.Join(c.RootDir, "status"), MessagePath: s.dirs.MessagePath, Log: a.log,
+	})
+	tellDamage(a.log, a.record.Load())
 	var err error
 	if s.drift, err = newDrift(a); err != nil {
 		return err
@@ -161,12 +165,12 @@ func (a *Agent) buildSteps() error {
 	s.probes, err = probe.New(probe.Options{
 		CRI: a.engine.Client.Runtime, Events: a.events, Observed: a.pleg.Observed, Expand: render.ExpandCommand,
 		PodIP: func(p *corev1.Pod, o *pod.Observed) string {
-			if ips := podstatus.PodIPs(p, o, member{a}.view().HostIPs()); len(ips) > 0 {
+			if ips := podstatus.PodIPs(p, o, view(a).HostIPs()); len(ips) > 0 {
 				return ips[0]
 			}
 			return ""
 		},
-		Starting: s.containers.Starting, Before: a.wasReady, Changed: a.stale.MarkVerdict,
+		Starting: s.containers.Starting, Before: status.Before{Record: a.record, Desired: a.sources.Desired}.Ready, Changed: a.stale.MarkVerdict,
 		Dir: filepath.Join(c.RootDir, "probes"), Metrics: a.metrics, Log: a.log,
 	})
 	if err != nil {
@@ -182,23 +186,6 @@ func tellDamage(log *slog.Logger, err error) {
 	if err != nil {
 		log.Error("read what an earlier agent kept", "err", err)
 	}
-}
-
-// wasReady is what was last reported of a container: by an earlier agent, or by the
-// kubelet in whose place this one runs.
-func (a *Agent) wasReady(uid types.UID, id string) (probe.Ready, bool) {
-	told := []corev1.PodStatus{a.record.Last(uid)}
-	if p, ok := a.sources.Desired.Get(uid); ok && p.Source == pod.SourceAPI {
-		told = append(told, p.Status)
-	}
-	for _, s := range told {
-		for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
-			if _, known, _ := strings.Cut(c.ContainerID, "://"); known == id && c.State.Running != nil {
-				return probe.Ready{Started: c.Started != nil && *c.Started, Ready: c.Ready}, true
-			}
-		}
-	}
-	return probe.Ready{}, false
 }
 
 // podNetwork is the runtime's, in the words of the kubelet.
@@ -219,7 +206,7 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 		CgroupV2:       v2,
 		MemoryCapacity: a.facts.Capacity.Memory().Value(),
 		Allocatable:    a.facts.Allocatable,
-		HostIPs:        member{a}.view().HostIPs(),
+		HostIPs:        view(a).HostIPs(),
 		CFSQuota:       c.CPUCFSQuota, CFSPeriod: c.CPUCFSQuotaPeriod,
 		LimitedSwap:    c.LimitedSwap,
 		MemoryQoS:      a.config.Node.Enforce.MemoryQoS,
@@ -264,10 +251,6 @@ func (a *Agent) admitted() []*corev1.Pod {
 // buildFleet makes the parts that hold all pods.
 func (a *Agent) buildFleet() error {
 	c := a.config
-	a.record = status.NewRecord(status.RecordOptions{
-		Dir: filepath.Join(c.RootDir, "status"), MessagePath: a.steps.dirs.MessagePath, Log: a.log,
-	})
-	tellDamage(a.log, a.record.Load())
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),
 		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
@@ -286,15 +269,19 @@ func (a *Agent) buildFleet() error {
 			Trace: a.timeline.Context, Now: time.Now, Log: a.log,
 		},
 	})
+	completeCluster(a)
 	if err := a.buildStatuses(); err != nil {
 		return err
 	}
-	a.server, a.resources = server.New(a.serverOptions()), newPodResources(a)
-	if err := (member{a}).complete(); err != nil {
+	a.resources = newPodResources(a)
+	if err := buildDoors(a); err != nil {
 		return err
 	}
+	in := input.Node{Config: c, Began: a.began, Engine: a.engine, Sources: a.sources, Objects: a.objects,
+		Ledger: a.steps.allocations, View: view(a)}
+	a.server = server.New(a.serverOptions(in))
 	a.gate = gate.New(gate.Options{
-		Input: a.admissionInput, Observed: a.pleg.Table(), Statuses: a.record, Shutdown: a.power, Labels: a.cluster,
+		Input: in.Of, Observed: a.pleg.Table(), Statuses: a.record, Shutdown: a.power, Labels: a.cluster,
 		Devices: a.steps.devices, Ledger: a.steps.allocations, Resources: a.steps.resizes, Pods: a.stops(),
 		Began: a.began, Now: time.Now, Recorder: a.timeline, Provider: a.tracer, Metrics: a.metrics, Events: a.events,
 		Log: a.log,
@@ -316,7 +303,7 @@ func (a *Agent) buildStatuses() error {
 		Record: a.record, Stale: a.stale, Fleet: a.fleet, Reporter: a.cluster, Starts: starts, Timeline: a.timeline,
 		Source: status.Parts{
 			Runtime: a.engine, Observer: a.pleg, Containers: s.containers, Probes: s.probes,
-			Resizes: s.resizes, Devices: s.devices, Claims: a.cluster.Plugins(), Addresses: member{a},
+			Resizes: s.resizes, Devices: s.devices, Claims: a.cluster.Plugins(), Addresses: view(a),
 		},
 		Gone: []func(types.UID){
 			func(uid types.UID) { a.gate.Forget(uid) },

@@ -16,23 +16,19 @@ import (
 	"github.com/berth-run/berth/internal/cluster/nodeobject"
 	"github.com/berth-run/berth/internal/cluster/nodeview"
 	"github.com/berth-run/berth/internal/model/object"
-	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/stats"
 	"github.com/berth-run/berth/internal/pod/admission"
 )
 
-// member is the agent as a node of a cluster, or of none.
-type member struct{ *Agent }
-
 // connect makes what the steps need of the cluster, if the agent is to be a node
 // of one.
-func (a member) connect() (err error) {
+func connect(a *Agent) (err error) {
 	if a.config.Cluster != nil {
 		a.cluster, err = join.Connect(join.Options{
 			Config: a.config, Version: a.Version, Sources: a.sources, Events: a.events,
-			Accepted: func(uid types.UID) bool { return taken(a.fleet, uid) }, Changed: a.objectsChanged,
-			Stale:       a.stale,
-			NodeChanged: func() { a.fleet.Reconsider() },
+			Accepted: func(uid types.UID) bool { return taken(a.fleet, uid) },
+			Changed:  func(keys map[object.Key]bool) { objectsChanged(a, keys) },
+			Stale:    a.stale, NodeChanged: func() { a.fleet.Reconsider() },
 			Full: func(p *corev1.Pod, message string) {
 				a.gate.Reject(p, admission.VolumeAttachmentLimitExceeded, message)
 			},
@@ -43,8 +39,8 @@ func (a member) connect() (err error) {
 	return err
 }
 
-// complete makes what tells the cluster of this node, and the node's own server.
-func (a member) complete() (err error) {
+// completeCluster makes the parts that tell the cluster about this node.
+func completeCluster(a *Agent) {
 	a.cluster.Complete(join.Node{
 		Facts: a.facts, IPs: a.ips.IPs, Version: a.engine.Version, CRI: a.engine.Client, Health: a.monitor.Health,
 		Began: a.began,
@@ -54,7 +50,11 @@ func (a member) complete() (err error) {
 		},
 		FreshDevices: a.steps.devices.Fresh(), Registered: a.steps.devices.Settled, Healthy: a.node().Healthy,
 	})
-	err = series.Register(series.Options{
+}
+
+// buildDoors makes the metrics, the shutdown of the machine and the node's own server.
+func buildDoors(a *Agent) error {
+	err := series.Register(series.Options{
 		Registry: a.metrics, Node: a.config.NodeName, Version: join.KubernetesVersion,
 		Unified: cgroups.IsCgroup2UnifiedMode(),
 		Sources: a.sources, PLEG: a.pleg, Fleet: a.fleet,
@@ -71,7 +71,7 @@ func (a member) complete() (err error) {
 	if err != nil {
 		return err
 	}
-	a.remote, err = a.serve()
+	a.remote, err = serveNode(a)
 	return err
 }
 
@@ -80,8 +80,8 @@ func streamsOf(a *Agent) stream.Streams {
 	return stream.Streams{CRI: a.engine.Client, Observed: a.pleg.Observed}
 }
 
-// serve makes the node's server for the cluster.
-func (a member) serve() (*serve.Node, error) {
+// serveNode makes the node's server for the cluster.
+func serveNode(a *Agent) (*serve.Node, error) {
 	machine, err := a.steps.cgroups.Containers().Machine()
 	if err != nil {
 		return nil, fmt.Errorf("find the machine's cgroup: %w", err)
@@ -89,8 +89,8 @@ func (a member) serve() (*serve.Node, error) {
 	return serve.New(serve.Options{
 		Config: a.config, Kubelet: a.engine.Effective(a.config.Kubelet),
 		Version: a.Version, Began: a.began, Client: a.cluster.Client(), ClientCertificate: a.cluster.Certificate(),
-		Addresses: a.view().Addresses, AddressesChanged: a.cluster.AddressesChanged(),
-		Pods: a.statuses.Pods(), Settled: a.fleet.Settled(), Streams: streamsOf(a.Agent),
+		Addresses: view(a).Addresses, AddressesChanged: a.cluster.AddressesChanged(),
+		Pods: a.statuses.Pods(), Settled: a.fleet.Settled(), Streams: streamsOf(a),
 		Runtime: serve.Commands{CRI: a.engine.Client, ID: stream.ContainerID},
 		Healthy: a.node().Healthy, Flags: a.Flags, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.log,
 		Stats: stats.Options{
@@ -101,7 +101,7 @@ func (a member) serve() (*serve.Node, error) {
 			VolumePeriod: a.config.Server.VolumePeriod, Now: time.Now, Log: a.log,
 			Source: serve.Source{
 				CRI: a.engine.Client, Cgroups: a.steps.cgroups.Containers(), Observed: a.pleg.Table(),
-				Pod:   cgroupView(a).pod,
+				Pod:   cgroupView{a}.pod,
 				Named: serve.Named(a.config), Volumes: a.steps.volumes.Mounted, Logs: a.steps.dirs.LogDir,
 				Endpoint: a.engine.Endpoint(),
 			},
@@ -109,38 +109,22 @@ func (a member) serve() (*serve.Node, error) {
 	})
 }
 
-// moved has all told of other addresses of the machine.
-func (a member) moved() {
+// addressesChanged publishes new addresses of the machine: in the Node object and in the
+// statuses of pods.
+func addressesChanged(a *Agent) {
 	if x := a.cluster.Object(); x != nil {
 		x.UpdateSoon()
 	}
 	a.stale.MarkAll()
 }
 
-// HostIPs are the addresses of the node that pods see.
-func (a member) HostIPs() []string { return a.view().HostIPs() }
-
 // objectsChanged retries what waits for objects: parts of pods, and their volumes.
-func (a member) objectsChanged(keys map[object.Key]bool) {
+func objectsChanged(a *Agent, keys map[object.Key]bool) {
 	a.fleet.ObjectsChanged(keys)
 	a.steps.contents.Changed(keys)
 }
 
-// view is what is known of this node.
-func (a member) view() nodeview.View {
+// view is the Node object, or the machine where there is none.
+func view(a *Agent) nodeview.View {
 	return nodeview.View{Object: a.cluster.Object(), Facts: a.facts, IPs: a.ips}
-}
-
-// asNode adds what the cluster says of the node to what admission goes by:
-// labels and taints. Standalone they are as configured.
-func (a member) asNode(p *pod.Pod, in *admission.In) {
-	in.Config.Standalone, in.Config.Taints = a.cluster == nil, a.config.Node.Taints
-	in.Node.Labels = a.view().Labels()
-	n := a.view().Node()
-	if n != nil {
-		in.Config.Taints, in.Offered = n.Spec.Taints, n.Status.Allocatable
-	}
-	if p.Source == pod.SourceAPI {
-		in.Config.NodeUnknown, in.Config.NodeOld = n == nil, a.cluster.Object().AsOf().Before(p.Seen)
-	}
 }

@@ -33,7 +33,7 @@ func (a *Agent) wakePods(ctx context.Context) error {
 func newClaims(a *Agent) *claim.Claims {
 	c := claim.Config{
 		Root: a.config.RootDir, Objects: a.sources.Objects, Labels: func() map[string]string {
-			return member{a}.view().Labels()
+			return view(a).Labels()
 		}, Synced: a.sources.LocalSynced(),
 		Complete: func() bool { return a.sources.Problems.Len() == 0 },
 		Node:     &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.facts.Name, Labels: a.facts.Labels}},

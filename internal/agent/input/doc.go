@@ -1,0 +1,4 @@
+// Package input collects what the rules of admission depend on: the machine, the
+// runtime, the Node object, and what pods hold of the node's resources. It owns
+// nothing and decides nothing. The gate and the explainer add the other pods.
+package input
