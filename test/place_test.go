@@ -10,16 +10,15 @@ import (
 	"testing"
 )
 
-// placeEnv is the number of a test that its parent has claimed: abstract sockets are
-// those of a network namespace.
+// placeEnv is the environment variable with the number that a parent process has claimed for this one. A process in
+// another network namespace cannot claim one, because each namespace has its own abstract sockets.
 const placeEnv = "BERTH_TEST_PLACE"
 
-// claim gives the caller a number that no other test on this machine has, until
-// release: networks, bridges and cgroups are named by it. It is held by an
-// abstract socket, which the kernel frees when the process dies.
+// claim reserves a number, 1 to 254, that no other test on this machine has until release. Networks, bridges and
+// cgroups are named after it. An abstract socket holds the number, so the kernel frees it when the process dies.
 func claim() (n int, release func(), err error) {
-	if given := os.Getenv(placeEnv); given != "" {
-		n, err := strconv.Atoi(given)
+	if inherited := os.Getenv(placeEnv); inherited != "" {
+		n, err := strconv.Atoi(inherited)
 		return n, func() {}, err
 	}
 	for n := 1; n < 255; n++ {
@@ -32,7 +31,7 @@ func claim() (n int, release func(), err error) {
 		}
 		return n, func() { _ = listener.Close() }, nil
 	}
-	return 0, nil, errors.New("claim a place for the test: 254 are taken")
+	return 0, nil, errors.New("claim a number for the test: all 254 are in use")
 }
 
 func claimed(t *testing.T) int {

@@ -49,14 +49,13 @@ spec:
       preStop: {exec: {command: [/workload, "true"]}}
 `
 
-// TestKilledAtEveryCall lives a pod's life once for each call that changes
-// something in the runtime, and kills the agent there: once before the runtime
-// got the call, once before the agent got the answer. The next agent carries on,
-// and the pod comes to the same: nothing runs twice, nothing is lost, and nothing
-// restarts that did not end.
+// TestKilledAtEveryCall runs a pod from start to end, again and again, and kills the agent each time at another call
+// that changes something in the runtime. It does so twice for each call: before the runtime got the call, and before
+// the agent got the answer. The next agent continues, and the pod reaches the same states: nothing runs twice,
+// nothing is lost, and no container restarts that did not end.
 func TestKilledAtEveryCall(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes a minute or two")
+		t.Skip("it runs for one to two minutes")
 	}
 	p := newPoints(t)
 	points := 0
@@ -67,15 +66,15 @@ func TestKilledAtEveryCall(t *testing.T) {
 				break
 			}
 			points++
-			t.Logf("killed at call %d, %s (answered: %v)", call, name, answered)
+			t.Logf("agent killed at call %d, %s (answered: %v)", call, name, answered)
 		}
 	}
 	if points < 30 {
-		t.Errorf("the life of the pod has %d points, want 30 at least", points)
+		t.Errorf("the agent was killed at %d calls, want at least 30", points)
 	}
 }
 
-// points is an agent on an external runtime, with a proxy in between.
+// points is an agent on an external runtime, with a proxy between them.
 type points struct {
 	t       *testing.T
 	bin     string
@@ -158,8 +157,8 @@ func (p *points) kill() {
 	}
 }
 
-// live brings a pod up, has its app restart, and ends it. The agent is killed at
-// a call and started again. ok is false when there were fewer calls.
+// live starts a pod, kills its app so that it restarts, and deletes the pod. The agent is killed at the given call
+// and started again. name is that call's name. ok is false if there were fewer calls.
 func (p *points) live(call int, answered bool) (name string, ok bool) {
 	p.lives++
 	life := fmt.Sprintf("life%d", p.lives)
@@ -185,9 +184,8 @@ func (p *points) live(call int, answered bool) (name string, ok bool) {
 	return name, name != ""
 }
 
-// reach waits until the runtime shows what is wanted and the agent says the
-// same. When the proxy has stopped a call meanwhile, the agent is killed there
-// and another is started.
+// reach waits until the runtime has the wanted containers and the agent reports the same. If the proxy stops a call
+// meanwhile, reach kills the agent there, starts another and returns the call's name.
 func (p *points) reach(name string, want []string) (frozen string) {
 	deadline := time.After(patience)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -197,9 +195,9 @@ func (p *points) reach(name string, want []string) (frozen string) {
 		if again := slices.ContainsFunc(seen, func(line string) bool {
 			return strings.HasSuffix(line, " 2 RUNNING")
 		}); again {
-			p.t.Fatalf("%s restarted without reason: %q", name, seen)
+			p.t.Fatalf("a container of %s restarted although it had not ended: %q", name, seen)
 		}
-		if slices.Equal(seen, want) && p.says(name, want != nil) {
+		if slices.Equal(seen, want) && p.reports(name, want != nil) {
 			return frozen
 		}
 		select {
@@ -214,7 +212,7 @@ func (p *points) reach(name string, want []string) (frozen string) {
 	}
 }
 
-// containers lists what the runtime has: name, attempt and state.
+// containers lists the runtime's containers: name, attempt and state.
 func (p *points) containers() (lines []string) {
 	all, err := p.runtime.ListContainers(p.t.Context(), &runtimeapi.ListContainersRequest{})
 	check(p.t, err)
@@ -229,16 +227,16 @@ func (p *points) containers() (lines []string) {
 	return lines
 }
 
-// says asks the agent whether the pod is there and ready, or gone.
-func (p *points) says(name string, there bool) bool {
+// reports says whether the agent reports the pod as ready or, if it should not exist, reports no pod.
+func (p *points) reports(name string, exists bool) bool {
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Second)
 	defer cancel()
 	c := client.New(filepath.Join(p.root, "berth.sock"))
 	pods, err := c.Pods(ctx, client.Select{Namespace: "default"})
 	if err != nil {
-		return false // it starts
+		return false // the agent is starting
 	}
-	if !there {
+	if !exists {
 		return len(pods.Items) == 0
 	}
 	return len(pods.Items) == 1 && pods.Items[0].Name == name+"-node1" && shows(&pods.Items[0], "Ready")
@@ -250,15 +248,15 @@ func (p *points) endApp() {
 		unix.SIGKILL))
 }
 
-// proxy hands a CRI client's calls on, and stops at one of those that change something.
+// proxy forwards the calls of a CRI client, and stops at one of the calls that change something.
 type proxy struct {
 	server *grpc.Server
 	behind *grpc.ClientConn
-	frozen chan string
+	frozen chan string // the name of the call at which it stopped
 
 	mu       sync.Mutex
-	left     int // calls to let through
-	answered bool
+	left     int  // calls that change something, up to the one to stop at
+	answered bool // stop after the runtime's answer, not before the call
 }
 
 func newProxy(behind *grpc.ClientConn) *proxy {
@@ -267,15 +265,15 @@ func newProxy(behind *grpc.ClientConn) *proxy {
 	return p
 }
 
-// arm has the proxy stop at the nth call from now on.
+// arm makes the proxy stop at the nth call, counted from now, that changes something.
 func (p *proxy) arm(n int, answered bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left, p.answered = n, answered
 }
 
-// mine says whether this is the call to stop at.
-func (p *proxy) mine(call string) bool {
+// stopAt counts a call and says whether it is the one to stop at.
+func (p *proxy) stopAt(call string) bool {
 	changes := []string{"RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "CreateContainer", "StartContainer",
 		"StopContainer", "RemoveContainer", "ExecSync"}
 	if !slices.Contains(changes, call) {
@@ -293,13 +291,13 @@ func (p *proxy) serve(_ any, from grpc.ServerStream) error {
 	if err := from.RecvMsg(&message); err != nil {
 		return err
 	}
-	mine := p.mine(path.Base(method))
+	stop := p.stopAt(path.Base(method))
 	freeze := func() error {
 		p.frozen <- path.Base(method)
-		<-from.Context().Done() // the agent is killed
+		<-from.Context().Done() // until the agent is killed
 		return status.Error(codes.Canceled, "killed")
 	}
-	if mine && !p.answered {
+	if stop && !p.answered {
 		return freeze()
 	}
 	desc := &grpc.StreamDesc{ServerStreams: true}
@@ -316,7 +314,7 @@ func (p *proxy) serve(_ any, from grpc.ServerStream) error {
 	for {
 		var answer []byte
 		err := to.RecvMsg(&answer)
-		if mine {
+		if stop {
 			return freeze()
 		}
 		if err != nil {
@@ -331,7 +329,7 @@ func (p *proxy) serve(_ any, from grpc.ServerStream) error {
 	}
 }
 
-// raw leaves messages as they are.
+// raw is a gRPC codec that passes messages on as bytes.
 type raw struct{}
 
 func (raw) Name() string                       { return "proto" }

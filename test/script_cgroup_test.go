@@ -19,8 +19,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// testRoot is the cgroup that the script's agent has everything below, in each
-// controller of version 1 or in the hierarchy of version 2.
+// testRoot is the cgroup at $CGROUP, below which the script's agent has all its cgroups. It lies in each controller
+// of version 1, or in the hierarchy of version 2.
 func testRoot(ts *testscript.TestScript) cgroupfile.Group {
 	name := ts.Getenv("CGROUP")
 	g := cgroupfile.Group{Unified: cgroups.IsCgroup2UnifiedMode(), Dirs: map[string]string{}}
@@ -34,6 +34,7 @@ func testRoot(ts *testscript.TestScript) cgroupfile.Group {
 	return g
 }
 
+// below is the cgroup at a path below g. The path may be a pattern that matches one directory.
 func below(g cgroupfile.Group, path ...string) cgroupfile.Group {
 	child := cgroupfile.Group{Unified: g.Unified, Dirs: map[string]string{}}
 	for c, dir := range g.Dirs {
@@ -45,9 +46,8 @@ func below(g cgroupfile.Group, path ...string) cgroupfile.Group {
 	return child
 }
 
-// cgroupOf is that of a container, of a pod (CONTAINER is -), or one below the
-// test's own (POD begins with / and may be a pattern).
-// It says false while the container does not run.
+// cgroupOf returns the cgroup of a container, or of the pod if container is "-". A name that begins with "/" is the
+// path or pattern of a cgroup below testRoot. It returns false while the container does not run.
 func cgroupOf(ts *testscript.TestScript, name, container string) (cgroupfile.Group, bool) {
 	if path, ok := strings.CutPrefix(name, "/"); ok {
 		return below(testRoot(ts), path), true
@@ -74,7 +74,7 @@ func cgroupOf(ts *testscript.TestScript, name, container string) (cgroupfile.Gro
 	return g, false
 }
 
-// nestedSlices are the slices at a path: the name of each has those around it.
+// nestedSlices returns systemd's slices for a path: the name of a slice contains the names of its parents.
 func nestedSlices(path []string) (all []string) {
 	for _, part := range path {
 		if part == "" {
@@ -89,7 +89,7 @@ func nestedSlices(path []string) (all []string) {
 	return all
 }
 
-// bound is one value of a cgroup as the files of this machine spell it.
+// bound returns the cgroup files, and their content, that hold one value in this version of cgroups.
 func bound(ts *testscript.TestScript, unified bool, name, value string) cgroupfile.Values {
 	var b cgroupfile.Bounds
 	n, err := strconv.ParseInt(value, 10, 64)
@@ -107,13 +107,13 @@ func bound(ts *testscript.TestScript, unified bool, name, value string) cgroupfi
 	case "pids":
 		b.Pids = n
 	default:
-		ts.Fatalf("no bound is called %s", name)
+		ts.Fatalf("unknown cgroup value %q", name)
 	}
 	ts.Check(err)
 	return b.Values(unified)
 }
 
-// setCgroup changes a cgroup behind the agent's back.
+// setCgroup changes a value of a cgroup without the agent.
 func setCgroup(ts *testscript.TestScript, args []string) {
 	g, ok := cgroupOf(ts, args[0], args[1])
 	if !ok {
@@ -129,7 +129,7 @@ func awaitCgroup(ts *testscript.TestScript, args []string) {
 	var g cgroupfile.Group
 	ok := false
 	eventually(ts, func() (bool, any) {
-		if !ok || !g.Exists() { // to ask the agent each time takes from the time that it has
+		if !ok || !g.Exists() { // a request in every round would cost the agent CPU time
 			g, ok = cgroupOf(ts, args[0], args[1])
 		}
 		want := bound(ts, g.Unified, args[2], args[3])
@@ -138,7 +138,7 @@ func awaitCgroup(ts *testscript.TestScript, args []string) {
 	})
 }
 
-// makeCgroup makes one below the test's own.
+// makeCgroup makes a cgroup below testRoot, and removes it when the script ends.
 func makeCgroup(ts *testscript.TestScript, args []string) {
 	for _, dir := range below(testRoot(ts), args[0]).Dirs {
 		ts.Check(os.MkdirAll(dir, 0o755))
@@ -146,7 +146,7 @@ func makeCgroup(ts *testscript.TestScript, args []string) {
 	ts.Defer(func() { removeCgroup(ts, args) })
 }
 
-// removeCgroup removes one made by makeCgroup; it may be gone.
+// removeCgroup removes a cgroup that makeCgroup made. It may be gone already.
 func removeCgroup(ts *testscript.TestScript, args []string) {
 	for _, dir := range below(testRoot(ts), args[0]).Dirs {
 		if err := os.Remove(dir); err != nil && !os.IsNotExist(err) {
@@ -155,7 +155,7 @@ func removeCgroup(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// awaitCgroupGone waits until no hierarchy has a cgroup below the test's own.
+// awaitCgroupGone waits until a cgroup below testRoot does not exist in any hierarchy.
 func awaitCgroupGone(ts *testscript.TestScript, args []string) {
 	eventually(ts, func() (bool, any) {
 		var left []string
@@ -168,8 +168,8 @@ func awaitCgroupGone(ts *testscript.TestScript, args []string) {
 	})
 }
 
-// vanish removes a pod's cgroup while its processes run: they are moved to the
-// root of the hierarchy, as cgdelete does.
+// vanish removes a pod's cgroup while its processes run. It moves them to the root of the hierarchy, as cgdelete
+// does.
 func vanish(ts *testscript.TestScript, args []string) {
 	g, _ := cgroupOf(ts, args[0], "-")
 	for c, dir := range g.Dirs {
@@ -189,7 +189,7 @@ func vanish(ts *testscript.TestScript, args []string) {
 					continue
 				}
 				for _, pid := range pids {
-					// One that has ended meanwhile needs no move.
+					// A process that has ended meanwhile cannot be moved, and need not.
 					_ = os.WriteFile(filepath.Join(root, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 				}
 				_ = os.Remove(d)
@@ -204,7 +204,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// awaitMetric waits for a line of the agent's metrics.
+// awaitMetric waits until the agent's metrics contain a line.
 func awaitMetric(ts *testscript.TestScript, args []string) {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(rootOf(ts), "berth.sock"))

@@ -30,89 +30,131 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// commands are what the scripts have besides testscript's own:
+// commands returns the commands that scripts have besides testscript's own. Every await command fails the script
+// when its condition does not hold within the flag -patience. POD is NAME or NAMESPACE/NAME. FILE is a file of the
+// script.
+//
+// The agent and its command line:
 //
 //	agent start|stop|kill [FLAG...]
-//	                            the daemon (log in agent.log); stop is SIGTERM
-//	berth ARGS...               the command, on the script's root
-//	exits CODE ARGS...          the same, and its exit status
-//	await POD CONDITION         Ready, Running, Succeeded, Failed, Gone, NotReady, restarts=N, or a
-//	                            reason that the pod or a container shows, or the begin of the
-//	                            message of one that waits
-//	await-event POD REASON [TEXT]
-//	await-problem FILE [TEXT]   a manifest's fault is told
-//	await-node STATUS           the node's Ready condition: True, False
-//	await-log POD [NAME] TEXT   its container has printed it
-//	await-limit POD CONTAINER|- cpu|memory VALUE
-//	                            the kernel's limit of a container, or of the pod (-)
-//	await-calm POD              no resize is pending or in progress
-//	await-ended POD             the runtime has no container of it any more
-//	await-containers POD N      the runtime has N containers of it, running or not
-//	await-same FILE WANTED      FILE has come to hold what WANTED does
-//	containers FILE             the runtime's containers: id, pod, name, attempt, state
-//	manifest FILE               puts FILE, with $ROOT, $IMAGE, $WORK and $REGISTRY in it, into the manifest
-//	                            directory in one rename
-//	kill-process [-TERM] POD [NAME]
-//	                            SIGKILL or SIGTERM to the process of its container, or of its sandbox
-//	process POD NAME            $PID is the process of its container from now on
-//	lose POD                    the runtime loses its dead containers, behind the agent\'s back
-//	interrupts DURATION         deletes pods while they pull from a registry that never answers; the
-//	                            pull that is given up first takes no longer than that
-//	within DURATION COMMAND...  another of these commands, which takes no longer than that
-//	serve-registry [USER PASSWORD]
-//	                            a registry at $REGISTRY that has the workload as team/app:1, and team/other:1
-//	stall-registry, heal-registry
-//	                            it stops in the middle of team/other:1, and goes on with it
-//	push-hostile DIR            it has team/hostile:1, whose layers try to write into DIR of the host
-//	loop NAME                   a block device of 16 MiB, $NAME, until the script ends
-//	await-image-gone NAME       the agent has no image of that name
-//	serve-manifests FILE        what the static pod URL answers from now on
-//	runtime kill|start|freeze|thaw|unplug|plug
-//	                            the external runtime; unplugged it has no pod network
-//	cni up|down|gone            the CNI configuration of a network with addresses 10.204.N.0/24 is in net.d of
-//	                            the script, or the file, or the directory, is removed
-//	cni await other|built-in|none|TEXT
-//	                            the embedded runtime gives pods that start this network, or one with TEXT
-//	                            in its configuration
-//	cni end POD                 it is deleted, and leaves nothing on the network that it had
+//	                            starts an agent that appends its log to agent.log, and waits until it answers;
+//	                            ends it with SIGTERM; ends it with SIGKILL
+//	berth ARGS...               runs berth with the script's root directory; "! berth" expects a failure
+//	exits CODE ARGS...          runs berth likewise and checks its exit status
 //	terminal COLSxROWS [-dialog FILE] ARGS...
-//	                            berth on a terminal that grows by a column and a row whenever something
-//	                            was written to it; the file "screen" is what it showed. FILE says what is
-//	                            typed: a line of it is waited for, the next one is typed, and so on
-//	until SHELL                 a line for sh, repeated until it succeeds; its last output is there for stdout
-//	await-output REGEXP COMMAND...
-//	                            a program of the host, asked again until it prints what matches
-//	await-url URL               until a GET succeeds
-//	await-runtime               the runtime's socket answers
-//	run-pod NAME                a pod of one container, made by the runtime's own calls
-//	lose-containers POD         the runtime has no container of it any more
-//	reboot                      the machine's: only what is on disk stays
-//	collect-spans               the agents that start from now on send their traces to a collector
-//	await-spans POD             it has the whole timeline of a pod
-//	await-span 'NAME > NAME...' it has a span at that place of a trace
-//	service-manager DURATION    the agents that start from now on have one, whose watchdog waits so long
-//	await-notify TEXT           an agent has told it so
-//	device-plugin start RESOURCE DEVICES [numa=N] [preferred] [prestart] [cdi=KIND] [mount=DIR] [found]
-//	                            a sample device plugin; it registers whenever an agent is new, or else is found
-//	device-plugin stop RESOURCE as if it was killed
-//	device-plugin sick|heal RESOURCE ID
-//	device-plugin hang|answer|refuse|accept RESOURCE METHOD
-//	device-plugin await RESOURCE METHOD IDS
-//	                            it was asked so
-//	device-plugin calls RESOURCE FILE
-//	                            what it was asked, in order
-//	await-health POD ID HEALTH  the pod's status shows that of a device
-//	pod-resources FILE          what the PodResources API tells of devices
-//	cdi-spec FILE               a CDI specification, with $CDI in it, which is the vendor
-//	small-disk DIR, fill-disk DIR, free-disk DIR
-//	                            a file system of 1 MiB that can be filled
+//	                            runs berth on a terminal, which grows by a column and a row after every output,
+//	                            and writes what the terminal showed to the file "screen". The lines of FILE
+//	                            alternate: a text to wait for, then the input to type
+//	manifest FILE               moves FILE into the manifest directory with one rename, after it has replaced
+//	                            $ROOT, $IMAGE, $WORK and $REGISTRY in it
+//	serve-manifests FILE        serves FILE at the static pod URL from now on
+//	collect-spans               makes agents that start from now on send their traces to a collector
+//	service-manager DURATION    runs agents that start from now on under a service manager (sd_notify) with this
+//	                            watchdog time
 //
-// $ROOT is the root directory, $CGROUP its cgroup, $IMAGE the workload's image, $ARCHIVE its
-// archive, $CONFIG the configuration file, $REGISTRY one that never answers, $PLACE a number
-// that no other script has meanwhile. [embedded] and [containerd] are
-// conditions, [userns], [apparmor] and [cgroup2] for a kernel that has them, and [vm] for the machine of
-// make vmtest: 8 CPUs on 2 NUMA nodes, and nobody minds what is done to it; [systemd] for the one of them
-// that has systemd as its init.
+// Waiting for pods and for the agent:
+//
+//	await POD CONDITION         waits for Ready, Running, Succeeded, Failed, Gone, NotReady or restarts=N, for a
+//	                            reason of the pod or a container, or for the first words of a waiting
+//	                            container's message
+//	await-event POD REASON [TEXT]
+//	                            waits for an event with TEXT in its message, or with TEXT as its field path
+//	await-problem FILE [TEXT]   waits until the agent's status lists a problem of the manifest FILE
+//	await-node STATUS           waits until the node's Ready condition is True or False
+//	await-log POD [NAME] TEXT   waits until the container has printed TEXT
+//	await-calm POD              waits until no resize is pending or in progress
+//	await-health POD ID HEALTH  waits until the pod's status shows this health of a device
+//	await-metric LINE           waits until the agent's metrics contain this line
+//	await-notify TEXT           waits until an agent has sent TEXT to its service manager
+//	await-spans POD             waits until the collector has every span of the pod's timeline
+//	await-span 'NAME > NAME...' waits until the collector has a span with these parents, from the root down
+//	await-image-gone NAME       waits until the agent has no image of this name
+//	pod-resources FILE          writes the devices that the PodResources API lists to FILE
+//
+// Other waiting:
+//
+//	within DURATION COMMAND...  runs another of these commands and fails if it takes longer
+//	until SHELL                 repeats a line of sh until it succeeds; "stdout" then checks its last output
+//	await-output REGEXP COMMAND...
+//	                            repeats a program of the host until its output matches
+//	await-url URL               waits until a GET succeeds
+//	await-same FILE WANTED      waits until both files have the same content
+//
+// The runtime and its containers:
+//
+//	runtime kill|start|freeze|thaw|unplug|plug
+//	                            acts on the external runtime; unplug removes its pod network, plug restores it
+//	await-runtime               waits until the runtime's socket answers
+//	run-pod NAME                makes a pod of one container with the runtime's own calls
+//	containers FILE             writes the runtime's containers to FILE: id, pod, name, attempt, state
+//	await-ended POD             waits until the runtime has no container of the pod
+//	await-containers POD N      waits until the runtime has N containers of the pod, running or not
+//	kill-process [-TERM] POD [NAME]
+//	                            sends SIGKILL or SIGTERM to the process of the container, or of the sandbox
+//	process POD NAME            sets $PID to the process of the container
+//	lose POD                    removes the pod's exited containers from the runtime without the agent
+//	lose-containers POD         removes all its containers from the runtime without the agent
+//	reboot                      ends the agent and the pods like a reboot: only files on disk remain
+//
+// Cgroups. The pod is named by POD, or its cgroup by /PATH below $CGROUP, which may be a pattern; "-" stands for the
+// pod's own cgroup instead of a container's:
+//
+//	cgroup POD|/PATH CONTAINER|- cpus|mems|shares|quota|memory|pids VALUE
+//	                            changes a value without the agent
+//	await-cgroup POD|/PATH CONTAINER|- cpus|mems|shares|quota|memory|pids VALUE
+//	                            waits until the cgroup has this value
+//	await-limit POD CONTAINER|- cpu|memory VALUE
+//	                            waits for this limit of CPU (µs in 100 ms) or memory (bytes)
+//	make-cgroup NAME, remove-cgroup NAME
+//	                            makes or removes a cgroup below $CGROUP
+//	await-cgroup-gone NAME      waits until this cgroup does not exist
+//	vanish POD                  removes the pod's cgroup while its processes run
+//
+// Images:
+//
+//	serve-registry [USER PASSWORD]
+//	                            starts a registry at $REGISTRY with the workload as team/app:1, and team/other:1
+//	stall-registry, heal-registry
+//	                            stops in the middle of every answer with team/other:1; continues them
+//	push-hostile DIR            pushes team/hostile:1, whose layers try to write to DIR on the host
+//	interrupts DURATION         deletes pods while they pull from a registry that never answers, and fails if
+//	                            even the quickest of these pulls ended later than that
+//
+// Networks:
+//
+//	cni up|down|gone            writes the CNI configuration of a network with addresses 10.204.N.0/24 into the
+//	                            script's net.d; removes the file; removes the directory
+//	cni await other|built-in|none|TEXT
+//	                            waits until new pods get this network from the embedded runtime, or one with
+//	                            TEXT in its configuration
+//	cni end POD                 deletes the pod and waits until nothing of it is left on its network
+//
+// Devices and disks:
+//
+//	device-plugin start RESOURCE DEVICES [numa=N] [preferred] [prestart] [cdi=KIND] [mount=DIR] [found]
+//	                            starts a sample device plugin, which registers with every new agent; with
+//	                            "found" it waits in plugins_registry until the agent discovers it
+//	device-plugin stop RESOURCE ends it as if it was killed
+//	device-plugin sick|heal RESOURCE ID
+//	                            changes the health of a device
+//	device-plugin hang|answer|refuse|accept RESOURCE METHOD
+//	                            makes calls of a method hang or fail, or ends that
+//	device-plugin await RESOURCE METHOD IDS
+//	                            waits until the agent has made this call
+//	device-plugin calls RESOURCE FILE
+//	                            writes the calls so far to FILE, in order
+//	cdi-spec FILE               installs a CDI specification; $CDI in it, and from now on, is its vendor
+//	loop NAME                   makes a block device of 16 MiB, $NAME, until the script ends
+//	small-disk DIR, fill-disk DIR, free-disk DIR
+//	                            mounts a file system of 1 MiB, fills it, frees it again
+//
+// Variables: $ROOT is the root directory, $CGROUP its cgroup, $CONFIG the configuration file, $IMAGE the workload's
+// image, $ARCHIVE its archive, $REGISTRY a registry that never answers, and $PLACE a number that no other script has
+// at the same time.
+//
+// Conditions: [embedded] and [containerd] name the runtime. [userns], [apparmor] and [cgroup2] ask whether the
+// kernel has the feature. [vm] holds in the machine of make vmtest, which has 8 CPUs on 2 NUMA nodes and which a
+// script may change at will. [systemd] holds in the machine of make vmtest whose init is systemd.
 func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []string) {
 	positive := func(usage string, least, most int,
 		f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
@@ -159,13 +201,13 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 			limit, err := time.ParseDuration(args[0])
 			ts.Check(err)
 			if inVM() {
-				// Two CPUs emulate eight there: it is the emulation's time that is measured. That
-				// the agent's own waits are shorter is a test of the package that waits.
+				// Two CPUs emulate eight there, so most of the time is the emulation's. The tests of
+				// the package that waits check that the agent's own waits are short enough.
 				limit *= 5
 			}
 			command, ok := commands[args[1]]
 			if !ok {
-				ts.Fatalf("within %s: %q is no command of this harness", args[0], args[1])
+				ts.Fatalf("within %s: unknown command %q; see harness.commands", args[0], args[1])
 			}
 			began := time.Now()
 			command(ts, false, args[2:])
@@ -186,10 +228,10 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"run-pod":          positive("run-pod NAME", 1, 1, h.runPod),
 		"lose-containers":  positive("lose-containers POD", 1, 1, h.loseContainers),
 		"reboot":           positive("reboot", 0, 0, h.reboot),
-		"collect-spans":    positive("collect-spans", 0, 0, h.collect),
+		"collect-spans":    positive("collect-spans", 0, 0, h.startCollector),
 		"await-spans":      positive("await-spans POD", 1, 1, h.awaitSpans),
 		"await-span":       positive("await-span 'NAME > NAME...'", 1, 1, h.awaitSpan),
-		"service-manager":  positive("service-manager DURATION", 1, 1, h.listen),
+		"service-manager":  positive("service-manager DURATION", 1, 1, h.startServiceManager),
 		"await-notify":     positive("await-notify TEXT", 1, 1, h.awaitNotify),
 		"device-plugin":    positive("device-plugin ACTION RESOURCE [ARG...]", 2, many, h.devicePlugin),
 		"await-health":     positive("await-health POD ID HEALTH", 3, 3, h.awaitHealth),
@@ -207,7 +249,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 	return commands
 }
 
-// until repeats a shell command until it succeeds. Its last output is there for stdout and stderr.
+// until repeats a shell command until it succeeds. The commands stdout and stderr check its last output.
 func until(ts *testscript.TestScript, args []string) {
 	eventuallyEvery(ts, 100*time.Millisecond, func() (bool, any) {
 		err := ts.Exec("sh", "-c", args[0])
@@ -232,11 +274,11 @@ func awaitURL(ts *testscript.TestScript, args []string) {
 		if err != nil {
 			return false, err
 		}
-		return r.StatusCode == http.StatusOK, errors.Join(fmt.Errorf("it answers %s", r.Status), r.Body.Close())
+		return r.StatusCode == http.StatusOK, errors.Join(fmt.Errorf("GET %s: %s", args[0], r.Status), r.Body.Close())
 	})
 }
 
-// exits runs the command and checks its exit status.
+// exits runs berth and checks its exit status.
 func (h *harness) exits(ts *testscript.TestScript, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -263,20 +305,20 @@ func (h *harness) berth(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// eventually repeats a look that has no event to wait for.
-func eventually(ts *testscript.TestScript, look func() (ok bool, seen any)) {
-	eventuallyEvery(ts, 20*time.Millisecond, look)
+// eventually polls a condition that has no event to wait for, and fails the script when patience is over.
+func eventually(ts *testscript.TestScript, poll func() (ok bool, seen any)) {
+	eventuallyEvery(ts, 20*time.Millisecond, poll)
 }
 
-// eventuallyEvery is eventually for a look that costs CPU time, which others on the machine need.
-func eventuallyEvery(ts *testscript.TestScript, pause time.Duration, look func() (ok bool, seen any)) {
+// eventuallyEvery is eventually with a longer pause, for a poll that costs CPU time, which other tests need.
+func eventuallyEvery(ts *testscript.TestScript, pause time.Duration, poll func() (ok bool, seen any)) {
 	for begin := time.Now(); ; time.Sleep(pause) {
-		ok, seen := look()
+		ok, seen := poll()
 		if ok {
 			return
 		}
 		if time.Since(begin) > patience {
-			fail(ts, "it is still: %+v", seen)
+			fail(ts, "condition not met after %v; last seen: %+v", patience, seen)
 		}
 	}
 }
@@ -321,7 +363,7 @@ func awaitSame(ts *testscript.TestScript, args []string) {
 	})
 }
 
-// awaitEnded waits until the runtime has nothing of a pod any more.
+// awaitEnded waits until the runtime has no container of a pod.
 func (h *harness) awaitEnded(ts *testscript.TestScript, args []string) {
 	h.awaitContainers(ts, []string{args[0], "0"})
 }
@@ -357,7 +399,7 @@ func (h *harness) awaitEvent(ts *testscript.TestScript, args []string) {
 	fail(ts, "no event %v of %s; seen:\n%s", args[1:], args[0], strings.Join(seen, "\n"))
 }
 
-// lose removes what has ended of a pod from the runtime.
+// lose removes a pod's exited containers from the runtime.
 func (h *harness) lose(ts *testscript.TestScript, args []string) {
 	runtime, done := h.dial(ts)
 	defer done()
@@ -373,7 +415,7 @@ func (h *harness) lose(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// killProcess ends a process of a pod.
+// killProcess sends a signal to the process of a pod's container or sandbox.
 func (h *harness) killProcess(ts *testscript.TestScript, args []string) {
 	runtime, done := h.dial(ts)
 	defer done()
@@ -390,7 +432,7 @@ func (h *harness) killProcess(ts *testscript.TestScript, args []string) {
 	ts.Check(p.signal(context.Background(), labels, signal))
 }
 
-// processes finds the processes of sandboxes and containers: the runtime tells them.
+// processes finds the processes of sandboxes and containers in the runtime's verbose status.
 type processes struct {
 	runtimeapi.RuntimeServiceClient
 }
@@ -425,7 +467,7 @@ func (p processes) signal(ctx context.Context, labels map[string]string, signal 
 	return unix.Kill(process, signal)
 }
 
-// find gives the process of the one running container that has the labels.
+// find returns the process of the one running container that has the labels.
 func (p processes) find(ctx context.Context, labels map[string]string) (int, error) {
 	running, err := p.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
 		LabelSelector: labels,
@@ -451,12 +493,12 @@ func processOf(info map[string]string) (int, error) {
 		return 0, err
 	}
 	if process.Pid < 2 {
-		return 0, fmt.Errorf("the runtime tells no process: %s", info["info"])
+		return 0, fmt.Errorf("the runtime's status has no process: %s", info["info"])
 	}
 	return process.Pid, nil
 }
 
-// process finds a container's process, for a look at it from the host.
+// process sets $PID to a container's process, so that the script can inspect it from the host.
 func (h *harness) process(ts *testscript.TestScript, args []string) {
 	runtime, done := h.dial(ts)
 	defer done()
@@ -466,10 +508,10 @@ func (h *harness) process(ts *testscript.TestScript, args []string) {
 	ts.Setenv("PID", strconv.Itoa(found))
 }
 
-// registry takes connections and never answers.
+// registry accepts connections and never answers.
 type registry struct {
 	listener net.Listener
-	asked    chan struct{} // one for each connection
+	requests chan struct{} // one for each connection that has sent something
 }
 
 func newRegistry() (*registry, error) {
@@ -477,7 +519,7 @@ func newRegistry() (*registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &registry{listener: l, asked: make(chan struct{}, 100)}
+	r := &registry{listener: l, requests: make(chan struct{}, 100)}
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -489,7 +531,7 @@ func newRegistry() (*registry, error) {
 				if _, err := c.Read(make([]byte, 1)); err != nil {
 					return
 				}
-				r.asked <- struct{}{}
+				r.requests <- struct{}{}
 				_, _ = io.Copy(io.Discard, c)
 			}()
 		}
@@ -497,7 +539,8 @@ func newRegistry() (*registry, error) {
 	return r, nil
 }
 
-// interrupts takes the quickest of several: a busy machine is no fault of the agent.
+// interrupts measures how soon a pull ends after its pod was deleted. It takes the quickest of five, because a busy
+// machine is not the agent's fault.
 func (h *harness) interrupts(ts *testscript.TestScript, args []string) {
 	limit, err := time.ParseDuration(args[0])
 	ts.Check(err)
@@ -509,20 +552,20 @@ func (h *harness) interrupts(ts *testscript.TestScript, args []string) {
 			"spec": {"containers": [{"name": "app", "image": "%s/none:%d"}]}}`, name, r.listener.Addr(), i)
 		_, err := clientOf(ts).Apply(ctx, []byte(manifest), client.Apply{})
 		ts.Check(err)
-		wait(ts, r.asked, "pull of "+name)
+		wait(ts, r.requests, "pull of "+name)
 		began := time.Now()
 		_, err = clientOf(ts).Delete(ctx, key(name), "", nil)
 		ts.Check(err)
 		h.await(ts, []string{name, "Gone"})
 		best = min(best, pullEnded(ts, key(name)).Sub(began))
 	}
-	ts.Logf("given up after %v", best)
+	ts.Logf("the quickest pull ended %v after its pod was deleted", best)
 	if best > limit {
-		ts.Fatalf("the quickest pull was given up after %v", best)
+		ts.Fatalf("the quickest pull ended %v after its pod was deleted, want at most %v", best, limit)
 	}
 }
 
-// pullEnded reads the end of a pod's pull off its timeline.
+// pullEnded returns the time at which a pod's image pull ended, from the pod's timeline.
 func pullEnded(ts *testscript.TestScript, k types.NamespacedName) (at time.Time) {
 	line, err := clientOf(ts).Timeline(context.Background(), k)
 	ts.Check(err)
@@ -575,7 +618,7 @@ func smallDisk(ts *testscript.TestScript, args []string) {
 	ts.Defer(func() { _ = unix.Unmount(args[0], unix.MNT_DETACH) })
 }
 
-// fillDisk leaves no byte free. What is a directory's own may still be written.
+// fillDisk leaves no byte free for files. Directory entries can still be written.
 func fillDisk(ts *testscript.TestScript, args []string) {
 	f, err := os.Create(filepath.Join(args[0], ".filler"))
 	ts.Check(err)

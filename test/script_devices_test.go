@@ -19,7 +19,7 @@ import (
 	"github.com/berth-run/berth/test/deviceplugin"
 )
 
-// devicePlugin starts, changes and ends sample device plugins, by their resource.
+// devicePlugin starts, changes and stops sample device plugins, which are named by their resource.
 func (h *harness) devicePlugin(ts *testscript.TestScript, args []string) {
 	d := ts.Value(daemonKey{}).(*daemon)
 	action, name, args := args[0], args[1], args[2:]
@@ -32,7 +32,7 @@ func (h *harness) devicePlugin(ts *testscript.TestScript, args []string) {
 	}
 	p, ok := d.plugins[name]
 	if !ok {
-		ts.Fatalf("device-plugin %s: none of %s was started", action, name)
+		ts.Fatalf("device-plugin %s: no plugin of %s runs", action, name)
 	}
 	switch action {
 	case "stop":
@@ -79,15 +79,14 @@ func pluginOptions(ts *testscript.TestScript, name string, args []string) device
 		case key == "mount":
 			o.Mount = ts.MkAbs(value)
 		default:
-			ts.Fatalf("device-plugin start: %q is unknown", arg)
+			ts.Fatalf("device-plugin start: unknown option %q", arg)
 		}
 		ts.Check(err)
 	}
 	return o
 }
 
-// awaitHealth waits until the status of a pod shows that health of a device; "-":
-// the pod shows none at all.
+// awaitHealth waits until the status of a pod shows this health of a device.
 func (h *harness) awaitHealth(ts *testscript.TestScript, args []string) {
 	eventually(ts, func() (bool, any) {
 		p, err := clientOf(ts).Pod(context.Background(), key(args[0]))
@@ -107,7 +106,8 @@ func (h *harness) awaitHealth(ts *testscript.TestScript, args []string) {
 	})
 }
 
-// podResources writes what the PodResources API tells, a line for each device.
+// podResources writes the devices that the PodResources API lists: a line for each list of device IDs and for each
+// device of a claim.
 func (h *harness) podResources(ts *testscript.TestScript, args []string) {
 	conn, err := grpc.NewClient("unix:"+filepath.Join(rootOf(ts), "pod-resources", "kubelet.sock"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -117,9 +117,9 @@ func (h *harness) podResources(ts *testscript.TestScript, args []string) {
 	list, err := client.List(context.Background(), &podresources.ListPodResourcesRequest{})
 	ts.Check(err)
 	var lines []string
-	note := func(who string, devices []*podresources.ContainerDevices) {
+	add := func(owner string, devices []*podresources.ContainerDevices) {
 		for _, d := range devices {
-			line := fmt.Sprintf("%s %s %s", who, d.ResourceName, strings.Join(d.DeviceIds, ","))
+			line := fmt.Sprintf("%s %s %s", owner, d.ResourceName, strings.Join(d.DeviceIds, ","))
 			for _, n := range d.GetTopology().GetNodes() {
 				line += fmt.Sprintf(" on %d", n.ID)
 			}
@@ -128,7 +128,7 @@ func (h *harness) podResources(ts *testscript.TestScript, args []string) {
 	}
 	for _, p := range list.PodResources {
 		for _, c := range p.Containers {
-			note(p.Name+"/"+c.Name, c.Devices)
+			add(p.Name+"/"+c.Name, c.Devices)
 			for _, claim := range c.DynamicResources {
 				for _, r := range claim.ClaimResources {
 					lines = append(lines,
@@ -141,22 +141,21 @@ func (h *harness) podResources(ts *testscript.TestScript, args []string) {
 	allocatable, err := client.GetAllocatableResources(context.Background(),
 		&podresources.AllocatableResourcesRequest{})
 	ts.Check(err)
-	note("allocatable", allocatable.Devices)
+	add("allocatable", allocatable.Devices)
 	slices.Sort(lines)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Join(lines, "")), 0o644))
 }
 
-// cdiSpec puts a CDI specification where the runtime looks for it. $CDI in it, and
-// from now on, is the vendor's domain, which no other script has.
+// cdiSpec writes a CDI specification to the directory where runtimes look for them. $CDI in it, and from now on, is
+// the vendor's domain, which no other script has.
 func (h *harness) cdiSpec(ts *testscript.TestScript, args []string) {
 	dir, vendor := cdiVendor(ts)
 	ts.Check(os.WriteFile(filepath.Join(dir, vendor+".json"),
 		[]byte(strings.ReplaceAll(ts.ReadFile(args[0]), "$CDI", vendor)), 0o644))
 }
 
-// cdiVendor is a domain, from now on $CDI, that no other script has, and the
-// directory where the runtime looks for specifications. Those of the vendor are
-// removed at the end.
+// cdiVendor returns the directory where runtimes look for CDI specifications, and a vendor's domain that no other
+// script has. It sets $CDI to the domain. The vendor's specifications are removed when the script ends.
 func cdiVendor(ts *testscript.TestScript) (dir, vendor string) {
 	dir, vendor = "/var/run/cdi", fmt.Sprintf("test%d.example.com", ts.Value(daemonKey{}).(*daemon).place)
 	ts.Setenv("CDI", vendor)
@@ -169,7 +168,7 @@ func cdiVendor(ts *testscript.TestScript) (dir, vendor string) {
 			_ = os.Remove(file)
 		}
 		if made {
-			_ = os.Remove(dir) // unless somebody else uses it by now
+			_ = os.Remove(dir) // fails if another program has a file there by now
 		}
 	})
 	return dir, vendor

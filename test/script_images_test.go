@@ -14,8 +14,8 @@ import (
 	images "github.com/berth-run/berth/test/registry"
 )
 
-// serveRegistry starts a registry that has the workload as $REGISTRY/team/app:1 and
-// another image as team/other:1, for a user with a password if they are given.
+// serveRegistry starts a registry that has the workload as $REGISTRY/team/app:1 and another image as team/other:1.
+// With a user and a password as arguments it requires them for pulls.
 func (h *harness) serveRegistry(ts *testscript.TestScript, args []string) {
 	o := images.Options{}
 	if len(args) == 2 {
@@ -44,10 +44,10 @@ func (h *harness) serveRegistry(ts *testscript.TestScript, args []string) {
 type imageRegistry struct {
 	*images.Registry
 	other string        // the digest of team/other:1's layer
-	heal  chan struct{} // closed: what is stalled goes on
+	heal  chan struct{} // closed by heal-registry: stalled answers continue
 }
 
-// stallRegistry has team/other:1 stop in the middle until heal-registry.
+// stallRegistry makes answers with the layer of team/other:1 stop in the middle until heal-registry.
 func (h *harness) stallRegistry(ts *testscript.TestScript, _ []string) {
 	r := ts.Value(daemonKey{}).(*daemon).images
 	r.heal = make(chan struct{})
@@ -58,8 +58,8 @@ func (h *harness) healRegistry(ts *testscript.TestScript, _ []string) {
 	close(ts.Value(daemonKey{}).(*daemon).images.heal)
 }
 
-// pushHostile has the registry serve the workload with a layer on it that
-// attacks the host: by names that lead to DIR, and by device nodes.
+// pushHostile pushes an image of the workload with one more layer, which attacks the host: its file names lead to
+// DIR, and it has device nodes.
 func (h *harness) pushHostile(ts *testscript.TestScript, args []string) {
 	image, err := tarball.ImageFromPath(h.archive, nil)
 	ts.Check(err)
@@ -82,7 +82,7 @@ func (h *harness) pushHostile(ts *testscript.TestScript, args []string) {
 	ts.Check(err)
 }
 
-// awaitImageGone waits until the agent has no image of that name.
+// awaitImageGone waits until the agent has no image of this name.
 func (h *harness) awaitImageGone(ts *testscript.TestScript, args []string) {
 	eventually(ts, func() (bool, any) {
 		all, err := clientOf(ts).Images().List(context.Background())

@@ -16,13 +16,13 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// otherNetwork is configuration as a cluster's network puts it on a node.
+// otherNetwork is a CNI configuration like the one that a cluster's network plugin installs on a node.
 const otherNetwork = `{"cniVersion": "1.0.0", "name": "other", "plugins": [
  {"type": "bridge", "bridge": %q, "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables", "ipam":
   {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.204.%d.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
  {"type": "portmap", "backend": "nftables", "snat": true, "capabilities": {"portMappings": true}}]}`
 
-// cni changes the machine's CNI configuration, which is in net.d of a script's directory.
+// cni changes the CNI configuration in net.d of the script's directory, or waits for its effect.
 func (h *harness) cni(ts *testscript.TestScript, args []string) {
 	d, dir := ts.Value(daemonKey{}).(*daemon), ts.MkAbs("net.d")
 	file := filepath.Join(dir, "10-other.conflist")
@@ -49,8 +49,8 @@ func (h *harness) cni(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// awaitNetwork waits until the runtime gives pods that start this network, or one
-// whose configuration has this text.
+// awaitNetwork waits until new pods get a network whose configuration contains the wanted text. "built-in" stands for
+// the embedded runtime's own network, and "none" for no network.
 func (h *harness) awaitNetwork(ts *testscript.TestScript, want string) {
 	runtime, done := h.dial(ts)
 	defer done()
@@ -72,9 +72,8 @@ func (h *harness) awaitNetwork(ts *testscript.TestScript, want string) {
 	})
 }
 
-// endClean deletes a pod and waits until nothing is left of it on its network: a lease,
-// a rule of the packet filter, the record of an attachment. All name the sandbox, some
-// rules in part.
+// endClean deletes a pod and waits until its network has nothing of it: no address lease, no rule of the packet
+// filter, no record of an attachment. All of them contain the sandbox's ID, but some rules only its first half.
 func (h *harness) endClean(ts *testscript.TestScript, name string) {
 	runtime, done := h.dial(ts)
 	defer done()
@@ -105,14 +104,14 @@ func (h *harness) endClean(ts *testscript.TestScript, name string) {
 	}
 }
 
-// leasesOf are the files in which the plugin host-local has addresses of a sandbox.
+// leasesOf returns the files in which the CNI plugin host-local keeps the addresses of a sandbox.
 func leasesOf(ts *testscript.TestScript, sandbox string) (left []string) {
 	for _, pattern := range []string{filepath.Join(rootOf(ts), "run/runtime/ipam/*/*"), ts.MkAbs("ipam/*/*")} {
 		files, err := filepath.Glob(pattern)
 		ts.Check(err)
 		for _, path := range files {
 			text, err := os.ReadFile(path)
-			if err == nil && strings.Contains(string(text), sandbox) { // others go meanwhile
+			if err == nil && strings.Contains(string(text), sandbox) { // files of other pods may disappear meanwhile
 				left = append(left, path)
 			}
 		}

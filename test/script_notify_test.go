@@ -11,15 +11,15 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// systemd is the service manager that agents tell of themselves (sd_notify(3)).
+// systemd is a service manager to which agents report their state (sd_notify(3)).
 type systemd struct {
 	conn *net.UnixConn
 	env  []string
 }
 
-// listen has the agents that start from now on under a service manager, whose
-// watchdog wants to hear of them once in a time.
-func (h *harness) listen(ts *testscript.TestScript, args []string) {
+// startServiceManager makes agents that start from now on report to a service manager, whose watchdog expects a
+// message within the time that is the argument.
+func (h *harness) startServiceManager(ts *testscript.TestScript, args []string) {
 	watchdog, err := time.ParseDuration(args[0])
 	ts.Check(err)
 	path := filepath.Join(rootOf(ts), "notify")
@@ -30,14 +30,14 @@ func (h *harness) listen(ts *testscript.TestScript, args []string) {
 		"NOTIFY_SOCKET="+path, "WATCHDOG_USEC="+strconv.FormatInt(watchdog.Microseconds(), 10))}
 }
 
-// awaitNotify waits until an agent says so.
+// awaitNotify waits until an agent has sent a message with this text to the service manager.
 func (h *harness) awaitNotify(ts *testscript.TestScript, args []string) {
 	s := ts.Value(daemonKey{}).(*daemon).systemd
 	ts.Check(s.conn.SetReadDeadline(time.Now().Add(patience)))
 	for buf := make([]byte, 1024); ; {
 		n, err := s.conn.Read(buf)
 		if err != nil {
-			fail(ts, "no %s was told: %v", args[0], err)
+			fail(ts, "read notifications while waiting for %q: %v", args[0], err)
 		}
 		if strings.Contains(string(buf[:n]), args[0]) {
 			return

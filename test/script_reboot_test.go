@@ -20,11 +20,11 @@ import (
 	"github.com/berth-run/berth/internal/config"
 )
 
-// reboot leaves what the machine's reboot would: what is on disk. An external
-// runtime is started again, as its unit would be; the agent is not.
+// reboot leaves what a reboot of the machine would leave: the files on disk. It starts an external runtime again, as
+// its systemd unit would be, but not the agent.
 func (h *harness) reboot(ts *testscript.TestScript, _ []string) {
 	d := ts.Value(daemonKey{}).(*daemon)
-	_ = d.end(unix.SIGKILL) // by a signal, as asked
+	_ = d.end(unix.SIGKILL) // the error says that the signal ended it
 	if d.runtime != nil {
 		ts.Check(d.runtime.Stop(unix.SIGKILL))
 	}
@@ -34,10 +34,10 @@ func (h *harness) reboot(ts *testscript.TestScript, _ []string) {
 	}
 }
 
-// traces are what the pods of a script have on the machine besides files on disk.
+// traces lists everything that the pods of a script have on the machine besides files on disk.
 type traces struct {
-	dirs   []string // where processes are started from and what is mounted lies
-	memory []string // directories that do not outlive the machine
+	dirs   []string // processes have a path below one of them in their command line, and mounts lie below them
+	memory []string // directories that a reboot empties
 	bridge string
 	cgroup string
 }
@@ -56,7 +56,7 @@ func (d *daemon) traces(root string) traces {
 	return t
 }
 
-// destroy removes them all at once.
+// destroy kills the processes of traces, and removes their mounts, network device, cgroups and directories in memory.
 func destroy(t traces) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		killed := killIn(t.cgroup)
@@ -67,7 +67,7 @@ func destroy(t traces) error {
 			break
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("they do not end: %q", killed)
+			return fmt.Errorf("end processes: still running after %v: %q", patience, killed)
 		}
 	}
 	err := unmountAll(t.dirs)
@@ -84,15 +84,15 @@ func destroy(t traces) error {
 	return err
 }
 
-// kill kills the processes that have all these paths, or something below them, in
-// their command line, and says which there were.
+// kill kills the processes whose command line contains all these paths, or paths below them. It returns a description
+// of each process.
 func kill(paths ...string) []string {
 	return killAll(func(_, line string) bool {
 		return !slices.ContainsFunc(paths, func(path string) bool { return !strings.Contains(line, path) })
 	})
 }
 
-// killIn does so with those in a cgroup, whatever the hierarchy.
+// killIn kills the processes below a cgroup, in whichever hierarchy, and returns their descriptions.
 func killIn(cgroup string) []string {
 	return killAll(func(dir, _ string) bool {
 		groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
@@ -106,7 +106,7 @@ func killAll(which func(dir, line string) bool) (killed []string) {
 		line, _ := os.ReadFile(file)
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err != nil || len(line) == 0 || !which(filepath.Dir(file), string(line)) {
-			continue // one that has ended has no command line
+			continue // a process that has ended has no command line
 		}
 		killed = append(killed, fmt.Sprintf("%d %q", pid, line))
 		_ = unix.Kill(pid, unix.SIGKILL)
@@ -128,8 +128,8 @@ func unmountAll(dirs []string) error {
 	return err
 }
 
-// removeLevels removes a cgroup and those in it. Nothing runs there any more, but
-// the kernel may be about to notice.
+// removeLevels removes a cgroup and the cgroups below it. Their processes have ended, but the kernel may report a
+// cgroup as busy for a moment longer.
 func removeLevels(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {

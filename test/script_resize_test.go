@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// awaitLimit waits until the kernel bounds the CPU (µs in 100 ms) or memory
-// (bytes) of a container, or of the pod itself (-), as told.
+// awaitLimit waits until the kernel has this limit of CPU (µs in 100 ms) or memory (bytes) for a container, or for
+// the pod if the container is "-".
 func (h *harness) awaitLimit(ts *testscript.TestScript, args []string) {
 	p, err := clientOf(ts).Pod(context.Background(), key(args[0]))
 	ts.Check(err)
@@ -45,7 +45,7 @@ func (h *harness) awaitLimit(ts *testscript.TestScript, args []string) {
 	})
 }
 
-// awaitCalm waits until a pod has no resize that is pending or in progress.
+// awaitCalm waits until no resize of a pod is pending or in progress.
 func (h *harness) awaitCalm(ts *testscript.TestScript, args []string) {
 	eventually(ts, func() (bool, any) {
 		p, err := clientOf(ts).Pod(context.Background(), key(args[0]))

@@ -50,7 +50,7 @@ func (h *harness) runPod(ts *testscript.TestScript, args []string) {
 	ts.Check(err)
 }
 
-// loseContainers removes a pod's containers behind everybody's back.
+// loseContainers removes a pod's containers from the runtime without the agent.
 func (h *harness) loseContainers(ts *testscript.TestScript, args []string) {
 	runtime, done := h.dial(ts)
 	defer done()

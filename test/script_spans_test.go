@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// collector takes spans as an OpenTelemetry collector does (OTLP over gRPC).
+// collector receives spans like an OpenTelemetry collector (OTLP over gRPC).
 type collector struct {
 	collectorpb.UnimplementedTraceServiceServer
 	server *grpc.Server
@@ -47,29 +47,28 @@ func (c *collector) Export(_ context.Context,
 	return &collectorpb.ExportTraceServiceResponse{}, nil
 }
 
-// line is the names from the beginning of a trace to a span.
-func (c *collector) line(id string) []string {
+// path returns the names of the spans from the root of a trace down to the span. The caller holds mu.
+func (c *collector) path(id string) []string {
 	s, ok := c.spans[id]
 	if !ok {
 		return nil
 	}
-	return append(c.line(s.Parent), s.Name)
+	return append(c.path(s.Parent), s.Name)
 }
 
-// lines are those of all spans.
-func (c *collector) lines() (lines []string) {
+// paths returns the paths of all spans, each as one line.
+func (c *collector) paths() (lines []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id := range c.spans {
-		lines = append(lines, strings.Join(c.line(id), " > "))
+		lines = append(lines, strings.Join(c.path(id), " > "))
 	}
 	slices.Sort(lines)
 	return slices.Compact(lines)
 }
 
-// collect starts a collector and has the agents that start from now on send it
-// every trace.
-func (h *harness) collect(ts *testscript.TestScript, _ []string) {
+// startCollector starts a collector, and makes agents that start from now on send it every trace.
+func (h *harness) startCollector(ts *testscript.TestScript, _ []string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	ts.Check(err)
 	c := &collector{server: grpc.NewServer(), spans: map[string]span{}}
@@ -84,8 +83,8 @@ func (h *harness) collect(ts *testscript.TestScript, _ []string) {
 	ts.Check(config.Close())
 }
 
-// awaitSpans waits until the collector has all of a pod's timeline, with the
-// same names in the same places, and who sent it.
+// awaitSpans waits until the collector has every span of a pod's timeline with the same name and parent, and the
+// attributes that identify the agent.
 func (h *harness) awaitSpans(ts *testscript.TestScript, args []string) {
 	c := ts.Value(daemonKey{}).(*daemon).collector
 	eventually(ts, func() (bool, any) {
@@ -103,11 +102,11 @@ func (h *harness) awaitSpans(ts *testscript.TestScript, args []string) {
 	})
 }
 
-// awaitSpan waits until the collector has a span at a place: NAME > NAME...
+// awaitSpan waits until the collector has a span with this path: NAME > NAME...
 func (h *harness) awaitSpan(ts *testscript.TestScript, args []string) {
 	c := ts.Value(daemonKey{}).(*daemon).collector
 	eventually(ts, func() (bool, any) {
-		lines := c.lines()
+		lines := c.paths()
 		return slices.Contains(lines, args[0]), strings.Join(lines, "\n")
 	})
 }

@@ -16,22 +16,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal runs berth on a terminal of its own. What it shows goes to the
-// file "screen".
+// terminal runs berth on a new terminal, and writes what the terminal showed to the file "screen".
 func (h *harness) terminal(ts *testscript.TestScript, args []string) {
 	onTerminal(ts, args, func(args ...string) *exec.Cmd {
 		return exec.Command(h.bin, append([]string{"--root-dir", rootOf(ts)}, args...)...)
 	})
 }
 
-// dialog is what is typed at a terminal, and when.
+// dialog is the input to type at a terminal, in order.
 type dialog []exchange
 
-// exchange types a text once another one was shown.
+// exchange types a text as soon as the terminal has shown another one.
 type exchange struct{ shown, typed string }
 
-// readDialog reads a file whose lines are what is shown, what is typed then, and
-// so on. Enter follows what is typed, unless it is ^C or ^D.
+// readDialog reads a file whose lines alternate: a text to wait for, then the input to type. Enter follows every
+// input but ^C and ^D.
 func readDialog(text string) dialog {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	var d dialog
@@ -45,8 +44,7 @@ func readDialog(text string) dialog {
 	return d
 }
 
-// next is what is to be typed when the screen shows this, and what is left of the
-// dialog.
+// next returns the input to type now that the terminal has shown this screen, or "", and the rest of the dialog.
 func (d dialog) next(screen []byte) (typed string, rest dialog) {
 	if len(d) == 0 || !bytes.Contains(screen, []byte(d[0].shown)) {
 		return "", d
@@ -54,24 +52,24 @@ func (d dialog) next(screen []byte) (typed string, rest dialog) {
 	return d[0].typed, d[1:]
 }
 
-// over is an error unless everything was shown, and typed.
-func (d dialog) over() error {
+// finished returns an error unless every text was shown and every input was typed.
+func (d dialog) finished() error {
 	if len(d) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%q was never shown", d[0].shown)
+	return fmt.Errorf("the terminal never showed %q", d[0].shown)
 }
 
-// onTerminal runs a command on a terminal. Its arguments are the terminal's size,
-// a dialog, and those of the command.
+// onTerminal runs a command on a new terminal. args has the terminal's size, an optional dialog, and the arguments of
+// the command.
 func onTerminal(ts *testscript.TestScript, args []string, command func(args ...string) *exec.Cmd) {
 	var size unix.Winsize
 	_, err := fmt.Sscanf(args[0], "%dx%d", &size.Col, &size.Row)
 	ts.Check(err)
 	args = args[1:]
-	var said dialog
+	var pending dialog
 	if args[0] == "-dialog" {
-		said, args = readDialog(ts.ReadFile(args[1])), args[2:]
+		pending, args = readDialog(ts.ReadFile(args[1])), args[2:]
 	}
 	cmd := command(args...)
 	master, slave, err := openTerminal()
@@ -88,10 +86,10 @@ func onTerminal(ts *testscript.TestScript, args []string, command func(args ...s
 		n, err := master.Read(piece)
 		screen.Write(piece[:n])
 		var typed string
-		typed, said = said.next(screen.Bytes())
+		typed, pending = pending.next(screen.Bytes())
 		_, typeErr := io.WriteString(master, typed)
 		ts.Check(typeErr)
-		if errors.Is(err, unix.EIO) || errors.Is(err, io.EOF) { // nobody has it open any more
+		if errors.Is(err, unix.EIO) || errors.Is(err, io.EOF) { // no process has the terminal open any more
 			break
 		}
 		ts.Check(err)
@@ -99,12 +97,12 @@ func onTerminal(ts *testscript.TestScript, args []string, command func(args ...s
 		ts.Check(unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &size))
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("screen"), screen.Bytes(), 0o644))
-	if err := errors.Join(cmd.Wait(), said.over()); err != nil {
+	if err := errors.Join(cmd.Wait(), pending.finished()); err != nil {
 		ts.Fatalf("%q: %v; the terminal shows:\n%s", args, err, screen.Bytes())
 	}
 }
 
-// openTerminal makes a pair of pseudo terminals, see pts(4).
+// openTerminal opens a new pseudo terminal, see pts(4).
 func openTerminal() (master, slave *os.File, err error) {
 	master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {

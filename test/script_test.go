@@ -34,18 +34,18 @@ import (
 	"github.com/berth-run/berth/test/dradriver"
 )
 
-// patience bounds every wait of a script. It is long because machines are busy;
-// nothing takes it when all is well.
+// patience bounds every wait of a script. It is long because machines are busy; a successful wait ends as soon as
+// its condition holds.
 var patience = 90 * time.Second
 
 func TestMain(m *testing.M) {
-	flag.DurationVar(&patience, "patience", patience, "bound of every wait of a script")
+	flag.DurationVar(&patience, "patience", patience, "how long a script waits for a condition before it fails")
 	flag.Parse()
 	os.Exit(m.Run())
 }
 
-// The scripts run on each runtime, each with an agent on a root of its own and
-// the commands of harness.commands.
+// TestScript runs the scripts of test/script on each runtime. Each script has its own root directory and the commands
+// of harness.commands.
 func TestScript(t *testing.T) {
 	bin, err := filepath.Abs("../bin/berth")
 	if err != nil {
@@ -76,7 +76,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// condition is whether what a script asks in brackets holds.
+// condition says whether a condition that a script has in brackets holds; harness.commands lists them.
 func (h *harness) condition(c string) (bool, error) {
 	switch c {
 	case "userns":
@@ -94,42 +94,44 @@ func (h *harness) condition(c string) (bool, error) {
 	return c == h.runtime, nil
 }
 
-// inVM says that this is the machine of test/vm.
+// inVM says whether this machine is an emulated one that test/vm started.
 func inVM() bool { return os.Getenv("BERTH_TEST_VM") != "" }
 
-// onSystemd says that it is that one with systemd as its init.
+// onSystemd says whether this machine is the emulated one whose init is systemd.
 func onSystemd() bool { return inVM() && exists("/run/systemd/system") }
 
+// harness has what the scripts of one runtime share: the paths of berth and of the workload's archive, and the
+// runtime's name.
 type harness struct {
 	bin, archive, runtime string
-	parts                 containerd.Parts // for external runtimes
+	parts                 containerd.Parts // for the external runtime
 }
 
 // daemon is the agent process of one script, and its external runtime.
 type daemon struct {
 	cmd     *exec.Cmd
 	runtime *containerd.Daemon // nil for the embedded one
-	// manifests is the static pod URL.
+	// manifests serves the static pod URL.
 	manifests *manifests
 	registry  *registry
-	images    *imageRegistry // nil unless the script asked for it
-	collector *collector     // nil unless the script asked for it
-	systemd   *systemd       // the same
-	place     int            // what claim gave
-	plugins   map[string]*deviceplugin.Plugin
-	dra       *dradriver.Driver // nil unless the script asked for it
+	images    *imageRegistry                  // nil until serve-registry
+	collector *collector                      // nil until collect-spans
+	systemd   *systemd                        // nil until service-manager
+	place     int                             // the number from claim
+	plugins   map[string]*deviceplugin.Plugin // by resource
+	dra       *dradriver.Driver               // nil until dra-driver start
 }
 
 type daemonKey struct{}
 
-// setup gives a script its root directory and takes all of it away at the end,
-// whatever the script did.
+// setup makes the root directory, the configuration and the environment of a script. At the end it removes
+// everything of the script from the machine, whatever the script did.
 func (h *harness) setup(env *testscript.Env) error {
 	root, err := os.MkdirTemp("", "b") // short: unix sockets lie below it
 	if err != nil {
 		return err
 	}
-	if err := os.Chmod(root, 0o711); err != nil { // pods with other users come by
+	if err := os.Chmod(root, 0o711); err != nil { // pods that run as other users need to pass through it
 		return err
 	}
 	n, release, err := claim()
@@ -170,16 +172,16 @@ runtimeRequestTimeout: %[5]v
 	}
 	env.Values[daemonKey{}] = d
 	env.Defer(func() {
-		_ = d.end(syscall.SIGKILL) // by a signal, as asked
-		for len(kill(h.bin, root)) > 0 {
-			time.Sleep(10 * time.Millisecond) // commands that the script left in the background
+		_ = d.end(syscall.SIGKILL)       // the error says that the signal ended it
+		for len(kill(h.bin, root)) > 0 { // commands that the script left in the background
+			time.Sleep(10 * time.Millisecond)
 		}
 		reset := func() ([]byte, error) {
 			return exec.Command(h.bin, "reset", "--yes", "--root-dir", root, "--config",
 				filepath.Join(root, "config.yaml")).CombinedOutput()
 		}
 		out, err := reset()
-		if err != nil && inVM() { // on emulated CPUs the runtime may need longer to start than reset waits
+		if err != nil && inVM() { // on emulated CPUs the runtime may start more slowly than reset waits
 			out, err = reset()
 		}
 		if err != nil {
@@ -261,7 +263,7 @@ func (h *harness) healthy(ts *testscript.TestScript) {
 	}
 }
 
-// end stops the daemon with a signal and waits for its end.
+// end sends the agent a signal and waits until it has ended. The error says how it ended.
 func (d *daemon) end(s syscall.Signal) error {
 	if d.cmd == nil {
 		return nil
@@ -306,7 +308,7 @@ func (h *harness) await(ts *testscript.TestScript, args []string) {
 	fail(ts, "%s is not %s: %s", args[0], args[1], last)
 }
 
-// fail ends the script, with what the agent and the containers said.
+// fail ends the script, after it has logged the ends of the logs of the agent and of the containers.
 func fail(ts *testscript.TestScript, format string, args ...any) {
 	logs, _ := filepath.Glob(filepath.Join(rootOf(ts), "logs/*/*/*.log"))
 	for _, path := range append(logs, ts.MkAbs("agent.log")) {
@@ -316,7 +318,7 @@ func fail(ts *testscript.TestScript, format string, args ...any) {
 	ts.Fatalf(format, args...)
 }
 
-// shows says whether a pod is in a phase or condition, or shows a reason.
+// shows says whether a pod's status matches a condition of the command await, Gone aside.
 func shows(p *corev1.Pod, what string) bool {
 	if string(p.Status.Phase) == what || p.Status.Reason == what {
 		return true
@@ -352,12 +354,12 @@ func describe(p *corev1.Pod) string {
 	return text
 }
 
-// containers asks the runtime itself.
+// containers writes the containers that the runtime itself lists.
 func (h *harness) containers(ts *testscript.TestScript, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Join(h.list(ts), "")), 0o644))
 }
 
-// list is a line for each container of the runtime that belongs to this script.
+// list returns a line for each container of the script's runtime.
 func (h *harness) list(ts *testscript.TestScript) []string {
 	runtime, done := h.dial(ts)
 	defer done()
@@ -398,8 +400,8 @@ func (h *harness) manifest(ts *testscript.TestScript, args []string) {
 	ts.Check(os.Rename(tmp, filepath.Join(dir, filepath.Base(args[0]))))
 }
 
-// external starts the machine's own containerd for one script: an agent ends
-// what it does not know, so no two may share a runtime.
+// external starts the machine's own containerd for one script. Agents cannot share a runtime, because each ends the
+// pods that it does not know.
 func (h *harness) external(env *testscript.Env, n int) (*containerd.Daemon, error) {
 	dir, err := os.MkdirTemp("", "bc")
 	if err != nil {
@@ -413,9 +415,9 @@ func (h *harness) external(env *testscript.Env, n int) (*containerd.Daemon, erro
 	}
 	env.Defer(func() {
 		err := d.Close()
-		killAll(func(_, line string) bool {
+		killAll(func(_, line string) bool { // shims that containerd did not end in time
 			return strings.Contains(line, filepath.Join(dir, "c.sock"))
-		}) // shims that it was about to end
+		})
 		if err != nil {
 			env.T().Log(err)
 			env.T().FailNow()
@@ -424,11 +426,11 @@ func (h *harness) external(env *testscript.Env, n int) (*containerd.Daemon, erro
 	return d, nil
 }
 
-// runtimeCommand stops and starts the external runtime.
+// runtimeCommand stops, starts and freezes the external runtime, and changes its pod network.
 func (h *harness) runtimeCommand(ts *testscript.TestScript, args []string) {
 	d := ts.Value(daemonKey{}).(*daemon).runtime
 	if d == nil {
-		ts.Fatalf("the runtime is the agent itself")
+		ts.Fatalf("runtime %s: the embedded runtime is part of the agent", args[0])
 	}
 	switch args[0] {
 	case "kill":

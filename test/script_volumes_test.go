@@ -9,8 +9,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// loop makes a block device of a file. One that is in use when the script ends
-// goes when it is used no more.
+// loop makes a block device from a file and sets the variable of this name to its path. If the device is in use when
+// the script ends, the kernel removes it after its last use.
 func loop(ts *testscript.TestScript, args []string) {
 	file := filepath.Join(rootOf(ts), args[0]+".img")
 	ts.Check(os.WriteFile(file, nil, 0o600))
