@@ -56,8 +56,6 @@ type Options struct {
 // Agent is the node agent. New allocates it, Run is its life.
 type Agent struct {
 	Options
-	config  *config.Config
-	log     *slog.Logger
 	began   time.Time
 	ready   chan struct{}
 	heap    *heap.Heap
@@ -114,7 +112,7 @@ type records struct {
 func New(o Options) *Agent {
 	c := o.Config
 	a := &Agent{
-		Options: o, config: c, log: o.Log, ready: make(chan struct{}), heap: heap.New(),
+		Options: o, ready: make(chan struct{}), heap: heap.New(),
 		stale:   status.NewStale(),
 		metrics: prometheus.NewRegistry(),
 		records: records{
@@ -144,8 +142,8 @@ func (a *Agent) Ready() <-chan struct{} { return a.ready }
 // Containers run on.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	a.began = time.Now()
-	klog.SetSlogLogger(a.log.With("component", "client-go")) // which has one logger for the process
-	c := a.config
+	klog.SetSlogLogger(a.Log.With("component", "client-go")) // which has one logger for the process
+	c := a.Config
 	// Containers with user namespaces of their own go through the run directory
 	// to their roots, as users whom nobody knows.
 	for _, dir := range []struct {
@@ -177,7 +175,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.build(ctx, func(run func(context.Context) error) { launch(run, cancel) }); err != nil {
 		return ended(err)
 	}
-	start(ctx, group, a.loops(), a.log)
+	start(ctx, group, a.loops(), a.Log)
 	return ended(group.Wait())
 }
 
@@ -220,7 +218,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 	}
 	var shutdown func(context.Context) error
 	a.tracer, shutdown, err = timeline.Provider(ctx, timeline.ProviderOptions{
-		Recorder: a.timeline, OTLP: otlp(a.config), Version: a.Version, Host: a.config.NodeName, Log: a.log,
+		Recorder: a.timeline, OTLP: otlp(a.Config), Version: a.Version, Host: a.Config.NodeName, Log: a.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("set up tracing: %w", err)
@@ -230,17 +228,17 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		if err := shutdown(last); err != nil {
-			a.log.Warn("export the last spans", "err", err)
+			a.Log.Warn("export the last spans", "err", err)
 		}
 		return nil
 	})
 	if a.engine, err = engine.Start(ctx, launch, engine.Options{
-		Config: a.config, Classes: a.objects, Metrics: a.metrics, Tracer: a.tracer, Log: a.log,
+		Config: a.Config, Classes: a.objects, Metrics: a.metrics, Tracer: a.tracer, Log: a.Log,
 	}); err != nil {
 		return fmt.Errorf("start the container runtime: %w", err)
 	}
-	a.monitor = cri.NewMonitor(a.engine.Client, join.Monitoring(a.cluster), a.log)
-	a.pleg = pleg.New(pleg.Options{Runtime: a.engine.Client.Runtime, Now: time.Now, Log: a.log})
+	a.monitor = cri.NewMonitor(a.engine.Client, join.Monitoring(a.cluster), a.Log)
+	a.pleg = pleg.New(pleg.Options{Runtime: a.engine.Client.Runtime, Now: time.Now, Log: a.Log})
 	if a.steps.allocations, err = newAllocations(a); err != nil {
 		return err
 	}

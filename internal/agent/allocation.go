@@ -13,13 +13,13 @@ import (
 
 // newAllocations makes the part that knows what pods hold for themselves.
 func newAllocations(a *Agent) (*allocation.Allocations, error) {
-	n, err := allocation.ReadNode(os.DirFS("/"), a.config.Node, a.facts, a.log)
+	n, err := allocation.ReadNode(os.DirFS("/"), a.Config.Node, a.facts, a.Log)
 	if err != nil {
 		return nil, err
 	}
 	s := allocation.New(allocation.Options{
-		Node: n, Dir: filepath.Join(a.config.RootDir, "resources"), Root: a.config.RootDir, Events: a.events,
-		Log:     a.log,
+		Node: n, Dir: filepath.Join(a.Config.RootDir, "resources"), Root: a.Config.RootDir, Events: a.events,
+		Log:     a.Log,
 		Devices: func() device.Inventory { return a.steps.devices.Inventory() },
 		Synced:  []<-chan struct{}{a.sources.Synced(), a.pleg.Synced()}, Desired: a.sources.Desired,
 		Observed: a.pleg.Table(), Pinned: func(p *corev1.Pod, id string) (string, string, bool) {
@@ -27,6 +27,6 @@ func newAllocations(a *Agent) (*allocation.Allocations, error) {
 		},
 		Known: a.known, Working: func(uid types.UID) bool { return taken(a.fleet, uid) },
 	})
-	tellDamage(a.log, s.Load())
+	logDamage(a.Log, s.Load())
 	return s, nil
 }

@@ -20,25 +20,26 @@ import (
 
 // node is the state of this agent.
 func (a *Agent) node() local.Node {
-	return local.Node{Name: a.config.NodeName, Root: a.config.RootDir, Began: a.began, Engine: a.engine,
+	return local.Node{Name: a.Config.NodeName, Root: a.Config.RootDir, Began: a.began, Engine: a.engine,
 		Monitor: a.monitor, Problems: a.sources.Problems, Fleet: a.fleet}
 }
 
 func (a *Agent) serverOptions(in input.Node) server.Options {
 	pods := local.Pods{
-		Node: a.config.NodeName, Statuses: a.statuses, Sources: a.sources, Fleet: a.fleet,
-		Explainer: explain.Explainer{Node: a.config.NodeName, Input: in.Of, Others: func() []fleet.Other {
+		Node: a.Config.NodeName, Statuses: a.statuses, Sources: a.sources, Fleet: a.fleet,
+		Explainer: explain.Explainer{Node: a.Config.NodeName, Input: in.Of, Others: func() []fleet.Other {
 			return slices.Concat(a.fleet.Holders(), a.fleet.Reserved())
 		}},
 	}
 	return server.Options{
-		Socket: a.config.Socket, Pods: a.statuses.Pods(), Settled: a.fleet.Settled(), Events: a.events, Applier: pods,
-		Explainer: pods, Objects: local.Objects{Table: a.sources.Objects, Claims: a.steps.claims, Local: a.sources.Local},
-		Amender: pods, Timelines: a.timeline, Streams: streamsOf(a),
+		Socket: a.Config.Socket, Pods: a.statuses.Pods(), Settled: a.fleet.Settled(), Events: a.events, Applier: pods,
+		Explainer: pods,
+		Objects:   local.Objects{Table: a.sources.Objects, Claims: a.steps.claims, Local: a.sources.Local},
+		Amender:   pods, Timelines: a.timeline, Streams: streamsOf(a),
 		Images: local.Images{Archives: a.engine, Store: a.store.garbage, Puller: a.steps.images, Pods: a.fleet},
 		Files:  files.Files{CRI: a.engine.Client, Runtime: a.engine.Name(), ID: stream.ContainerID},
 		Node:   a.node(), Resources: a.steps.allocations, Metrics: a.metrics,
-		LogDir: a.config.Pods.LogsDir, Started: a.began, Log: a.log,
+		LogDir: a.Config.Pods.LogsDir, Started: a.began, Log: a.Log,
 	}
 }
 

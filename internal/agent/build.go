@@ -28,7 +28,6 @@ import (
 	"github.com/berth-run/berth/internal/pod/gate"
 	"github.com/berth-run/berth/internal/pod/podstatus"
 	"github.com/berth-run/berth/internal/pod/status"
-	"github.com/berth-run/berth/internal/pod/steps/cgroup"
 	"github.com/berth-run/berth/internal/pod/steps/container"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 	"github.com/berth-run/berth/internal/pod/steps/hook"
@@ -36,16 +35,6 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/probe"
 	"github.com/berth-run/berth/internal/pod/steps/sandbox"
 	"github.com/berth-run/berth/internal/pod/steps/userns"
-	"github.com/berth-run/berth/internal/pod/steps/volume"
-	"github.com/berth-run/berth/internal/pod/steps/volume/downwardapi"
-	"github.com/berth-run/berth/internal/pod/steps/volume/emptydir"
-	"github.com/berth-run/berth/internal/pod/steps/volume/hostpath"
-	imagevolume "github.com/berth-run/berth/internal/pod/steps/volume/image"
-	"github.com/berth-run/berth/internal/pod/steps/volume/keyvalue"
-	"github.com/berth-run/berth/internal/pod/steps/volume/local"
-	"github.com/berth-run/berth/internal/pod/steps/volume/nfs"
-	"github.com/berth-run/berth/internal/pod/steps/volume/payload"
-	"github.com/berth-run/berth/internal/pod/steps/volume/projected"
 	"github.com/berth-run/berth/internal/pod/stop"
 	"github.com/berth-run/berth/internal/pod/worker"
 	"github.com/berth-run/berth/internal/record/podlog"
@@ -62,7 +51,7 @@ const patience = 5 * time.Second
 func startsAtOnce() int { return 4 * runtime.NumCPU() }
 
 func (a *Agent) nodeConfig() node.Config {
-	c := a.config
+	c := a.Config
 	var lookup func(context.Context, string) ([]netip.Addr, error)
 	if c.Cluster != nil {
 		lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
@@ -74,7 +63,7 @@ func (a *Agent) nodeConfig() node.Config {
 		MaxPods: c.Node.MaxPods, PodsPerCore: c.Node.PodsPerCore,
 		Reserved: node.Reserved{Kube: c.Node.KubeReserved, System: c.Node.SystemReserved,
 			EvictionHard: c.Node.EvictionHard},
-		Dir: c.RootDir, Log: a.log,
+		Dir: c.RootDir, Log: a.Log,
 	}
 }
 
@@ -87,7 +76,7 @@ func otlp(c *config.Config) *timeline.OTLP {
 
 // buildSteps makes the parts that a pod's steps belong to.
 func (a *Agent) buildSteps() error {
-	c := a.config
+	c := a.Config
 	s := &a.steps
 	s.dirs = poddir.New(poddir.Config{
 		Root: c.RootDir, Logs: c.Pods.LogsDir, ResolvConf: c.Pods.ResolvConf, Events: a.events,
@@ -95,9 +84,9 @@ func (a *Agent) buildSteps() error {
 			Standalone: a.cluster == nil, NodeIPs: a.facts.IPs},
 	})
 	a.record = status.NewRecord(status.RecordOptions{
-		Dir: filepath.Join(c.RootDir, "status"), MessagePath: s.dirs.MessagePath, Log: a.log,
+		Dir: filepath.Join(c.RootDir, "status"), MessagePath: s.dirs.MessagePath, Log: a.Log,
 	})
-	tellDamage(a.log, a.record.Load())
+	logDamage(a.Log, a.record.Load())
 	var err error
 	if s.drift, err = newDrift(a); err != nil {
 		return err
@@ -108,31 +97,7 @@ func (a *Agent) buildSteps() error {
 	if err := buildImages(a); err != nil {
 		return err
 	}
-	s.limits = emptydir.NewLimits(emptydir.LimitOptions{
-		Evict: func(p *corev1.Pod, message string) { a.stops().Evict(p, message) }, Log: a.log,
-	})
-	emptyDir := emptydir.Kind{
-		Limits:      s.limits,
-		Allocatable: a.facts.Allocatable.Memory().Value(),
-		MemoryLimit: func(p *corev1.Pod) int64 { return cgroup.ForPod(p, cgroup.Options{}).Memory },
-	}
-	s.contents = payload.New(payload.Config{Objects: a.objects, Synced: a.sources.LocalSynced(), EmptyDir: emptyDir,
-		Events: a.events, Log: a.log})
-	s.claims = newClaims(a)
-	tellDamage(a.log, s.claims.Load())
-	s.volumes = volume.New(volume.Config{Root: c.RootDir, Events: a.events, Claims: s.claims,
-		Kinds: append(a.cluster.Plugins().Kinds(c.RootDir),
-			emptyDir,
-			hostpath.Kind{},
-			local.Kind{},
-			nfs.Kind{Log: a.log},
-			imagevolume.Kind{Images: s.images},
-			s.contents.Disk(keyvalue.ConfigMap),
-			s.contents.Memory(keyvalue.Secret),
-			s.contents.Memory(downwardapi.Source{Allocatable: a.facts.Allocatable}),
-			s.contents.Memory(projected.Source{Allocatable: a.facts.Allocatable, Issuer: a.cluster.Issuer()}),
-		)})
-	tellDamage(a.log, s.volumes.Adopt())
+	buildVolumes(a)
 	s.devices = newDevices(a, s.allocations)
 	renderNode, err := a.renderNode()
 	if err != nil {
@@ -148,7 +113,7 @@ func (a *Agent) buildSteps() error {
 		Userns: userns.New(userns.Config{Root: c.RootDir, IDsPerPod: c.Pods.UsernsIDs}),
 	})
 	s.resizes = newResizes(a, renderNode)
-	tellDamage(a.log, s.resizes.Load())
+	logDamage(a.Log, s.resizes.Load())
 	s.containers = container.New(container.Options{
 		Runtime: a.engine.Client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs,
 		Objects: a.objects, Services: a.cluster.Services,
@@ -160,7 +125,7 @@ func (a *Agent) buildSteps() error {
 			n.RecursiveReadOnly = a.engine.RecursiveReadOnly(p)
 			return n
 		},
-		LegacyLogDir: podlog.LinkDir(c.Pods.LogsDir), Log: a.log,
+		LegacyLogDir: podlog.LinkDir(c.Pods.LogsDir), Log: a.Log,
 	})
 	s.probes, err = probe.New(probe.Options{
 		CRI: a.engine.Client.Runtime, Events: a.events, Observed: a.pleg.Observed, Expand: render.ExpandCommand,
@@ -170,19 +135,20 @@ func (a *Agent) buildSteps() error {
 			}
 			return ""
 		},
-		Starting: s.containers.Starting, Before: status.Before{Record: a.record, Desired: a.sources.Desired}.Ready, Changed: a.stale.MarkVerdict,
-		Dir: filepath.Join(c.RootDir, "probes"), Metrics: a.metrics, Log: a.log,
+		Starting: s.containers.Starting,
+		Before:   status.Before{Record: a.record, Desired: a.sources.Desired}.Ready, Changed: a.stale.MarkVerdict,
+		Dir: filepath.Join(c.RootDir, "probes"), Metrics: a.metrics, Log: a.Log,
 	})
 	if err != nil {
 		return err
 	}
-	tellDamage(a.log, s.probes.Load())
+	logDamage(a.Log, s.probes.Load())
 	return nil
 }
 
-// tellDamage logs what could not be read of what an earlier agent kept. The node
-// goes on with the rest.
-func tellDamage(log *slog.Logger, err error) {
+// logDamage logs an error from reading the files of an earlier agent. The agent goes on
+// with what could be read.
+func logDamage(log *slog.Logger, err error) {
 	if err != nil {
 		log.Error("read what an earlier agent kept", "err", err)
 	}
@@ -199,7 +165,7 @@ func (n podNetwork) Await(ctx context.Context, why func(message string)) error {
 }
 
 func (a *Agent) renderNode() (n render.Node, err error) {
-	c := a.config.Pods
+	c := a.Config.Pods
 	_, statErr := os.Stat("/sys/fs/cgroup/cgroup.controllers")
 	v2 := statErr == nil
 	n = render.Node{
@@ -209,13 +175,13 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 		HostIPs:        view(a).HostIPs(),
 		CFSQuota:       c.CPUCFSQuota, CFSPeriod: c.CPUCFSQuotaPeriod,
 		LimitedSwap:    c.LimitedSwap,
-		MemoryQoS:      a.config.Node.Enforce.MemoryQoS,
+		MemoryQoS:      a.Config.Node.Enforce.MemoryQoS,
 		GroupOOMKill:   v2 && (c.SingleProcessOOMKill == nil || !*c.SingleProcessOOMKill),
 		SeccompDefault: c.SeccompDefault,
 		Unthrottled:    a.steps.placements.Unthrottled,
-		SeccompRoot:    filepath.Join(a.config.RootDir, "seccomp"),
+		SeccompRoot:    filepath.Join(a.Config.RootDir, "seccomp"),
 	}
-	if a.config.Node.Enforce.ThrottleExclusive {
+	if a.Config.Node.Enforce.ThrottleExclusive {
 		n.Unthrottled = nil
 	}
 	if swap := a.facts.Info.Swap; swap != nil && swap.Capacity != nil {
@@ -225,7 +191,7 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 		return n, err
 	}
 	if n.MinOOMScoreAdj != nil && !a.engine.LogsOOMFloor {
-		a.log.Info("no CAP_SYS_RESOURCE: oom_score_adj of containers is never below this process's own", "own",
+		a.Log.Info("no CAP_SYS_RESOURCE: oom_score_adj of containers is never below this process's own", "own",
 			*n.MinOOMScoreAdj)
 	}
 	return n, nil
@@ -250,7 +216,7 @@ func (a *Agent) admitted() []*corev1.Pod {
 
 // buildFleet makes the parts that hold all pods.
 func (a *Agent) buildFleet() error {
-	c := a.config
+	c := a.Config
 	a.fleet = fleet.New(fleet.Options{
 		Desired: a.sources.Desired, Observed: a.pleg.Table(),
 		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
@@ -261,12 +227,12 @@ func (a *Agent) buildFleet() error {
 			a.power.Changed(uid)
 			a.heap.Stir()
 		},
-		Ahead: a.steps.images.Prefetch, Now: time.Now, Log: a.log,
+		Ahead: a.steps.images.Prefetch, Now: time.Now, Log: a.Log,
 		Worker: worker.Options{
 			Steps: a.steps.list(a.cluster.Plugins().Steps()...), Observed: cgroupView{a}.observed,
 			Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan, Last: a.record.Kept,
 			Hash: render.Hashes, Restart: a.steps.resizes.Restarts, MaxBackoff: c.Pods.MaxRestartBackoff,
-			Trace: a.timeline.Context, Now: time.Now, Log: a.log,
+			Trace: a.timeline.Context, Now: time.Now, Log: a.Log,
 		},
 	})
 	completeCluster(a)
@@ -284,7 +250,7 @@ func (a *Agent) buildFleet() error {
 		Input: in.Of, Observed: a.pleg.Table(), Statuses: a.record, Shutdown: a.power, Labels: a.cluster,
 		Devices: a.steps.devices, Ledger: a.steps.allocations, Resources: a.steps.resizes, Pods: a.stops(),
 		Began: a.began, Now: time.Now, Recorder: a.timeline, Provider: a.tracer, Metrics: a.metrics, Events: a.events,
-		Log: a.log,
+		Log: a.Log,
 	})
 	return nil
 }

@@ -23,16 +23,16 @@ import (
 // connect makes what the steps need of the cluster, if the agent is to be a node
 // of one.
 func connect(a *Agent) (err error) {
-	if a.config.Cluster != nil {
+	if a.Config.Cluster != nil {
 		a.cluster, err = join.Connect(join.Options{
-			Config: a.config, Version: a.Version, Sources: a.sources, Events: a.events,
+			Config: a.Config, Version: a.Version, Sources: a.sources, Events: a.events,
 			Accepted: func(uid types.UID) bool { return taken(a.fleet, uid) },
 			Changed:  func(keys map[object.Key]bool) { objectsChanged(a, keys) },
 			Stale:    a.stale, NodeChanged: func() { a.fleet.Reconsider() },
 			Full: func(p *corev1.Pod, message string) {
 				a.gate.Reject(p, admission.VolumeAttachmentLimitExceeded, message)
 			},
-			Boot: a.facts.Info.BootID, Metrics: a.metrics, Log: a.log,
+			Boot: a.facts.Info.BootID, Metrics: a.metrics, Log: a.Log,
 		})
 	}
 	a.objects = a.cluster.Objects(a.sources.Objects)
@@ -55,7 +55,7 @@ func completeCluster(a *Agent) {
 // buildDoors makes the metrics, the shutdown of the machine and the node's own server.
 func buildDoors(a *Agent) error {
 	err := series.Register(series.Options{
-		Registry: a.metrics, Node: a.config.NodeName, Version: join.KubernetesVersion,
+		Registry: a.metrics, Node: a.Config.NodeName, Version: join.KubernetesVersion,
 		Unified: cgroups.IsCgroup2UnifiedMode(),
 		Sources: a.sources, PLEG: a.pleg, Fleet: a.fleet,
 		Parts: []series.Part{a.steps.volumes, a.steps.images, a.steps.containers, a.steps.cgroups, a.steps.allocations,
@@ -65,8 +65,8 @@ func buildDoors(a *Agent) error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	a.power, err = power.New(power.Options{
-		Config: a.config, Fleet: a.fleet, Observed: a.pleg.Observed, Flush: a.cluster.Flush,
-		Conditions: a.cluster.Conditions(), Metrics: a.metrics, Events: a.events, Log: a.log,
+		Config: a.Config, Fleet: a.fleet, Observed: a.pleg.Observed, Flush: a.cluster.Flush,
+		Conditions: a.cluster.Conditions(), Metrics: a.metrics, Events: a.events, Log: a.Log,
 	})
 	if err != nil {
 		return err
@@ -87,22 +87,22 @@ func serveNode(a *Agent) (*serve.Node, error) {
 		return nil, fmt.Errorf("find the machine's cgroup: %w", err)
 	}
 	return serve.New(serve.Options{
-		Config: a.config, Kubelet: a.engine.Effective(a.config.Kubelet),
+		Config: a.Config, Kubelet: a.engine.Effective(a.Config.Kubelet),
 		Version: a.Version, Began: a.began, Client: a.cluster.Client(), ClientCertificate: a.cluster.Certificate(),
 		Addresses: view(a).Addresses, AddressesChanged: a.cluster.AddressesChanged(),
 		Pods: a.statuses.Pods(), Settled: a.fleet.Settled(), Streams: streamsOf(a),
 		Runtime: serve.Commands{CRI: a.engine.Client, ID: stream.ContainerID},
-		Healthy: a.node().Healthy, Flags: a.Flags, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.log,
+		Healthy: a.node().Healthy, Flags: a.Flags, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.Log,
 		Stats: stats.Options{
-			Node: a.config.NodeName, Root: machine, Machine: a.steps.allocations.Machine(), Capacity: a.facts.Capacity,
+			Node: a.Config.NodeName, Root: machine, Machine: a.steps.allocations.Machine(), Capacity: a.facts.Capacity,
 			Identity: stats.Identity{MachineID: a.facts.Info.MachineID, SystemUUID: a.facts.Info.SystemUUID,
 				BootID: a.facts.Info.BootID},
-			Dir: a.config.RootDir, Host: "/", DriverStats: a.cluster.Plugins().VolumeUsage,
-			VolumePeriod: a.config.Server.VolumePeriod, Now: time.Now, Log: a.log,
+			Dir: a.Config.RootDir, Host: "/", DriverStats: a.cluster.Plugins().VolumeUsage,
+			VolumePeriod: a.Config.Server.VolumePeriod, Now: time.Now, Log: a.Log,
 			Source: serve.Source{
 				CRI: a.engine.Client, Cgroups: a.steps.cgroups.Containers(), Observed: a.pleg.Table(),
 				Pod:   cgroupView{a}.pod,
-				Named: serve.Named(a.config), Volumes: a.steps.volumes.Mounted, Logs: a.steps.dirs.LogDir,
+				Named: serve.Named(a.Config), Volumes: a.steps.volumes.Mounted, Logs: a.steps.dirs.LogDir,
 				Endpoint: a.engine.Endpoint(),
 			},
 		},

@@ -25,16 +25,17 @@ type deviceHoldings interface {
 // newDevices makes the part that speaks with device plugins. What they offer may be
 // what a pod waits for, and the health of a device is in the status of who has it.
 func newDevices(a *Agent, held deviceHoldings) *device.Devices {
-	c := a.config
+	c := a.Config
 	d := device.New(device.Options{
 		Dir: filepath.Join(c.RootDir, "device-plugins"), State: filepath.Join(c.RootDir, "devices"),
 		Machine: a.steps.allocations.Nodes(), Boot: a.facts.Info.BootID,
-		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: a.stale.Mark, Metrics: a.metrics, Events: a.events, Now: time.Now, Log: a.log,
+		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: a.stale.Mark,
+		Metrics: a.metrics, Events: a.events, Now: time.Now, Log: a.Log,
 	})
-	tellDamage(a.log, d.Load())
+	logDamage(a.Log, d.Load())
 	_, takenErr := held.TakeOver(d.FromKubelet())
 	_, err := held.Rebuild(d.Recorded())
-	tellDamage(a.log, errors.Join(takenErr, err))
+	logDamage(a.Log, errors.Join(takenErr, err))
 	return d
 }
 
@@ -42,8 +43,8 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 func newPodResources(a *Agent) *podresources.Server {
 	held := a.steps.allocations
 	return podresources.New(podresources.Options{
-		Socket: filepath.Join(a.config.RootDir, "pod-resources", "kubelet.sock"), Pods: a.admitted, Ledger: held,
+		Socket: filepath.Join(a.Config.RootDir, "pod-resources", "kubelet.sock"), Pods: a.admitted, Ledger: held,
 		Devices: a.steps.devices,
-		CPUs:    held.CPUs, Memory: held.Memory, Claims: a.cluster.Plugins(), Log: a.log,
+		CPUs:    held.CPUs, Memory: held.Memory, Claims: a.cluster.Plugins(), Log: a.Log,
 	})
 }

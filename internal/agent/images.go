@@ -23,7 +23,7 @@ type imageStore struct {
 
 // buildImages makes the parts that pull and remove images.
 func buildImages(a *Agent) error {
-	c := a.config
+	c := a.Config
 	var providers []credential.Provider
 	if c.Providers.Config != "" {
 		var err error
@@ -33,10 +33,11 @@ func buildImages(a *Agent) error {
 	}
 	a.store.records = record.New(record.Options{
 		Dir:    filepath.Join(c.RootDir, "image_manager"),
-		Policy: record.Policy{Verification: c.Images.Verification, Allowlist: c.Images.Allowlist}, Log: a.log,
+		Policy: record.Policy{Verification: c.Images.Verification, Allowlist: c.Images.Allowlist}, Log: a.Log,
 	})
 	a.store.garbage = garbage.New(garbage.Options{
-		Images: a.engine.Client.Images, Containers: a.engine.Client.Runtime, Wanted: func() []string { return wantedImages(a) }, Removed: func(id string) { forgetImage(a, id) },
+		Images: a.engine.Client.Images, Containers: a.engine.Client.Runtime,
+		Wanted: func() []string { return wantedImages(a) }, Removed: func(id string) { forgetImage(a, id) },
 		Dir:    c.RootDir,
 		Synced: []<-chan struct{}{a.sources.Synced(), a.pleg.Synced()},
 		Thresholds: garbage.Thresholds{
@@ -44,7 +45,7 @@ func buildImages(a *Agent) error {
 			MaxAge: c.Images.MaximumAge,
 		},
 		Events: a.events, Node: event.NodeRef(c.NodeName),
-		Now: time.Now, Log: a.log,
+		Now: time.Now, Log: a.Log,
 	})
 	if err := errors.Join(a.store.records.Load(), a.store.garbage.Load()); err != nil {
 		return err
@@ -59,7 +60,7 @@ func buildImages(a *Agent) error {
 		Pulled: a.store.garbage.Look,
 		Keys: credential.New(credential.Options{RootDir: c.RootDir, HomeDir: home, Providers: providers,
 			Environ: os.Environ(), Accounts: a.cluster.Puller(), Now: time.Now}),
-		Now: time.Now, Log: a.log,
+		Now: time.Now, Log: a.Log,
 	}
 	if progress := a.engine.Progress(); progress != nil {
 		o.Progress = progress
@@ -86,6 +87,6 @@ func wantedImages(a *Agent) []string {
 
 func forgetImage(a *Agent, id string) {
 	if err := a.store.records.Forget(id); err != nil {
-		a.log.Warn("cannot delete the pull record of a removed image", "image", id, "err", err)
+		a.Log.Warn("cannot delete the pull record of a removed image", "image", id, "err", err)
 	}
 }

@@ -32,13 +32,13 @@ func (a *Agent) wakePods(ctx context.Context) error {
 // newClaims makes the part that binds claims to volumes.
 func newClaims(a *Agent) *claim.Claims {
 	c := claim.Config{
-		Root: a.config.RootDir, Objects: a.sources.Objects, Labels: func() map[string]string {
+		Root: a.Config.RootDir, Objects: a.sources.Objects, Labels: func() map[string]string {
 			return view(a).Labels()
 		}, Synced: a.sources.LocalSynced(),
 		Complete: func() bool { return a.sources.Problems.Len() == 0 },
 		Node:     &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.facts.Name, Labels: a.facts.Labels}},
 		Changed:  func(keys map[object.Key]bool) { a.fleet.ObjectsChanged(keys) },
-		Events:   a.events, Now: time.Now, Log: a.log,
+		Events:   a.events, Now: time.Now, Log: a.Log,
 	}
 	if a.cluster != nil {
 		c.Cluster = a.objects

@@ -31,7 +31,7 @@ type holdings interface {
 func newPlacements(a *Agent, held holdings, changed <-chan struct{}) *placement.Placements {
 	return placement.New(placement.Options{
 		Ledger: held, Changed: changed, Runtime: a.steps.updates(a), Cgroups: a.steps.cgroups.Containers(),
-		Observed: a.pleg.Table(), Pod: cgroupView{a}.pod, Log: a.log,
+		Observed: a.pleg.Table(), Pod: cgroupView{a}.pod, Log: a.Log,
 	})
 }
 
@@ -51,12 +51,12 @@ func (s *steps) updates(a *Agent) heldUpdates {
 
 // newCgroups makes the part that owns the cgroups above containers.
 func newCgroups(a *Agent) *cgroup.Cgroups {
-	c := a.config
+	c := a.Config
 	return cgroup.New(cgroup.Config{
 		Drift: a.steps.drift, Lost: func(uid types.UID) { a.fleet.Wake(uid) }, Node: event.NodeRef(c.NodeName),
 		Driver: a.engine.Driver, Root: c.Node.CgroupRoot, Usable: cgroup.Usable(a.facts, c.Node),
 		QOSReserved: c.Node.Enforce.QOSReservedMemory, Reserved: cgroup.ReservedOf(c.Node), Events: a.events,
-		Log: a.log, Pods: a.admitted,
+		Log: a.Log, Pods: a.admitted,
 		Options: cgroup.Options{
 			CFSQuota: c.Pods.CPUCFSQuota, CFSPeriod: c.Pods.CPUCFSQuotaPeriod, PidsLimit: c.Pods.PidsLimit,
 			MemoryQoS: c.Node.Enforce.MemoryQoS,
@@ -71,10 +71,10 @@ func newCgroups(a *Agent) *cgroup.Cgroups {
 // kubelet, cpuManagerReconcilePeriod has an effect with the static policy only.
 func newDrift(a *Agent) (*drift.Watch, error) {
 	var audit time.Duration
-	if pinning := a.config.Node.Pinning; pinning.CPUs {
+	if pinning := a.Config.Node.Pinning; pinning.CPUs {
 		audit = pinning.ReconcilePeriod
 	}
-	return drift.New(drift.Options{Audit: audit, Metrics: a.metrics, Events: a.events, Log: a.log})
+	return drift.New(drift.Options{Audit: audit, Metrics: a.metrics, Events: a.events, Log: a.Log})
 }
 
 // newContainerDrift looks after the cgroups of containers.

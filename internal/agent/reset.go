@@ -23,7 +23,7 @@ import (
 // runtime with its images and network, and the directory itself (package rootdir).
 // It fails while an agent works there. What can be undone is undone also when some of it fails.
 func (a *Agent) Reset(ctx context.Context) error {
-	root := a.config.RootDir
+	root := a.Config.RootDir
 	if _, err := os.Stat(root); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -36,13 +36,13 @@ func (a *Agent) Reset(ctx context.Context) error {
 		err = errors.Join(err, a.engine.RemoveNetwork())
 	}
 	err = errors.Join(err, unlock())
-	for _, dir := range []string{a.config.RunDir, root} {
+	for _, dir := range []string{a.Config.RunDir, root} {
 		err = errors.Join(err, rootdir.Unmount(dir))
 	}
 	if err != nil {
 		return err // nothing is deleted through a mount that stayed
 	}
-	return errors.Join(os.RemoveAll(a.config.RunDir), rootdir.Remove(root))
+	return errors.Join(os.RemoveAll(a.Config.RunDir), rootdir.Remove(root))
 }
 
 // resetPods runs the runtime for as long as it takes to end all pods.
@@ -74,7 +74,7 @@ func (a *Agent) resetPods(ctx context.Context) (err error) {
 			continue // somebody else's pod in an external runtime
 		}
 		ours = append(ours, uid)
-		err = errors.Join(err, leftover.Unlink(ctx, client, box, podlog.LinkDir(a.config.Pods.LogsDir)),
+		err = errors.Join(err, leftover.Unlink(ctx, client, box, podlog.LinkDir(a.Config.Pods.LogsDir)),
 			leftover.End(ctx, client, box.Id, resetPatience))
 	}
 	slices.Sort(ours)

@@ -18,7 +18,7 @@ func newResizes(a *Agent, node render.Node) *resize.Resizes {
 			return render.Resources(render.Input{Pod: p, QOS: pod.QOS(p), Container: c, Node: node})
 		},
 		Fixed:  a.steps.allocations.Fixed,
-		Events: a.events, Dir: filepath.Join(a.config.RootDir, "allocations"), Synced: a.sources.Synced(),
-		Known: a.known, Log: a.log,
+		Events: a.events, Dir: filepath.Join(a.Config.RootDir, "allocations"), Synced: a.sources.Synced(),
+		Known: a.known, Log: a.Log,
 	})
 }

@@ -22,8 +22,10 @@ type loop struct {
 // loops lists what runs while the agent does, one a line.
 func (a *Agent) loops() []loop {
 	s, keep := &a.steps, &a.housekeeping
-	plugins := a.cluster.Plugins().Watcher(a.config.RootDir, s.devices.Registry(), a.log)
-	oom := kmsg.New(kmsg.Options{Path: kmsg.Device, Node: event.NodeRef(a.config.NodeName), Events: a.events, Log: a.log})
+	plugins := a.cluster.Plugins().Watcher(a.Config.RootDir, s.devices.Registry(), a.Log)
+	oom := kmsg.New(kmsg.Options{
+		Path: kmsg.Device, Node: event.NodeRef(a.Config.NodeName), Events: a.events, Log: a.Log,
+	})
 	return []loop{
 		// what is wanted and what is there
 		{"runtime health", a.monitor.Run},

@@ -37,8 +37,9 @@ func TestSocketRefusesFlagsOfTheEmbeddedRuntime(t *testing.T) {
 		Embedded: config.EmbeddedFlags{CRIListen: "unix:///run/berth/cri.sock"}}}
 	s := socket{endpoint.Choice{Endpoint: "unix:///run/x.sock", Reason: "containerRuntimeEndpoint says so"}, c}
 	_, err := s.Connect(t.Context(), nil, cri.Options{})
-	want := "--cri-listen is about the embedded runtime, but the runtime is unix:///run/x.sock (containerRuntimeEndpoint " +
-		"says so): leave out the flag, or write containerRuntimeEndpoint: embedded into the file of --config"
+	want := "--cri-listen is about the embedded runtime, but the runtime is unix:///run/x.sock " +
+		"(containerRuntimeEndpoint says so): leave out the flag, or write containerRuntimeEndpoint: embedded " +
+		"into the file of --config"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

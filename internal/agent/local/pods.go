@@ -166,7 +166,8 @@ func (x Pods) Delete(ctx context.Context, key types.NamespacedName, o server.Del
 		}
 	}
 	x.Fleet.Stop(row.UID,
-		pod.Stop{Reason: pod.StopDeleted, Message: "deleted over the API", Grace: o.Grace, Remove: true, At: time.Now()})
+		pod.Stop{Reason: pod.StopDeleted, Message: "deleted over the API", Grace: o.Grace, Remove: true,
+			At: time.Now()})
 	if now, ok := x.Statuses.Pods().Get(key); ok && now.UID == row.UID {
 		return now, nil
 	}

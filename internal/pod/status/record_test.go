@@ -270,7 +270,8 @@ func TestAnEndIsKept(t *testing.T) {
 		t.Errorf("phases, and those gone on from (-want +got):\n%s", diff)
 	}
 	if !podstatus.WasRefused(next.Last("u2"), *rejected.Refused) ||
-		podstatus.WasRefused(next.Last("u2"), podstatus.Refusal{Reason: "OutOfcpu", Message: "less room", Final: true}) {
+		podstatus.WasRefused(next.Last("u2"),
+			podstatus.Refusal{Reason: "OutOfcpu", Message: "less room", Final: true}) {
 		t.Error("two different refusals count as the same")
 	}
 }

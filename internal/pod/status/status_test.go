@@ -74,7 +74,8 @@ func (w *world) build() {
 		Changed:   func(uid types.UID) { w.statuses.Publish(uid) },
 		Now:       time.Now, Log: log,
 		Worker: worker.Options{
-			Steps: []worker.Step{{Name: "act", Phase: worker.Act, Teardown: w.kill}}, Observed: w.seen, Last: record.Kept,
+			Steps:    []worker.Step{{Name: "act", Phase: worker.Act, Teardown: w.kill}},
+			Observed: w.seen, Last: record.Kept,
 			Refresh: func(context.Context, types.UID) error { return nil },
 			Probes:  func(types.UID) map[string]plan.Probes { return nil },
 			Hash:    func(*corev1.Pod) map[string]string { return nil },

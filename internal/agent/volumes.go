@@ -1,0 +1,47 @@
+package agent
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/pod/steps/cgroup"
+	"github.com/berth-run/berth/internal/pod/steps/volume"
+	"github.com/berth-run/berth/internal/pod/steps/volume/downwardapi"
+	"github.com/berth-run/berth/internal/pod/steps/volume/emptydir"
+	"github.com/berth-run/berth/internal/pod/steps/volume/hostpath"
+	imagevolume "github.com/berth-run/berth/internal/pod/steps/volume/image"
+	"github.com/berth-run/berth/internal/pod/steps/volume/keyvalue"
+	"github.com/berth-run/berth/internal/pod/steps/volume/local"
+	"github.com/berth-run/berth/internal/pod/steps/volume/nfs"
+	"github.com/berth-run/berth/internal/pod/steps/volume/payload"
+	"github.com/berth-run/berth/internal/pod/steps/volume/projected"
+)
+
+// buildVolumes makes the parts that mount volumes, with the kinds of volumes.
+func buildVolumes(a *Agent) {
+	s := &a.steps
+	s.limits = emptydir.NewLimits(emptydir.LimitOptions{
+		Evict: func(p *corev1.Pod, message string) { a.stops().Evict(p, message) }, Log: a.Log,
+	})
+	emptyDir := emptydir.Kind{
+		Limits:      s.limits,
+		Allocatable: a.facts.Allocatable.Memory().Value(),
+		MemoryLimit: func(p *corev1.Pod) int64 { return cgroup.ForPod(p, cgroup.Options{}).Memory },
+	}
+	s.contents = payload.New(payload.Config{Objects: a.objects, Synced: a.sources.LocalSynced(), EmptyDir: emptyDir,
+		Events: a.events, Log: a.Log})
+	s.claims = newClaims(a)
+	logDamage(a.Log, s.claims.Load())
+	s.volumes = volume.New(volume.Config{Root: a.Config.RootDir, Events: a.events, Claims: s.claims,
+		Kinds: append(a.cluster.Plugins().Kinds(a.Config.RootDir),
+			emptyDir,
+			hostpath.Kind{},
+			local.Kind{},
+			nfs.Kind{Log: a.Log},
+			imagevolume.Kind{Images: s.images},
+			s.contents.Disk(keyvalue.ConfigMap),
+			s.contents.Memory(keyvalue.Secret),
+			s.contents.Memory(downwardapi.Source{Allocatable: a.facts.Allocatable}),
+			s.contents.Memory(projected.Source{Allocatable: a.facts.Allocatable, Issuer: a.cluster.Issuer()}),
+		)})
+	logDamage(a.Log, s.volumes.Adopt())
+}
