@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeBridge makes the bridge of the built-in network before the CNI plugin does. The gateway's IPv6
-// address could else not be used for the first second of the first pod: the kernel would look for others
-// that have it (duplicate address detection, RFC 4862), which nobody can on a bridge of this node's pods.
-// The addresses themselves are the plugin's to add, with the first pod.
+// makeBridge creates the bridge of the built-in network before the CNI plugin does, to turn duplicate address detection
+// (RFC 4862) off. With it, the first pod could not use the gateway's IPv6 address for a second. No other host can have
+// that address, since only this node's pods are on the bridge. The CNI plugin adds the gateways' addresses with the
+// first pod.
 func (n *podNetwork) makeBridge(ranges []netip.Prefix) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = n.config.Bridge
@@ -26,8 +26,9 @@ func (n *podNetwork) makeBridge(ranges []netip.Prefix) error {
 	if n.host.ipv6 {
 		if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", attrs.Name, "accept_dad"), []byte("0"),
 			0); err != nil {
-			n.config.Log.Warn("The gateway's IPv6 address is usable only a second after the first pod's start", "err",
-				err)
+			n.config.Log.Warn(
+				"cannot turn off duplicate address detection, the first pod has no IPv6 gateway for a second",
+				"bridge", attrs.Name, "err", err)
 		}
 	}
 	leases, err := readLeases(filepath.Join(n.layout().addresses(), n.config.Bridge))
@@ -46,12 +47,11 @@ func (n *podNetwork) makeBridge(ranges []netip.Prefix) error {
 	return nil
 }
 
-// readLeases is the addresses that pods have. The plugin host-local has a file by
-// the name of each.
+// readLeases lists the addresses that pods have. The plugin host-local keeps one file per address, named after it.
 func readLeases(dir string) ([]netip.Addr, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read the addresses of pods: %w", err)
+		return nil, fmt.Errorf("read pod address leases: %w", err)
 	}
 	var leases []netip.Addr
 	for _, entry := range entries {
@@ -62,9 +62,9 @@ func readLeases(dir string) ([]netip.Addr, error) {
 	return leases, nil
 }
 
-// arrangeGateways lets a bridge that has gateways of other ranges have that of this
-// one: the plugin refuses the bridge unless the gateway that it wants is the first
-// one of its family. Those that no pod uses any more are removed.
+// arrangeGateways makes the gateway of range r the first address of its family on a bridge that has gateways of other
+// ranges. Otherwise the bridge plugin would refuse the bridge. It removes the gateways of ranges that no pod uses any
+// more.
 func arrangeGateways(link netlink.Link, r netip.Prefix, leases []netip.Addr) error {
 	family := netlink.FAMILY_V4
 	if r.Addr().Is6() {
@@ -100,8 +100,8 @@ func address(p netip.Prefix) *netlink.Addr {
 	return &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
 }
 
-// RemoveNetwork removes the bridge of the built-in network. Call it only when no pod is left; the
-// next pod makes it anew.
+// RemoveNetwork removes the bridge of the built-in network. Call it only when no pod is left. The next pod creates the
+// bridge again.
 func (r *Runtime) RemoveNetwork() error {
 	link, err := netlink.LinkByName(r.config.Bridge)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {

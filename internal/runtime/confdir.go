@@ -15,18 +15,18 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// confRetry is when the CNI configuration is looked at again after that failed.
+// confRetry is the time until the next attempt after the CNI configuration could not be read or written.
 const confRetry = 5 * time.Second
 
-// confFile is an entry of a directory of CNI configuration: a file with its text, or
-// a link to a directory, which has more plugins of the network that it is named after.
+// confFile is an entry of a directory of CNI configuration: a file with its text, or a link to a directory. Such a
+// directory holds more plugins for the network that it is named after.
 type confFile struct {
 	text   []byte
 	linkTo string
 }
 
-// readConfDir is what containerd would load of a directory, by name; nothing without
-// a file. One that is empty is about to be written.
+// readConfDir returns the entries of a directory that containerd would load, by name. It skips empty files, since a
+// program is about to write them. Without any file with text it returns nil.
 func readConfDir(dir string) (map[string]confFile, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,9 +58,9 @@ func readConfDir(dir string) (map[string]confFile, error) {
 	return files, nil
 }
 
-// place makes a directory have these entries and no other configuration. containerd
-// looks at it after each step: what is to stay comes before anything goes, so that
-// it finds a network at any time, and plugins before the file that wants them.
+// place makes want the whole content of dir. containerd reloads the directory after each step, so the order matters:
+// links to plugins come before the files that need them, and stale entries are removed last. containerd thus finds a
+// network at any time.
 func place(dir string, want map[string]confFile) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("write CNI configuration: %w", err)
@@ -105,33 +105,34 @@ func placeLink(path, to string) error {
 	return os.Symlink(to, path)
 }
 
-// follow keeps containerd's directory as the machine's configuration says, until ctx
-// ends: it may appear when the node has joined a cluster, and go with the plugin.
+// follow updates containerd's directory after every change of the machine's CNI configuration, until ctx ends. A
+// network plugin of a cluster writes that configuration when it is installed and removes it when it is uninstalled.
 func (n *podNetwork) follow(ctx context.Context) error {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch CNI configuration: %w", err)
 	}
 	defer func() { _ = notify.Close() }()
-	told := ""
+	reported := ""
 	for {
 		var again <-chan time.Time
 		failed := ""
 		if err := errors.Join(watch(notify, n.config.CNIConfDir), n.sync()); err != nil {
 			failed, again = err.Error(), time.After(confRetry)
 		}
-		if failed != told && failed != "" {
-			n.config.Log.Error("Cannot follow the CNI configuration: pods that start may have another network, or none",
+		if failed != reported && failed != "" {
+			n.config.Log.Error(
+				"cannot follow the CNI configuration, retrying: new pods may get the previous network or none",
 				"err", failed, "again in", confRetry)
 		}
-		told = failed
+		reported = failed
 		if !n.await(ctx, notify, again) {
 			return nil
 		}
 	}
 }
 
-// await returns when there may be something new, and false when ctx has ended.
+// await waits until the configuration may have changed or again fires. It returns false when ctx has ended.
 func (n *podNetwork) await(ctx context.Context, notify *fsnotify.Watcher, again <-chan time.Time) bool {
 	for {
 		select {
@@ -140,7 +141,7 @@ func (n *podNetwork) await(ctx context.Context, notify *fsnotify.Watcher, again 
 		case <-again:
 			return true
 		case err := <-notify.Errors: // events were lost
-			n.config.Log.Debug("watch CNI configuration", "err", err)
+			n.config.Log.Debug("watch of CNI configuration lost events, reading it again", "err", err)
 			return true
 		case event := <-notify.Events:
 			if concerns(event.Name, n.config.CNIConfDir) {
@@ -150,8 +151,8 @@ func (n *podNetwork) await(ctx context.Context, notify *fsnotify.Watcher, again 
 	}
 }
 
-// watch asks for news of a directory and of the one that it is in, or else of the
-// nearest that is there.
+// watch watches dir and its parent for changes. If dir does not exist, it watches the nearest existing directory above
+// it.
 func watch(notify *fsnotify.Watcher, dir string) error {
 	for {
 		at := nearest(dir)
@@ -168,7 +169,7 @@ func watch(notify *fsnotify.Watcher, dir string) error {
 	}
 }
 
-// nearest is a directory, or the deepest one above it that is there.
+// nearest returns dir, or the nearest directory above it that exists.
 func nearest(dir string) string {
 	for dir != "/" {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {

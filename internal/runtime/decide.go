@@ -13,17 +13,18 @@ import (
 const (
 	defaultCNIConfDir = "/etc/cni/net.d"
 	defaultBridge     = "berth0"
-	// builtInConf is the file of the built-in network.
+	// builtInConf is the name of the file that configures the built-in network.
 	builtInConf = "10-berth.conflist"
-	// handler is the name of the only runtime handler (RuntimeClass handler in Kubernetes).
+	// handler is the only runtime handler (the handler of a RuntimeClass in Kubernetes).
 	handler = "runc"
-	// maxState keeps the shims' sockets, State/s/SHA256, within the 107 bytes of a unix socket's path.
+	// maxState is the longest State in bytes. The path of a unix socket has at most 107 bytes, and the shims' sockets
+	// are State/s/SHA256.
 	maxState = 107 - len("/s/") - 64
 	// maxBridge is the kernel's limit for the name of a network device (IFNAMSIZ less the final zero).
 	maxBridge = 15
 )
 
-// layout says where things are below the two directories.
+// layout names the files below Config.Root and Config.State.
 type layout struct{ root, state string }
 
 func (l layout) bin() string       { return filepath.Join(l.root, "bin") }
@@ -34,7 +35,7 @@ func (l layout) ranges() string    { return filepath.Join(l.root, "pod-cidrs") }
 func (l layout) lock() string      { return filepath.Join(l.root, "runtime.lock") }
 func (l layout) addresses() string { return filepath.Join(l.state, "ipam") }
 
-// program is the path by which an installed program is called.
+// program is the path of the link to an installed program.
 func (l layout) program(name string) string {
 	for _, plugin := range cniPlugins {
 		if name == plugin {
@@ -44,7 +45,7 @@ func (l layout) program(name string) string {
 	return filepath.Join(l.bin(), name)
 }
 
-// withDefaults fills what the user left out.
+// withDefaults returns c with defaults in the network's empty fields.
 func withDefaults(c Config) Config {
 	if c.CNIConfDir == "" {
 		c.CNIConfDir = defaultCNIConfDir
@@ -55,14 +56,14 @@ func withDefaults(c Config) Config {
 	if len(c.PodCIDRs) == 0 {
 		c.PodCIDRs = []netip.Prefix{
 			netip.MustParsePrefix("10.201.0.0/16"),
-			// A unique local range (RFC 4193) of Berth's own.
+			// Berth's unique local range (RFC 4193).
 			netip.MustParsePrefix("fd62:6572:7468::/64"),
 		}
 	}
 	return c
 }
 
-// validate finds what cannot work.
+// validate reports the first setting that the runtime cannot work with.
 func validate(c Config) error {
 	for _, dir := range []struct{ name, path string }{{"root", c.Root}, {"state", c.State}} {
 		if !filepath.IsAbs(dir.path) {
@@ -83,7 +84,7 @@ func validate(c Config) error {
 	return validRanges(c.PodCIDRs)
 }
 
-// parseRanges reads ranges as UpdateRuntimeConfig has them: CIDR[,CIDR].
+// parseRanges reads the ranges of an UpdateRuntimeConfig request: CIDR[,CIDR].
 func parseRanges(text string) ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	for part := range strings.SplitSeq(text, ",") {
@@ -116,38 +117,39 @@ func validRanges(cidrs []netip.Prefix) error {
 	return nil
 }
 
-// grown says whether a layer may have unpacked to so much out of so much input.
-func (u Unpacking) grown(in, out int64) error {
+// checkSize returns an error if a layer has unpacked to too many bytes (out) for the compressed bytes that were read
+// (in).
+func (u Unpacking) checkSize(in, out int64) error {
 	if out > u.Harmless && out/u.MaxRatio > in {
-		return fmt.Errorf("%w: it unpacks to more than %d times its size, and more than %d bytes", errTooLarge,
-			u.MaxRatio, u.Harmless)
+		return fmt.Errorf("%w: it unpacks to more than %d times its compressed size and more than %d bytes",
+			errTooLarge, u.MaxRatio, u.Harmless)
 	}
 	return nil
 }
 
-// room says whether the disk may take more.
-func (u Unpacking) room(s space) error {
+// checkSpace returns an error if the disk has no more room than the reserve.
+func (u Unpacking) checkSpace(s space) error {
 	const part, most = 20, 1 << 30
 	reserve := u.Reserve
 	if reserve == 0 {
 		reserve = min(s.Size/part, most)
 	}
 	if s.Free < reserve {
-		return fmt.Errorf("%w: only %d bytes are free on the disk, and %d are kept so", errTooLarge, s.Free, reserve)
+		return fmt.Errorf("%w: only %d bytes are free on the disk, and %d must stay free", errTooLarge, s.Free, reserve)
 	}
 	if s.Inodes > 0 && s.InodeFree < s.Inodes/part {
-		return fmt.Errorf("%w: only %d inodes are free on the disk, and %d are kept so", errTooLarge, s.InodeFree,
+		return fmt.Errorf("%w: only %d inodes are free on the disk, and %d must stay free", errTooLarge, s.InodeFree,
 			s.Inodes/part)
 	}
 	return nil
 }
 
-// host is what the decisions need to know about the machine.
+// host describes the machine's features that the configuration depends on.
 type host struct {
 	ipv6        bool   // IPv6 is present and not disabled
 	overlay     bool   // overlayfs works on the root directory
-	lowerOOM    bool   // CAP_SYS_RESOURCE: oom_score_adj may be lowered
-	filter      string // "nftables" or "iptables", empty when there is neither
+	lowerOOM    bool   // this process has CAP_SYS_RESOURCE and may lower oom_score_adj
+	filter      string // "nftables" or "iptables", empty if neither works
 	systemdInit bool   // systemd runs
 }
 
@@ -159,27 +161,27 @@ func (h host) snapshotter() string {
 	return "native"
 }
 
-// source is where the network of pods that start now is from.
+// source says which configuration new pods' network comes from. Its text is for the log.
 type source string
 
 const (
-	machine source = "the machine's CNI configuration"
-	builtIn source = "the built-in one"
-	nobody  source = "none, until there is a CNI configuration"
+	machine   source = "the machine's CNI configuration"
+	builtIn   source = "the built-in network"
+	noNetwork source = "none, waiting for a CNI configuration"
 )
 
-// source is what the network is to be from.
+// source decides which network new pods get. configured says that the machine has a CNI configuration.
 func (c Config) source(configured bool) source {
 	switch {
 	case configured:
 		return machine
 	case c.CNIOnly:
-		return nobody
+		return noNetwork
 	}
 	return builtIn
 }
 
-// podCIDRs is the ranges of the families that the machine has.
+// podCIDRs returns the ranges of the address families that the machine supports.
 func podCIDRs(cidrs []netip.Prefix, ipv6 bool) []netip.Prefix {
 	var usable []netip.Prefix
 	for _, cidr := range cidrs {
@@ -190,10 +192,10 @@ func podCIDRs(cidrs []netip.Prefix, ipv6 bool) []netip.Prefix {
 	return usable
 }
 
-// gateways says how a bridge with these addresses of one family comes to have the
-// gateway of a range as the first in the kernel's list, where it is not the only one:
-// what is to be removed, and then added in this order. Addresses of other ranges stay
-// as long as pods have leases there. A bridge without addresses is left as it is.
+// gateways decides how to make the gateway of range r the first address in the kernel's list for a bridge. present are
+// the bridge's addresses of one family. The caller removes the addresses in remove, then adds those in add in this
+// order. An address of another range stays while pods have leases in that range. A bridge without addresses is left as
+// it is.
 func gateways(present []netip.Prefix, r netip.Prefix, leases []netip.Addr) (remove, add []netip.Prefix) {
 	want := netip.PrefixFrom(r.Addr().Next(), r.Bits())
 	if len(present) == 0 || slices.Equal(present, []netip.Prefix{want}) {
@@ -208,26 +210,27 @@ func gateways(present []netip.Prefix, r netip.Prefix, leases []netip.Addr) (remo
 	if present[0] == want && len(used) == len(present)-1 {
 		return nil, nil
 	}
-	if r.Addr().Is6() { // there the kernel lists the newest first
+	if r.Addr().Is6() { // the kernel lists the newest IPv6 address first
 		slices.Reverse(used)
 		return present, append(used, want)
 	}
 	return present, append([]netip.Prefix{want}, used...)
 }
 
-// isConf says whether containerd takes a file of this name for CNI configuration.
+// isConf reports whether containerd reads a file of this name as CNI configuration.
 func isConf(name string) bool {
 	return slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name))
 }
 
-// concerns says whether what happened to a path may change what a directory has.
+// concerns reports whether a change of path can change the content of dir: path is dir, an entry of it, or a directory
+// above it.
 func concerns(path, dir string) bool {
 	return path == dir || filepath.Dir(path) == dir || strings.HasPrefix(dir, strings.TrimSuffix(path, "/")+"/")
 }
 
-// networkConfig is the CNI configuration list of the built-in network: a bridge with addresses from
-// the node's own ranges, masquerading to the outside, and host ports. Addresses in use are kept in
-// the state directory, since none outlives a reboot.
+// networkConfig is the CNI configuration list of the built-in network: a bridge with addresses from the node's ranges,
+// masquerading to the outside, and host ports. The plugin records the addresses in use in the state directory, since no
+// address outlives a reboot.
 // https://github.com/containernetworking/cni/blob/spec-v1.1.0/SPEC.md
 func networkConfig(c Config, h host) map[string]any {
 	var ranges, routes []any
@@ -267,7 +270,7 @@ func networkConfig(c Config, h host) map[string]any {
 	}
 }
 
-// serverConfig is containerd's configuration. Keys are those of containerd's TOML file, version 4.
+// serverConfig is containerd's configuration. The keys are those of containerd's TOML file, version 4.
 func serverConfig(c Config, h host, pauseImage string) *srvconfig.Config {
 	l := layout{c.Root, c.State}
 	snapshotter := h.snapshotter()
@@ -280,16 +283,16 @@ func serverConfig(c Config, h host, pauseImage string) *srvconfig.Config {
 			"io.containerd.server.v1.ttrpc",
 			inProcessURI,
 		},
-		// What does not answer within these limits when this process starts is killed: a machine that has
-		// other work to do for a while must lose nothing. The CRI plugin gives a container 10 s in all.
+		// At the start of this process containerd kills shims and tasks that do not answer within these limits. They
+		// are long, so that a busy machine loses no container. The CRI plugin allows 10 s per container.
 		Timeouts: map[string]string{"io.containerd.timeout.shim.load": "1m", "io.containerd.timeout.task.state": "10s"},
 		Plugins: map[string]any{
 			"io.containerd.server.v1.ttrpc": map[string]any{"address": filepath.Join(l.state, "ttrpc.sock")},
-			// Nobody listens there: shims take it as the name of their containerd.
+			// No socket exists there: shims use the address as the name of their containerd.
 			"io.containerd.server.v1.grpc":  map[string]any{"address": filepath.Join(l.state, "grpc.sock")},
 			"io.containerd.shim.v1.manager": map[string]any{"socket_dir": filepath.Join(l.state, "s")},
-			// With the threshold, collections are 10 s apart or more instead of 250 ms. One also follows each
-			// removal of an image.
+			// The threshold keeps garbage collections at least 10 s apart instead of 250 ms. Each removal of an image
+			// also triggers one.
 			"io.containerd.gc.v1.scheduler": map[string]any{"startup_delay": "5s", "pause_threshold": 0.0005},
 			"io.containerd.cri.v1.images": map[string]any{
 				"snapshotter":   snapshotter,
@@ -309,10 +312,10 @@ func serverConfig(c Config, h host, pauseImage string) *srvconfig.Config {
 			"io.containerd.cri.v1.runtime": map[string]any{
 				"restrict_oom_score_adj":              !h.lowerOOM,
 				"tolerate_missing_hugetlb_controller": true,
-				"disable_hugetlb_controller":          false, // the limits of containers, not just of their pods
+				"disable_hugetlb_controller":          false, // so that containers get limits, not only their pods
 				"netns_mounts_under_state_dir":        true,
-				// The collector for UsageNanoCores asks every shim every second by default. Whoever wants a
-				// rate computes it from the cumulative counters.
+				// By default the collector for UsageNanoCores queries every shim every second. The agent does not need
+				// it: it computes rates from the cumulative counters.
 				"stats_collect_period": "8760h",
 				"containerd": map[string]any{
 					"default_runtime_name": handler,

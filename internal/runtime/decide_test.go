@@ -71,7 +71,7 @@ func TestServerConfig(t *testing.T) {
 
 func TestSource(t *testing.T) {
 	for want, test := range map[source]struct{ only, configured bool }{
-		machine: {configured: true}, builtIn: {}, nobody: {only: true},
+		machine: {configured: true}, builtIn: {}, noNetwork: {only: true},
 	} {
 		if got := (Config{CNIOnly: test.only}).source(test.configured); got != want {
 			t.Errorf("%+v: %s, want %s", test, got, want)

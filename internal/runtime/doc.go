@@ -1,10 +1,12 @@
-// Package runtime is the embedded container runtime: containerd with its CRI plugin as a library in
-// our own process, served over in-memory gRPC.
+// Package runtime is the embedded container runtime: containerd with its CRI plugin, linked as a library and served
+// over in-memory gRPC.
 //
-// It owns everything below [Config].Root and [Config].State: images, snapshots, container metadata,
-// the programs it carries (runc, the CNI plugins, pause, the shim), which CNI configuration containerd
-// uses, and, while the machine has none of its own, the pod network and its bridge. Nothing else writes there. It knows the
-// CRI and nothing of pods; its only readers are CRI clients, by [Runtime.Conn] in this process or by
+// The package owns everything below [Config].Root and [Config].State; nothing else writes there. That is: images,
+// snapshots, container metadata, the embedded programs (runc, the CNI plugins, pause, the shim) and the CNI
+// configuration that containerd uses. While the machine has no CNI configuration, the package also owns the pod network
+// and its bridge.
+//
+// It knows the CRI and nothing of pods. Its only readers are CRI clients, over [Runtime.Conn] in this process or over
 // [Runtime.Serve] on a unix socket.
 //
 // Processes:
@@ -13,21 +15,24 @@
 //	      ^                             |
 //	      +---- exits, OOMs (ttrpc) ----+
 //
-// A shim is a program of its own (shim). Shims and containers outlive this process: a Run on the same
+// A shim is a separate program (package shim). Shims and containers outlive this process: a later Run on the same
 // directories finds them again.
 //
 // # The pod network
 //
-// containerd reads a directory of ours, Root/cni, and looks again whenever it changes. It has the files of
-// [Config].CNIConfDir, which is followed, or else that of the built-in network. A pod keeps what it was
-// started with; when it ends, the plugins of that network are asked to take it back, by the record that
-// libcni keeps of each attachment, also after a restart and whatever the network is by then.
+// containerd reads the CNI configuration from Root/cni and reloads it on every change. This package keeps that
+// directory equal to [Config].CNIConfDir, or writes the built-in network there while CNIConfDir holds no configuration.
+//
+// A pod keeps the network that it was started with. When the pod ends, the plugins of that network detach it, even if
+// another network has replaced it since or the agent has restarted. The record that libcni keeps of each attachment
+// says which plugins these are.
 //
 // # What is stock and what is ours
 //
-// Ours are the programs' installation, the pause image, the network's configuration and the way in.
-// Stock containerd are the sandbox controller ("podsandbox": a pause container per pod), the shim's
-// task service and the CNI plugins. Each is named in one place, to be replaced there: the sandboxer
-// and the shim in [serverConfig], the linked plugins in plugins.go, the task service in shim,
-// the network in [networkConfig].
+// Berth's own are the installation of the programs, the pause image, the network configuration and the in-memory
+// connection. Stock containerd are the sandbox controller ("podsandbox": a pause container per pod), the shim's task
+// service and the CNI plugins.
+//
+// Each stock part is named in one place and can be replaced there: the sandbox controller and the shim in
+// [serverConfig], the linked plugins in plugins.go, the task service in package shim, the network in [networkConfig].
 package runtime

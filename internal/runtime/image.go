@@ -24,14 +24,14 @@ import (
 
 // Image is one name of an image in the store.
 type Image struct {
-	Name   string // as the CRI lists it: docker.io/library/busybox:1.36
-	Digest string // of the manifest or index the name stands for
+	Name   string // full name, as the CRI lists it: docker.io/library/busybox:1.36
+	Digest string // digest of the manifest or index that the name stands for
 	Size   int64  // bytes of compressed content
 }
 
-// Import loads the images of a docker-archive or OCI layout tar, plain or compressed, and unpacks
-// them. When it returns the CRI lists them. An image without a name in the archive is kept under its
-// digest. It waits until the runtime is ready.
+// Import loads and unpacks the images of a docker-archive or OCI layout tar, plain or compressed. The CRI lists them
+// when Import returns. An image that has no name in the archive is named after its digest. Import waits until the
+// runtime is ready.
 func (r *Runtime) Import(ctx context.Context, content io.Reader) ([]Image, error) {
 	server, err := r.server(ctx)
 	if err != nil {
@@ -49,9 +49,9 @@ func (r *Runtime) Import(ctx context.Context, content io.Reader) ([]Image, error
 	return images, nil
 }
 
-// importImages is Import without the wait and the compression.
+// importImages imports an uncompressed archive.
 func (s *server) importImages(ctx context.Context, content io.Reader) ([]Image, error) {
-	// containerd stages an archive's files under their names: two archives at once would meet there.
+	// One import at a time: containerd stages an archive's files under their names, and two archives could share names.
 	s.importing.Lock()
 	defer s.importing.Unlock()
 	imported, err := load(ctx, s.client, content, s.snapshotter)
@@ -59,7 +59,7 @@ func (s *server) importImages(ctx context.Context, content io.Reader) ([]Image, 
 		return nil, err
 	}
 	for _, image := range imported {
-		// The CRI would see the new image by an event, later.
+		// Without this call the CRI would list the new image only after an event.
 		if err := s.images.UpdateImage(ctx, image.Name); err != nil {
 			return nil, fmt.Errorf("list %s: %w", image.Name, err)
 		}
@@ -67,8 +67,8 @@ func (s *server) importImages(ctx context.Context, content io.Reader) ([]Image, 
 	return imported, nil
 }
 
-// ImportInto is Import for a containerd of its own process, at endpoint unix:///PATH. The CRI has no
-// call for it, so that other runtimes cannot be given an archive.
+// ImportInto imports into a containerd that runs as a separate process, at endpoint unix:///PATH. Other runtimes cannot
+// import an archive, since the CRI has no call for it.
 func ImportInto(ctx context.Context, endpoint string, content io.Reader) ([]Image, error) {
 	images, err := importInto(ctx, endpoint, content)
 	if err != nil {
@@ -92,7 +92,7 @@ func importInto(ctx context.Context, endpoint string, content io.Reader) (_ []Im
 	return load(ctx, client, plain, "")
 }
 
-// load imports an archive and unpacks it for a snapshotter, by default the server's.
+// load imports an archive and unpacks its images for a snapshotter. An empty snapshotter is the server's default.
 func load(ctx context.Context, client *containerd.Client, content io.Reader, snapshotter string) ([]Image, error) {
 	records, err := client.Import(ctx, content,
 		containerd.WithImageRefTranslator(fullName),
@@ -119,8 +119,8 @@ func load(ctx context.Context, client *containerd.Client, content io.Reader, sna
 	return loaded, nil
 }
 
-// Export writes images, by their full names, as a tar that is both an OCI layout and what docker load
-// takes. Of an image for several platforms it is the one of this machine.
+// Export writes images, given by their full names, as a tar that is both an OCI layout and a docker-archive. Of an
+// image for several platforms it writes the image for this machine.
 func (r *Runtime) Export(ctx context.Context, out io.Writer, names ...string) error {
 	server, err := r.server(ctx)
 	if err != nil {
@@ -132,7 +132,7 @@ func (r *Runtime) Export(ctx context.Context, out io.Writer, names ...string) er
 	return nil
 }
 
-// ExportFrom is Export for a containerd of its own process, as ImportInto.
+// ExportFrom exports from a containerd that runs as a separate process, at endpoint unix:///PATH.
 func ExportFrom(ctx context.Context, endpoint string, out io.Writer, names ...string) error {
 	client, err := containerd.New(strings.TrimPrefix(endpoint, "unix://"),
 		containerd.WithDefaultNamespace(criNamespace))
@@ -153,7 +153,7 @@ func export(ctx context.Context, client *containerd.Client, out io.Writer, names
 	return client.Export(namespaces.WithNamespace(ctx, criNamespace), out, opts...)
 }
 
-// fullName completes an image name of an OCI layout, which may be a mere tag: that names nothing.
+// fullName completes an image name of an OCI layout. It returns "" for a bare tag, which names no image.
 func fullName(name string) string {
 	translated := archive.AddRefPrefix("-")(name)
 	if translated != name {
@@ -166,12 +166,12 @@ func fullName(name string) string {
 	return named.String()
 }
 
-// pauseImageName names the image of a pause program after its content.
+// pauseImageName is the name of a pause program's image. Its tag is a hash of the program.
 func pauseImageName(p program) string {
 	return "localhost/berth-pause:" + p.sum[:keyLength]
 }
 
-// ensurePause makes the pause image if it is not in the store.
+// ensurePause imports the pause image if it is not in the store.
 func (s *server) ensurePause(ctx context.Context, pause program) error {
 	ctx = namespaces.WithNamespace(ctx, criNamespace)
 	name := pauseImageName(pause)
@@ -203,7 +203,7 @@ func (s *server) ensurePause(ctx context.Context, pause program) error {
 	return nil
 }
 
-// pauseArchive is a docker-archive with one image: the binary as /pause. The same binary gives the
+// pauseArchive returns a docker-archive with one image, which holds the binary as /pause. The same binary gives the
 // same bytes.
 func pauseArchive(name string, binary []byte) ([]byte, error) {
 	layer, err := tarOf(tarFile{"pause", 0o755, binary})

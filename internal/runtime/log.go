@@ -13,18 +13,20 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// forwardLogs sends what containerd logs, which is to logrus's process-wide logger, to ours. What
-// containerd finds worth an info is debug here: it is about its own inside. So are calls whose
-// callers left, and everything once ctx ends, since containerd complains then about what it just
-// closed. A fatal error ends the goroutine it happens in and goes to fatal instead of ending the
-// process.
+// forwardLogs forwards containerd's log, which goes to logrus's process-wide logger, to the agent's log.
+//
+// These records become debug: containerd's info messages, since they are about its internals; calls that their callers
+// cancelled; and everything after ctx has ended, since containerd then logs errors about connections that it has just
+// closed.
+//
+// A fatal error calls fatal and ends the goroutine that logged it. It does not end the process.
 func forwardLogs(ctx context.Context, to *slog.Logger, fatal func()) {
 	logger := logrus.StandardLogger()
 	logger.SetOutput(io.Discard)
 	logger.SetFormatter(discardFormat{})
 	logger.SetLevel(logrus.WarnLevel)
 	if to.Enabled(ctx, slog.LevelDebug) {
-		// Not lower: shims inherit the level, and open a debug socket each at debug.
+		// Not debug: shims inherit the level, and at debug each opens a debug socket.
 		logger.SetLevel(logrus.InfoLevel)
 	}
 	logger.ReplaceHooks(logrus.LevelHooks{})
@@ -35,16 +37,16 @@ func forwardLogs(ctx context.Context, to *slog.Logger, fatal func()) {
 	}
 }
 
-// logHook is the bridge from logrus to slog.
+// logHook forwards logrus entries to slog.
 type logHook struct {
 	to    *slog.Logger
 	ended func() error
 }
 
-// Levels is every level.
+// Levels implements logrus.Hook: the hook gets the entries of all levels.
 func (logHook) Levels() []logrus.Level { return logrus.AllLevels }
 
-// Fire writes one entry.
+// Fire implements logrus.Hook: it writes one entry.
 func (h logHook) Fire(entry *logrus.Entry) error {
 	attrs := make([]slog.Attr, 0, len(entry.Data))
 	for key, value := range entry.Data {
@@ -59,15 +61,16 @@ func (h logHook) Fire(entry *logrus.Entry) error {
 	return nil
 }
 
-// slogLevel is the level of a containerd message in our log.
+// slogLevel is the level of a containerd message in the agent's log.
 func slogLevel(level logrus.Level, message string) slog.Level {
 	switch message {
-	case "failed check for fsverity support", // most file systems: content is verified when it is read
-		"failed sending message on channel",    // a shim left without reading the answer to its last event
-		"warnings while cleaning up dead shim": // every removal: runc is asked again to delete what it deleted
+	case "failed check for fsverity support", // true of most file systems; content is verified when it is read
+		"failed sending message on channel",    // a shim exited without reading the answer to its last event
+		"warnings while cleaning up dead shim": // at every removal, since runc deletes the container a second time
 		return slog.LevelDebug
 	}
-	// These name the sandbox: it was removed while an event of it was under way, or its record went first.
+	// These messages end with the name of a sandbox. Either it was removed while one of its events was still being
+	// delivered, or its record was deleted before it.
 	for _, begin := range []string{
 		"failed to get sandbox runtime handler",
 		"Failed to get podSandbox status for container event",
@@ -87,8 +90,8 @@ func slogLevel(level logrus.Level, message string) slog.Level {
 	}
 }
 
-// discardFormat spares logrus the rendering of lines that nobody reads.
+// discardFormat renders nothing, since logHook does not use logrus's text.
 type discardFormat struct{}
 
-// Format renders nothing.
+// Format implements logrus.Formatter.
 func (discardFormat) Format(*logrus.Entry) ([]byte, error) { return nil, nil }

@@ -20,7 +20,7 @@ import (
 	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
 )
 
-// inspectHost looks at the machine. The root directory must exist.
+// inspectHost finds the machine's features. The root directory must exist.
 func inspectHost(ctx context.Context, c Config) (host, error) {
 	lower, err := mayLowerOOMScore()
 	if err != nil {
@@ -35,7 +35,7 @@ func inspectHost(ctx context.Context, c Config) (host, error) {
 	}, nil
 }
 
-// mayLowerOOMScore reports CAP_SYS_RESOURCE, see proc_pid_oom_score_adj(5).
+// mayLowerOOMScore reports whether this process has CAP_SYS_RESOURCE, see proc_pid_oom_score_adj(5).
 func mayLowerOOMScore() (bool, error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -51,8 +51,8 @@ func ipv6Enabled() bool {
 	return err == nil && strings.TrimSpace(string(disabled)) == "0"
 }
 
-// packetFilter is the first tool for masquerading and host ports that works here. Bringing a pod up
-// takes as long with either; nftables takes it down faster.
+// packetFilter returns the first tool for masquerading and host ports that works on this machine. Starting a pod takes
+// as long with either tool; stopping it is faster with nftables.
 func packetFilter(ctx context.Context) string {
 	if exec.CommandContext(ctx, "nft", "list", "tables").Run() == nil {
 		return "nftables"
@@ -68,21 +68,21 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// podNetwork keeps in a directory of the runtime's own the CNI configuration that
-// containerd is to use: the machine's where it has one, else the built-in network's.
-// Pods keep the network that they were started with.
+// podNetwork keeps the CNI configuration for containerd in a directory of the runtime. It is a copy of the machine's
+// CNI configuration if there is one, and else the built-in network's. Pods keep the network that they were started
+// with.
 type podNetwork struct {
 	config Config
-	chosen bool // the configuration says the ranges of pod addresses
+	chosen bool // the configuration sets the ranges of pod addresses
 	host   host // set by prepare
 
 	mu     sync.Mutex
-	source source // where the files in the directory are from
+	source source // the network whose files are in the directory
 }
 
 func (n *podNetwork) layout() layout { return layout{n.config.Root, n.config.State} }
 
-// prepare puts the configuration in place before containerd reads it.
+// prepare writes the configuration before containerd reads it.
 func (n *podNetwork) prepare(h host) error {
 	n.host = h
 	err := n.recallRanges()
@@ -95,8 +95,7 @@ func (n *podNetwork) prepare(h host) error {
 	return nil
 }
 
-// sync looks for the machine's configuration and makes containerd's directory what
-// it is to be now.
+// sync reads the machine's configuration and updates containerd's directory to match.
 func (n *podNetwork) sync() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -112,19 +111,19 @@ func (n *podNetwork) syncLocked() error {
 	if from == builtIn {
 		files, err = n.makeBuiltIn()
 	}
-	// Also after an error: what the machine has no more must not stay.
+	// Also after an error, so that stale files of the machine's configuration do not stay.
 	if err := errors.Join(err, place(n.layout().cniConf(), files)); err != nil {
 		return err
 	}
 	if from != n.source {
 		n.source = from
-		n.config.Log.Info("The network of pods that start from now on", "is", from, "dir", n.config.CNIConfDir)
+		n.config.Log.Info("network for new pods chosen", "network", from, "dir", n.config.CNIConfDir)
 	}
 	return nil
 }
 
-// makeBuiltIn makes the bridge of the built-in network and returns its
-// configuration, or says why there can be none.
+// makeBuiltIn creates the bridge of the built-in network and returns the network's configuration. The error says why
+// this machine cannot have one.
 func (n *podNetwork) makeBuiltIn() (map[string]confFile, error) {
 	if n.host.filter == "" {
 		return nil, errors.New("neither nft nor iptables works here: install the package nftables or iptables")
@@ -147,7 +146,7 @@ func (n *podNetwork) makeBuiltIn() (map[string]confFile, error) {
 	return map[string]confFile{builtInConf: {text: text}}, nil
 }
 
-// before does the network's part of a call that containerd is asked for next.
+// before does the network's part of a CRI call. It runs before containerd serves the call.
 func (n *podNetwork) before(ctx context.Context, req any) error {
 	switch req := req.(type) {
 	case *runtimeapi.UpdateRuntimeConfigRequest:
@@ -162,8 +161,7 @@ func (n *podNetwork) before(ctx context.Context, req any) error {
 	return nil
 }
 
-// recallRanges takes the ranges that the node was given last, unless the
-// configuration says some.
+// recallRanges reads the ranges of the last UpdateRuntimeConfig from disk, unless the configuration sets ranges.
 func (n *podNetwork) recallRanges() error {
 	text, err := os.ReadFile(n.layout().ranges())
 	if n.chosen || errors.Is(err, fs.ErrNotExist) {
@@ -180,9 +178,9 @@ func (n *podNetwork) recallRanges() error {
 	return nil
 }
 
-// useRanges gives the pods that the built-in network gets from now on addresses of
-// the ranges that the cluster has given the node (CRI UpdateRuntimeConfig), also
-// after a restart. A network of somebody else's configuration is not touched.
+// useRanges changes the ranges of the built-in network to those of a CRI UpdateRuntimeConfig call, and stores them for
+// the next start. New pods get addresses of these ranges. It does not change the network of the machine's CNI
+// configuration.
 func (n *podNetwork) useRanges(text string) error {
 	if n.config.CNIOnly || text == "" {
 		return nil
@@ -200,11 +198,11 @@ func (n *podNetwork) useRanges(text string) error {
 	if err := errors.Join(replace(n.layout().ranges(), []byte(text)), n.syncLocked()); err != nil {
 		return fmt.Errorf("change pod network: %w", err)
 	}
-	n.config.Log.Info("The ranges of pod addresses in the built-in network are others", "podCIDRs", cidrs)
+	n.config.Log.Info("address ranges of the built-in network changed", "podCIDRs", cidrs)
 	return nil
 }
 
-// replace writes a file at once: readers see all of it or what was there before.
+// replace writes a file atomically: a reader sees either the old or the new content.
 func replace(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

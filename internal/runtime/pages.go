@@ -8,16 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropInitialisation lets go of the pages that hold this program's code and constants. Most of them were needed
-// once: by the initialisation of what is linked, and for the programs within. What is needed again comes back from
-// the page cache, and not in huge pages, which would bring most of the file back. Only segments that can never be
-// written to are touched, of a program that lies where it was linked to: no other page may differ from its file.
+// dropInitialisation returns the memory of this program's code and constants to the kernel. Most of these pages were
+// needed only once, to initialise the linked packages and to install the embedded programs. The kernel reads a page
+// again from the page cache when it is used. Huge pages are turned off, since each would bring back a large part of the
+// file.
+//
+// Only segments that can never be written to are dropped, and only if the program is not relocatable: other pages could
+// differ from the file.
 func dropInitialisation() error {
 	self, err := elf.Open(selfPath)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = self.Close() }() // it was only read
+	defer func() { _ = self.Close() }() // the file is open only for reading
 	if self.Type != elf.ET_EXEC {
 		return nil
 	}
@@ -33,7 +36,7 @@ func dropInitialisation() error {
 		for _, advice := range []uintptr{unix.MADV_NOHUGEPAGE, unix.MADV_DONTNEED} {
 			_, _, errno := unix.Syscall(unix.SYS_MADVISE, uintptr(from), uintptr(to-from), advice)
 			if errno != 0 && (advice != unix.MADV_NOHUGEPAGE || errno != unix.EINVAL) { // a kernel without huge pages
-				return fmt.Errorf("let go of the program's pages at %x-%x: %w", from, to, errno)
+				return fmt.Errorf("drop program pages at %x-%x: %w", from, to, errno)
 			}
 		}
 	}

@@ -1,9 +1,8 @@
 package runtime
 
-// The containerd plugins that make up the server: what the CRI plugin needs, and no more. A plugin
-// is linked by importing it. There is no gRPC server plugin, so that containerd opens no socket of
-// its own except the private one on which shims publish their events (server/ttrpc). The content store
-// is registered by registerContent.
+// These imports link the containerd plugins that the CRI plugin needs. There is no gRPC server plugin: the only socket
+// that containerd opens is the private one on which shims publish their events (server/ttrpc). registerContent
+// registers the content store.
 import (
 	_ "github.com/containerd/containerd/api/types/runc/options"
 	_ "github.com/containerd/containerd/v2/core/runtime/v2"

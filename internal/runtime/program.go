@@ -17,20 +17,20 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The programs that hack/assets.sh builds: NAME.zst, and the SHA-256 of each in SHA256SUMS.
+// assets holds the programs that hack/assets.sh builds, as NAME.zst, and their checksums in SHA256SUMS.
 //
 //go:embed assets
 var assets embed.FS
 
 const (
-	selfPath = "/proc/self/exe" // the running program even when its file was replaced or removed
-	// shimName is what containerd calls the shim of a runtime by runc.
+	selfPath = "/proc/self/exe" // the running program, even if its file was replaced or removed
+	// shimName is containerd's name for the shim of runtimes that use runc.
 	shimName = "containerd-shim-runc-v2"
-	// keyLength is how much of a hash goes into a file's name.
+	// keyLength is the number of hexadecimal digits of a hash in a file name.
 	keyLength = 12
 )
 
-// cniPlugins are the embedded programs that CNI calls by their names.
+// cniPlugins are the embedded CNI plugins.
 var cniPlugins = [...]string{"bridge", "host-local", "portmap"}
 
 // program is one embedded executable.
@@ -39,7 +39,7 @@ type program struct {
 	sum  string // SHA-256 of the executable, in hexadecimal
 }
 
-// file is the name under which the program is installed: it tells the content.
+// file is the name of the installed file. It contains a hash of the content.
 func (p program) file() string { return p.name + "-" + p.sum[:keyLength] }
 
 // open returns the executable's content.
@@ -55,10 +55,10 @@ func (p program) open() (io.ReadCloser, error) {
 	return decoder.IOReadCloser(), nil
 }
 
-// errNoPrograms is what a build without `make assets` ends with.
-var errNoPrograms = errors.New("this build lacks a program that it has to carry: run `make assets`, then build again")
+// errNoPrograms says that the binary was built without `make assets`.
+var errNoPrograms = errors.New("this build lacks an embedded program: run `make assets`, then build again")
 
-// embeddedPrograms lists the programs in this build by name.
+// embeddedPrograms returns the programs of this build by name.
 func embeddedPrograms() (map[string]program, error) {
 	sums, err := assets.ReadFile("assets/SHA256SUMS")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,14 +83,14 @@ func parseSums(text string) (map[string]program, error) {
 	return programs, nil
 }
 
-// installPrograms puts runc, the shim and the CNI plugins into the bin directory,
-// where shims and containers of an earlier run may still use older ones. A file is named by its
-// content and never changed; the name without the content part is a link, replaced atomically.
+// installPrograms installs runc, the shim and the CNI plugins in the bin directory, where shims and containers of an
+// earlier run may still use older files. A file's name contains a hash of its content, and the file never changes. A
+// link without the hash names the current file and is replaced atomically.
 func installPrograms(l layout, programs map[string]program) error {
 	if err := os.MkdirAll(l.cniBin(), 0o755); err != nil {
 		return err
 	}
-	links := map[string]string{} // link to the file it names
+	links := map[string]string{} // path of each link, to its target
 	for _, name := range append([]string{"runc", shimName}, cniPlugins[:]...) {
 		p, ok := programs[name]
 		if !ok {
@@ -114,7 +114,7 @@ func installPrograms(l layout, programs map[string]program) error {
 	return removeStale(l.bin(), keep)
 }
 
-// installProgram writes an embedded program unless it is there.
+// installProgram writes an embedded program unless its file exists.
 func installProgram(dir string, p program) error {
 	target := filepath.Join(dir, p.file())
 	if _, err := os.Stat(target); err == nil {
@@ -128,14 +128,13 @@ func installProgram(dir string, p program) error {
 	return writeExecutable(target, content, p.sum)
 }
 
-// writeExecutable writes the file in one step as seen from outside. A sum that is not empty must be
-// the content's.
+// writeExecutable writes a file atomically. Unless sum is empty, it must be the SHA-256 of the content.
 func writeExecutable(target string, content io.Reader, sum string) error {
 	tmp, err := os.CreateTemp(filepath.Dir(target), filepath.Base(target)+".tmp")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // no longer there on success
+	defer func() { _ = os.Remove(tmp.Name()) }() // after a success the file has another name
 	defer tmp.Close()
 	hash := sha256.New()
 	if _, err := io.Copy(io.MultiWriter(tmp, hash), content); err != nil {
@@ -150,7 +149,7 @@ func writeExecutable(target string, content io.Reader, sum string) error {
 	return os.Rename(tmp.Name(), target)
 }
 
-// replaceLink makes link a symbolic link to target, atomically.
+// replaceLink atomically makes link a symbolic link to target.
 func replaceLink(target, link string) error {
 	if have, err := os.Readlink(link); err == nil && have == target {
 		return nil
@@ -165,8 +164,8 @@ func replaceLink(target, link string) error {
 	return os.Rename(tmp, link)
 }
 
-// removeStale removes the files in dir that are neither kept nor executed by any process, such as
-// the shim of the version before last.
+// removeStale removes the files in dir that are not in keep and that no process runs from, such as the shim of an
+// earlier version.
 func removeStale(dir string, keep map[string]bool) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -191,7 +190,7 @@ func removeStale(dir string, keep map[string]bool) error {
 	return nil
 }
 
-// executedFiles is the set of files that processes run from.
+// executedFiles returns the set of files that processes run from.
 func executedFiles() map[string]bool {
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
 	used := map[string]bool{}
@@ -203,9 +202,9 @@ func executedFiles() map[string]bool {
 	return used
 }
 
-// nameShims tells containerd which program serves the containers of an earlier run. It writes that down
-// for sandboxes, looks in PATH for those of the containers in them, and drops containers for which it
-// finds none.
+// nameShims writes the path of the shim into the state of each container whose sandbox is from an earlier run.
+// containerd records this path only for sandboxes. For the containers in them it searches PATH, and drops a container
+// if it finds no shim there.
 func nameShims(l layout) error {
 	sandboxed, err := filepath.Glob(filepath.Join(l.state, "io.containerd.runtime.v2.task", criNamespace, "*",
 		"sandbox"))
@@ -215,7 +214,7 @@ func nameShims(l layout) error {
 	for _, file := range sandboxed {
 		if err := os.WriteFile(filepath.Join(filepath.Dir(file), "shim-binary-path"), []byte(l.program(shimName)),
 			0o600); err != nil {
-			return fmt.Errorf("name the shim of a container: %w", err)
+			return fmt.Errorf("write the shim path of a container: %w", err)
 		}
 	}
 	return nil

@@ -21,44 +21,45 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// Config says where a runtime lives and what its network is.
+// Config configures a runtime: its directories, its pod network and its limits.
 type Config struct {
-	// Root holds what outlives a reboot: images, snapshots, container metadata. Absolute.
+	// Root is the directory of data that outlives a reboot: images, snapshots, container metadata. It is an absolute
+	// path.
 	Root string
-	// State holds what does not: sockets, mounts, addresses in use. Absolute, at most 40 bytes, since
-	// unix sockets lie below it; normally on a tmpfs.
+	// State is the directory of data that ends with a reboot: sockets, mounts, addresses in use. It is an absolute
+	// path, normally on a tmpfs. It has at most 40 bytes, since the paths of unix sockets below it are limited.
 	State string
-	// CNIConfDir says the network of pods that start while it holds any CNI configuration, instead of
-	// the built-in network. It is followed, and need not be there. Default /etc/cni/net.d.
+	// CNIConfDir is the machine's directory of CNI configuration. While it holds any, pods start on that network
+	// instead of the built-in one. The runtime watches it; it need not exist. Default /etc/cni/net.d.
 	CNIConfDir string
-	// CNIOnly says that there is no built-in network: without a CNI configuration the network is not
-	// ready, and only pods on the host's start.
+	// CNIOnly turns the built-in network off. Without a CNI configuration the network is then not ready, and only pods
+	// in the host's network start.
 	CNIOnly bool
-	// PodCIDRs are the ranges of pod addresses in the built-in network, at most one IPv4 and one IPv6.
-	// Default those of the last UpdateRuntimeConfig, else one of each, private.
+	// PodCIDRs are the ranges of pod addresses in the built-in network, at most one IPv4 and one IPv6 range. Default:
+	// the ranges of the last UpdateRuntimeConfig, or one private range of each family.
 	PodCIDRs []netip.Prefix
-	// Bridge is the bridge device of the built-in network, and its CNI name. Default berth0.
+	// Bridge is the name of the built-in network and of its bridge device. Default berth0.
 	Bridge string
-	// SystemdCgroup makes runc ask systemd for cgroups; cgroup parents are slices then.
+	// SystemdCgroup makes runc create cgroups through systemd. Cgroup parents are then slices.
 	SystemdCgroup bool
-	// RegistryDir has a directory for each registry with its hosts.toml or its certificates, as
-	// containerd's certs.d (https://github.com/containerd/containerd/blob/main/docs/hosts.md). Empty: none.
+	// RegistryDir holds one directory per registry with its hosts.toml or certificates, like containerd's certs.d
+	// (https://github.com/containerd/containerd/blob/main/docs/hosts.md). Empty: no registry has its own settings.
 	RegistryDir string
-	// Unpack bounds what a layer may become on disk.
+	// Unpack limits how much disk space a layer may use once it is unpacked.
 	Unpack Unpacking
-	// Tracer takes the spans of what the runtime does inside of a call that came with a trace over
-	// Conn, such as the set-up of a pod's network. nil: they are not made.
+	// Tracer receives the spans of work inside a call, such as the set-up of a pod's network. Only calls that carry a
+	// trace over Conn make spans. nil: no spans are made.
 	Tracer trace.TracerProvider
 	// Log is never nil.
 	Log *slog.Logger
 }
 
-// Runtime is a containerd in this process. A process can run one, once.
+// Runtime is a containerd inside this process. A process can run only one, and only once.
 type Runtime struct {
 	config  Config
 	network *podNetwork
 
-	// ready is closed when up is set or err is.
+	// ready is closed when up or err is set.
 	ready chan struct{}
 	once  sync.Once
 	up    *server
@@ -75,9 +76,9 @@ func New(config Config) *Runtime {
 
 func (r *Runtime) layout() layout { return layout{r.config.Root, r.config.State} }
 
-// Run serves until ctx ends, then detaches: containers and shims live on, and a Run on the same
-// directories, by this or a newer binary, finds them. It returns nil then, and an error if containerd
-// could not start or failed.
+// Run serves until ctx ends, then detaches: containers and shims run on, and a later Run on the same directories, by
+// this or a newer binary, finds them. Run returns nil when ctx has ended, and an error if containerd could not start or
+// failed.
 func (r *Runtime) Run(ctx context.Context) error {
 	err := r.run(ctx)
 	if err != nil {
@@ -91,7 +92,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	return err
 }
 
-// settle tells those who wait how the start went. The first call counts.
+// settle records the outcome of the start and wakes the callers that wait for it. Only the first call has an effect.
 func (r *Runtime) settle(up *server, conn *grpc.ClientConn, err error) {
 	r.once.Do(func() {
 		r.up, r.conn, r.err = up, conn, err
@@ -135,7 +136,7 @@ func (r *Runtime) run(ctx context.Context) error {
 		return err
 	}
 	if err := dropInitialisation(); err != nil {
-		r.config.Log.Debug("memory that is needed no more is kept", "err", err)
+		r.config.Log.Debug("cannot return unused memory to the kernel", "err", err)
 	}
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return r.network.follow(ctx) })
@@ -143,7 +144,7 @@ func (r *Runtime) run(ctx context.Context) error {
 	return parts.Wait()
 }
 
-// serve opens the in-memory connection and holds it until ctx or containerd ends.
+// serve opens the in-memory connection and keeps it open until ctx ends or containerd fails.
 func (r *Runtime) serve(ctx context.Context, up *server, failed <-chan error) error {
 	const buffer = 256 << 10
 	listener := bufconn.Listen(buffer)
@@ -174,7 +175,7 @@ func (r *Runtime) serve(ctx context.Context, up *server, failed <-chan error) er
 	return errors.Join(err, closing, <-served)
 }
 
-// lock keeps other processes from the root directory.
+// lock locks the root directory against other processes.
 func (r *Runtime) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(r.config.Root, 0o700); err != nil {
 		return nil, err
@@ -190,7 +191,7 @@ func (r *Runtime) lock() (unlock func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// prepare gets the directories ready for containerd.
+// prepare installs the programs and the network configuration that containerd needs.
 func (r *Runtime) prepare(ctx context.Context, programs map[string]program) (host, error) {
 	h, err := inspectHost(ctx, r.config)
 	if err != nil {
@@ -216,7 +217,7 @@ func (r *Runtime) prepare(ctx context.Context, programs map[string]program) (hos
 	return h, r.network.prepare(h)
 }
 
-// server waits until the runtime is ready or has failed.
+// server returns the running containerd. It waits until the runtime is ready or has failed.
 func (r *Runtime) server(ctx context.Context) (*server, error) {
 	select {
 	case <-r.ready:
@@ -226,8 +227,8 @@ func (r *Runtime) server(ctx context.Context) (*server, error) {
 	}
 }
 
-// Conn is the CRI over an in-memory connection. It waits until the runtime is ready. Calls need no
-// namespace; the connection ends with Run.
+// Conn returns an in-memory connection that serves the CRI. It waits until the runtime is ready. Calls need no
+// containerd namespace. The connection closes when Run returns.
 func (r *Runtime) Conn(ctx context.Context) (*grpc.ClientConn, error) {
 	if _, err := r.server(ctx); err != nil {
 		return nil, err
@@ -235,8 +236,8 @@ func (r *Runtime) Conn(ctx context.Context) (*grpc.ClientConn, error) {
 	return r.conn, nil
 }
 
-// Serve serves the CRI to other processes until ctx ends, as crictl wants it. It waits until the
-// runtime is ready, and closes the listener.
+// Serve serves the CRI to other processes, such as crictl, until ctx ends. It waits until the runtime is ready, and
+// closes the listener.
 func (r *Runtime) Serve(ctx context.Context, listener net.Listener) error {
 	up, err := r.server(ctx)
 	if err != nil {
@@ -256,8 +257,7 @@ func (r *Runtime) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// Listen opens unix://PATH for Serve, for root only. A socket left by a process that is gone is
-// replaced.
+// Listen opens unix://PATH for Serve. Only root may connect. Listen replaces a socket that an ended process has left.
 func Listen(address string) (net.Listener, error) {
 	path, ok := strings.CutPrefix(address, "unix://")
 	if !ok || !strings.HasPrefix(path, "/") {
@@ -271,7 +271,7 @@ func Listen(address string) (net.Listener, error) {
 	info, err := os.Lstat(path)
 	switch {
 	case err == nil && info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("listen on %q: the file is there and is no socket", address)
+		return nil, fmt.Errorf("listen on %q: the file exists and is not a socket", address)
 	case err == nil:
 		if err := os.Remove(path); err != nil {
 			return nil, fmt.Errorf("listen on %q: %w", address, err)

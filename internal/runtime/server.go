@@ -22,18 +22,18 @@ import (
 const (
 	inProcessID  = "berth"
 	inProcessURI = "io.containerd.server.v1." + inProcessID
-	// criNamespace is where the CRI plugin keeps its images and containers.
+	// criNamespace is the containerd namespace of the CRI plugin's images and containers.
 	criNamespace = "k8s.io"
-	// stopPatience is how long calls in flight may take once their callers are gone.
-	stopPatience = 2 * time.Second
+	// stopTimeout is how long cancelled calls may take to clean up.
+	stopTimeout = 2 * time.Second
 )
 
-// server is the running containerd. It is the plugin that hands out, from inside, what we need of
-// the others.
+// server is the running containerd. It is registered as a containerd plugin itself, which gives it access to the other
+// plugins.
 type server struct {
 	containerd *ctrserver.Server
 	end        context.CancelFunc // ends containerd's background work
-	client     *containerd.Client // in memory, namespace of the CRI
+	client     *containerd.Client // in memory, in the CRI's namespace
 	cri        interface{ Register(*grpc.Server) error }
 	images     interface {
 		UpdateImage(ctx context.Context, name string) error
@@ -44,9 +44,8 @@ type server struct {
 	transfers   transfers
 }
 
-// startServer starts containerd and waits until its CRI answers. It gives up when ctx ends or at an
-// error in failed, which is where containerd's fatal ones go. The server itself lives until stop: its
-// callers end first.
+// startServer starts containerd and waits until its plugins are ready. It gives up when ctx ends, or when containerd's
+// fatal error arrives on failed. The server outlives ctx and runs until stop, so that its callers can end first.
 func startServer(ctx context.Context, config *srvconfig.Config, snapshotter string, failed <-chan error) (*server,
 	error) {
 	s := &server{snapshotter: snapshotter}
@@ -70,7 +69,7 @@ func startServer(ctx context.Context, config *srvconfig.Config, snapshotter stri
 	return s, nil
 }
 
-// awaitStart starts what containerd's plugins serve and waits until they are ready.
+// awaitStart starts containerd's plugins and waits until they are ready.
 func (s *server) awaitStart(ctx, alive context.Context, failed <-chan error) error {
 	if err := s.containerd.Start(alive); err != nil {
 		return err
@@ -90,8 +89,8 @@ func (s *server) awaitStart(ctx, alive context.Context, failed <-chan error) err
 	}
 }
 
-// register makes s a plugin of the server to come. The registry is the process's, and so there is
-// one server per process.
+// register registers s as a containerd plugin. The plugin registry is global to the process and panics on a second
+// registration, so a process can have only one server.
 func (s *server) register() (err error) {
 	defer func() {
 		if recover() != nil {
@@ -108,7 +107,8 @@ func (s *server) register() (err error) {
 	return nil
 }
 
-// connect takes the CRI service, the image list and a client from the plugins that are up.
+// connect is the plugin's initialiser. It gets the CRI service, the image list and a client from the plugins that s
+// depends on.
 func (s *server) connect(ic *plugin.InitContext) (any, error) {
 	cri, err := ic.GetByID(plugins.GRPCPlugin, "cri")
 	if err != nil {
@@ -131,19 +131,18 @@ func (s *server) connect(ic *plugin.InitContext) (any, error) {
 	return s, err
 }
 
-// Start is called by containerd's server; there is nothing to listen on.
+// Start implements the interface of containerd's server plugins. There is no socket to listen on.
 func (*server) Start(context.Context) error { return nil }
 
-// service is a gRPC server with the CRI's services that can be ended without
-// waiting for streams: containerd's GetContainerEvents does not notice that its
-// caller has gone, and would hold a graceful stop for ever.
+// service is a gRPC server for the CRI that can end without waiting for streams. containerd's GetContainerEvents does
+// not notice when its caller disconnects, and would block a graceful stop for ever.
 type service struct {
 	*grpc.Server
-	calls *sync.WaitGroup // unary ones under way
+	calls *sync.WaitGroup // unary calls in progress
 }
 
-// newGRPC makes a server whose spans go to tracer, below those that its callers
-// tell of; nil: there are none.
+// newGRPC makes a server whose spans go to tracer, as children of the callers' spans. With a nil tracer it makes no
+// spans.
 func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
 	calls := &sync.WaitGroup{}
 	server := grpc.NewServer(
@@ -169,20 +168,18 @@ func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
 	return service{server, calls}, nil
 }
 
-// end closes the connections, which cancels the calls under way, and gives these
-// stopPatience to clean up after themselves.
+// end closes the connections, which cancels the calls in progress, and waits up to stopTimeout for them to clean up.
 func (s service) end() {
 	s.Stop()
 	done := make(chan struct{})
 	go func() { s.calls.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(stopPatience):
+	case <-time.After(stopTimeout):
 	}
 }
 
-// stop closes containerd, its background work first. Containers and their shims are left as they
-// are.
+// stop ends containerd's background work, then containerd. Containers and their shims run on.
 func (s *server) stop() {
 	s.end()
 	s.containerd.Stop()

@@ -12,15 +12,16 @@ import (
 	"github.com/containernetworking/cni/libcni"
 )
 
-// release takes a sandbox off the networks that it was given and that are not the
-// current one: containerd would only ask the plugins of the current one, and leave
-// addresses and rules of the others behind. What cannot be taken back, as when its
-// plugin is not installed any more, is told in the log and does not hold up the pod.
+// release detaches a sandbox from its earlier networks: those that it was attached to and that are not the current
+// network. containerd calls only the plugins of the current network, and would leave addresses and rules of earlier
+// ones behind. A failure, such as a plugin that is no longer installed, is logged and does not keep the pod from
+// stopping.
 func (n *podNetwork) release(ctx context.Context, sandbox string) {
 	cni := libcni.NewCNIConfig(n.layout().cniBins(), nil)
 	attachments, err := cni.GetCachedAttachments(sandbox)
 	if err != nil {
-		n.config.Log.Warn("Cannot tell the networks of a pod", "sandbox", sandbox, "err", err)
+		n.config.Log.Warn("cannot read the networks of a pod, its addresses and rules on earlier networks stay",
+			"sandbox", sandbox, "err", err)
 		return
 	}
 	for _, a := range attachments {
@@ -28,20 +29,21 @@ func (n *podNetwork) release(ctx context.Context, sandbox string) {
 			continue
 		}
 		if err := detach(ctx, cni, a); err != nil {
-			n.config.Log.Warn("A pod leaves something on a network that it was started with", "sandbox", sandbox,
-				"network", a.Network, "err", err)
+			n.config.Log.Warn("cannot detach a pod from an earlier network, its address and rules there stay",
+				"sandbox",
+				sandbox, "network", a.Network, "err", err)
 		}
 	}
 }
 
-// detach undoes an attachment by the configuration that it was made with.
+// detach removes an attachment, with the configuration that it was made with.
 func detach(ctx context.Context, cni *libcni.CNIConfig, a *libcni.NetworkAttachment) error {
 	list, err := libcni.NetworkConfFromBytes(a.Config)
 	if err != nil {
-		return fmt.Errorf("read its configuration: %w", err)
+		return fmt.Errorf("read configuration of the attachment: %w", err)
 	}
 	netns := a.NetNS
-	if !exists(netns) { // plugins take an empty one for a namespace that is gone
+	if !exists(netns) { // for plugins an empty path means that the namespace no longer exists
 		netns = ""
 	}
 	return cni.DelNetworkList(ctx, list, &libcni.RuntimeConf{
@@ -49,8 +51,8 @@ func detach(ctx context.Context, cni *libcni.CNIConfig, a *libcni.NetworkAttachm
 	})
 }
 
-// current is the name of the network that containerd uses now: that of the first
-// file. It is empty when there is none.
+// current returns the name of the network that containerd uses now, which is the network in the first file. It is empty
+// when there is no file.
 func (n *podNetwork) current() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

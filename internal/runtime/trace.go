@@ -9,15 +9,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// shownSpans are the spans of containerd that are recorded, and what they are
-// called: what takes its time inside of a call and has a name of its own.
+// shownSpans are the spans of containerd to record, with their names in Berth's traces. Only work that takes a notable
+// part of a call is listed.
 var shownSpans = map[string]string{
 	"cni.setup_pod_network": "network",
 }
 
-// traced returns a context in which containerd's spans of a RunPodSandbox go to
-// provider, below the span that the caller has sent along (W3C trace context).
-// containerd asks the span in its context for the provider.
+// traced returns a context in which containerd's spans of a RunPodSandbox call go to provider, as children of the span
+// that the caller has sent (W3C trace context). containerd gets the provider from the span in its context.
 func traced(ctx context.Context, provider trace.TracerProvider, method string) context.Context {
 	if provider == nil || method != runtimeapi.RuntimeService_RunPodSandbox_FullMethodName {
 		return ctx
@@ -34,20 +33,19 @@ func traced(ctx context.Context, provider trace.TracerProvider, method string) c
 	if !span.SpanContext().IsValid() {
 		return ctx
 	}
-	return trace.ContextWithSpan(ctx, placed{span, selected{provider, provider}})
+	return trace.ContextWithSpan(ctx, parentSpan{span, selected{provider, provider}})
 }
 
-// placed is a span, often one that is not ours to end, below which provider makes spans.
-type placed struct {
+// parentSpan is a span whose children come from provider. The span may belong to the caller, who then ends it.
+type parentSpan struct {
 	trace.Span
 	provider trace.TracerProvider
 }
 
 // TracerProvider implements trace.Span.
-func (p placed) TracerProvider() trace.TracerProvider { return p.provider }
+func (p parentSpan) TracerProvider() trace.TracerProvider { return p.provider }
 
-// selected records the spans of shownSpans. The others are left out: what is
-// below them is below their parent.
+// selected records only the spans in shownSpans. The children of any other span become children of its parent.
 type selected struct {
 	trace.TracerProvider
 	to trace.TracerProvider
@@ -74,6 +72,6 @@ func (t selectedTracer) Start(ctx context.Context, name string, o ...trace.SpanS
 	} else {
 		span = trace.SpanFromContext(trace.ContextWithSpanContext(ctx, trace.SpanContextFromContext(ctx)))
 	}
-	span = placed{span, t.provider}
+	span = parentSpan{span, t.provider}
 	return trace.ContextWithSpan(ctx, span), span
 }

@@ -20,15 +20,15 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// transfer is how far the pulls of one image are that are under way.
+// transfer is the progress of the current pulls of one image.
 type transfer struct {
-	fetched  atomic.Int64 // bytes that came from a registry
-	total    atomic.Int64 // bytes that are to come from there, as far as it is known
+	fetched  atomic.Int64 // bytes received from a registry
+	total    atomic.Int64 // bytes to receive; 0 until the manifest is known
 	unpacked atomic.Int64 // bytes of compressed layers that were unpacked
-	pulls    int          // guarded by transfers.mu
+	pulls    int          // number of pulls, guarded by transfers.mu
 }
 
-// transfers are the pulls under way, by the image's name as it was asked for.
+// transfers are the current pulls, by the image name in the request.
 type transfers struct {
 	mu     sync.Mutex
 	byName map[string]*transfer
@@ -36,8 +36,8 @@ type transfers struct {
 
 type transferKey struct{}
 
-// begin lets what is read and written with the context count as that of a pull
-// of the image, until done.
+// begin starts counting a pull of an image. The content store counts what it reads and writes with the returned
+// context, until done is called.
 func (t *transfers) begin(ctx context.Context, image string) (counted context.Context, done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,8 +64,8 @@ func transferOf(ctx context.Context) *transfer {
 	return one
 }
 
-// PullProgress tells how far the pulls of an image are, in bytes: what was fetched of what is to be
-// fetched (0: not known yet), and what was unpacked of it. All are 0 when there is no such pull.
+// PullProgress returns the progress of an image's pulls, in bytes: how many were fetched, how many there are to fetch
+// (0: not known yet), and how many compressed bytes were unpacked. All are 0 when no pull of the image is in progress.
 func (r *Runtime) PullProgress(image string) (fetched, total, unpacked int64) {
 	select {
 	case <-r.ready:
@@ -83,7 +83,7 @@ func (r *Runtime) PullProgress(image string) (fetched, total, unpacked int64) {
 	return 0, 0, 0
 }
 
-// registerContent makes the content store of the server to come one that counts.
+// registerContent registers the content store of containerd as one that counts.
 func registerContent() {
 	registry.Register(&plugin.Registration{
 		Type: plugins.ContentPlugin,
@@ -97,10 +97,11 @@ func registerContent() {
 	})
 }
 
-// counting is a content store that counts for the pull whose context it is
-// called with. All of containerd's services are in this process, so that the
-// context of a call gets here. It also starts anew where what is there of a blob
-// can never become right: containerd would go on from there for ever.
+// counting is a content store that counts bytes for the pull in the context of each call. The context gets here because
+// all of containerd's services are in this process.
+//
+// The store also discards a partial blob that can never become complete. containerd would resume it in every pull, and
+// fail each time.
 type counting struct{ content.Store }
 
 // Writer implements content.Ingester.
@@ -117,13 +118,13 @@ func (c counting) Writer(ctx context.Context, opts ...content.WriterOpt) (conten
 	}
 	one := transferOf(ctx)
 	if one == nil {
-		one = &transfer{} // nobody asks
+		one = &transfer{} // not part of a pull: the count is not used
 	}
 	counted := &countingWriter{Writer: w, transfer: one, abort: func(ctx context.Context) error {
 		return c.Abort(ctx, o.Ref)
 	}}
 	if status, err := w.Status(); err == nil {
-		counted.add(status.Offset) // what an earlier pull has left
+		counted.add(status.Offset) // fetched by an earlier pull
 		if o.Desc.Size > 0 && status.Offset > o.Desc.Size {
 			if err := counted.Truncate(0); err != nil {
 				return nil, errors.Join(err, w.Close())
@@ -149,11 +150,11 @@ func (c counting) ReaderAt(ctx context.Context, desc ocispec.Descriptor) (conten
 	return r, nil
 }
 
-// maxManifest is containerd's bound on manifests.
+// maxManifest is containerd's size limit for manifests, in bytes.
 const maxManifest = 8 << 20
 
-// plan adds what a manifest names, and what is not here yet, to what is to be
-// fetched. A manifest that cannot be read is for others to complain about.
+// plan sets the total of a transfer: the sizes of the blobs that a manifest names and that are not in the store yet. It
+// ignores a manifest that it cannot read, since containerd reports the error.
 func (c counting) plan(ctx context.Context, r content.ReaderAt, one *transfer) {
 	if r.Size() > maxManifest {
 		return
@@ -172,20 +173,20 @@ func (c counting) plan(ctx context.Context, r content.ReaderAt, one *transfer) {
 	one.total.CompareAndSwap(0, total)
 }
 
-// countingWriter counts what comes in.
+// countingWriter counts the bytes that a pull receives.
 type countingWriter struct {
 	content.Writer
 	transfer *transfer
 	written  int64
-	abort    func(context.Context) error // drops what was written
+	abort    func(context.Context) error // deletes the partial blob
 }
 
 // Commit implements content.Writer.
 func (w *countingWriter) Commit(ctx context.Context, size int64, expected digest.Digest, opts ...content.Opt) error {
 	err := w.Writer.Commit(ctx, size, expected, opts...)
-	if errdefs.IsFailedPrecondition(err) { // of another size or digest
+	if errdefs.IsFailedPrecondition(err) { // the size or the digest differs
 		if e := errors.Join(w.Close(), w.abort(ctx)); e != nil && !errdefs.IsNotFound(e) {
-			return fmt.Errorf("%w; the next pull meets it again: %w", err, e)
+			return fmt.Errorf("%w; delete the partial blob, which the next pull will resume: %w", err, e)
 		}
 	}
 	return err
@@ -212,7 +213,7 @@ func (w *countingWriter) Truncate(size int64) error {
 	return err
 }
 
-// countingReader counts what is unpacked.
+// countingReader counts the compressed bytes that are unpacked.
 type countingReader struct {
 	content.ReaderAt
 	transfer *transfer

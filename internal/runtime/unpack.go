@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unpacking bounds what a compressed layer may become on disk. A layer says how large it is only
-// compressed, and a small one can hold anything.
+// Unpacking limits how much disk space a compressed layer may use once it is unpacked. A manifest states only the
+// compressed size of a layer, and a small layer can unpack to any size.
 type Unpacking struct {
-	// MaxRatio is how many times its compressed size a layer may grow to, once it is larger than
-	// Harmless. Default 500: no compression of real files comes close, zeros do (gzip: 1030).
+	// MaxRatio is the largest allowed ratio of unpacked to compressed size, for layers larger than Harmless. Default
+	// 500: real files compress far less, only data such as zeros compresses more (gzip: 1030).
 	MaxRatio int64
-	// Harmless is how many bytes any layer may unpack to. Default 1 GiB.
+	// Harmless is the unpacked size in bytes up to which MaxRatio does not apply. Default 1 GiB.
 	Harmless int64
-	// Reserve is how many bytes of the file system under Root unpacking leaves free. Default 5 % of
-	// it, at most 1 GiB. As large a part of its inodes is left too.
+	// Reserve is how many bytes of the file system under Root stay free. Default 5 % of it, at most 1 GiB. 5 % of its
+	// inodes stay free, too.
 	Reserve int64
 }
 
@@ -37,8 +37,8 @@ func (u Unpacking) withDefaults() Unpacking {
 	return u
 }
 
-// registerUnpack has all layers of this process unpacked within the bounds. The
-// list of processors is containerd's, and the process's: there is one runtime in it.
+// registerUnpack limits the unpacking of all layers in this process. containerd's list of stream processors is global
+// to the process, which runs only one runtime.
 func registerUnpack(bounds Unpacking, root string) {
 	bounds = bounds.withDefaults()
 	diff.RegisterProcessor(func(ctx context.Context, mediaType string) (diff.StreamProcessorInit, bool) {
@@ -76,7 +76,7 @@ func (c *countedInput) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// space is what a file system has.
+// space is the size and the free part of a file system.
 type space struct {
 	Size, Free        int64 // bytes
 	Inodes, InodeFree int64
@@ -85,35 +85,34 @@ type space struct {
 func freeSpace(path string) (space, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
-		return space{}, fmt.Errorf("look at the file system of %s: %w", path, err)
+		return space{}, fmt.Errorf("measure the file system of %s: %w", path, err)
 	}
 	return space{int64(s.Blocks) * s.Bsize, int64(s.Bavail) * s.Bsize, int64(s.Files), int64(s.Ffree)}, nil
 }
 
-// checkEvery is how many bytes are unpacked between two looks at the disk.
+// checkEvery is how many bytes are unpacked between two checks of the free space.
 const checkEvery = 16 << 20
 
-// boundedLayer is a layer as a tar stream that ends with an error when it
-// becomes more than the machine should take.
+// boundedLayer is a layer as a tar stream. It ends with an error when the layer exceeds bounds.
 type boundedLayer struct {
 	in     *countedInput
 	out    io.ReadCloser
 	bounds Unpacking
 	free   func() (space, error)
 
-	n       int64
-	checked int64 // n at which the disk is looked at next
+	n         int64 // bytes unpacked so far
+	nextCheck int64 // value of n at which the free space is checked next
 }
 
 var errTooLarge = errors.New("layer is too large")
 
 // Read implements io.Reader.
 func (b *boundedLayer) Read(p []byte) (int, error) {
-	if b.n >= b.checked {
-		b.checked = b.n + checkEvery
+	if b.n >= b.nextCheck {
+		b.nextCheck = b.n + checkEvery
 		now, err := b.free()
 		if err == nil {
-			err = b.bounds.room(now)
+			err = b.bounds.checkSpace(now)
 		}
 		if err != nil {
 			return 0, err
@@ -121,8 +120,8 @@ func (b *boundedLayer) Read(p []byte) (int, error) {
 	}
 	n, err := b.out.Read(p)
 	b.n += int64(n)
-	if over := b.bounds.grown(b.in.n, b.n); over != nil {
-		return 0, over
+	if tooLarge := b.bounds.checkSize(b.in.n, b.n); tooLarge != nil {
+		return 0, tooLarge
 	}
 	return n, err
 }
