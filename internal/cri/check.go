@@ -4,9 +4,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// checkAnswer refuses a success that lacks what every caller relies on. The
-// rules are the kubelet's. A nil status inside an answer is allowed where CRI
-// gives it a meaning (an unknown image).
+// checkAnswer rejects a successful answer that lacks a field which every caller relies on. The rules are the kubelet's.
+// A nil status inside an answer is allowed where CRI gives it a meaning (an unknown image).
 func checkAnswer(resp any) error {
 	missing := ""
 	switch r := resp.(type) {

@@ -25,38 +25,37 @@ const (
 	// DefaultTimeout is the kubelet's runtimeRequestTimeout.
 	DefaultTimeout = 2 * time.Minute
 
-	// maxMessage is the kubelet's limit of one answer: a list of all containers
-	// of a full node does not fit gRPC's default of 4 MiB.
+	// maxMessage is the largest answer in bytes, as in the kubelet. A list of all containers of a full node exceeds
+	// gRPC's default of 4 MiB.
 	maxMessage = 16 << 20
 )
 
-// Client is a CRI v1 runtime and image service over one connection. Its calls
-// go through the stack in intercept.go, so a failed one is always an *Error.
-// It reconnects by itself: a call made while the runtime is away fails at once
-// with an error for which IsUnavailable holds.
+// Client is a CRI v1 runtime and image service over one connection. Its calls go through the stack in intercept.go, so
+// the error of a failed call is always an *Error. The client reconnects by itself. A call while the runtime is
+// unreachable fails at once with an error for which IsUnavailable returns true.
 type Client struct {
 	Runtime runtimeapi.RuntimeServiceClient
 	Images  runtimeapi.ImageServiceClient
 
 	endpoint string
 	close    func() error
-	trouble  chan struct{} // holds a token when a call was lost; Monitor takes it
+	lost     chan struct{} // holds a token when the runtime did not answer a call; Monitor waits for it
 }
 
-// Options are what a Client needs from its surroundings. The zero value works.
+// Options configure a Client. The zero value works.
 type Options struct {
-	// Timeout is the base of every call's deadline (the kubelet's
-	// runtimeRequestTimeout); 0 is DefaultTimeout. See limit for the table.
+	// Timeout is the base of every call's deadline (the kubelet's runtimeRequestTimeout); 0 means DefaultTimeout. See
+	// limit for the deadline of each call.
 	Timeout time.Duration
-	// Log gets one debug record per call; nil discards them.
+	// Log receives one debug record per call; nil discards them.
 	Log *slog.Logger
-	// Registerer gets the kubelet_runtime_operations_* metrics; nil keeps them
-	// unregistered. Clients that share one share the series.
+	// Registerer registers the kubelet_runtime_operations_* metrics; nil leaves them unregistered. Clients with the
+	// same Registerer share the series.
 	Registerer prometheus.Registerer
 }
 
-// New makes a client of the runtime at endpoint, "unix:///path/to.sock". It does
-// no I/O: the first call connects. Use Verify to learn whether one is there.
+// New makes a client of the runtime at endpoint, "unix:///path/to.sock". It does no I/O: the first call connects. Call
+// Verify to check that a runtime answers.
 func New(endpoint string, o Options) (*Client, error) {
 	path, err := socketPath(endpoint)
 	if err != nil {
@@ -80,16 +79,14 @@ func Dial(ctx context.Context, endpoint string, o Options) (*Client, error) {
 	return c, nil
 }
 
-// NewFromDialer makes a client whose connections come from dial. endpoint is
-// only its name in errors.
+// NewFromDialer makes a client whose connections come from dial. endpoint is used only as its name in errors.
 func NewFromDialer(endpoint string, dial func(context.Context, string) (net.Conn, error), o Options) (*Client, error) {
 	conn, err := grpc.NewClient("passthrough:///cri",
 		grpc.WithContextDialer(dial),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
-		// A runtime that restarts is back within seconds: never wait longer
-		// than one second before looking again.
+		// A restarting runtime is back within seconds, so the client waits at most one second between attempts.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 				MaxDelay: time.Second},
@@ -107,8 +104,8 @@ func NewFromDialer(endpoint string, dial func(context.Context, string) (net.Conn
 	return c, nil
 }
 
-// NewFromConn makes a client on a connection that stays its maker's, such as the
-// in-memory one of the embedded runtime. endpoint is only its name in errors.
+// NewFromConn makes a client on a connection that the caller keeps and closes, such as the in-memory one of the
+// embedded runtime. endpoint is used only as its name in errors.
 func NewFromConn(endpoint string, conn grpc.ClientConnInterface, o Options) (*Client, error) {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
@@ -120,22 +117,20 @@ func NewFromConn(endpoint string, conn grpc.ClientConnInterface, o Options) (*Cl
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{endpoint: endpoint, close: func() error { return nil }, trouble: make(chan struct{}, 1)}
+	c := &Client{endpoint: endpoint, close: func() error { return nil }, lost: make(chan struct{}, 1)}
 	stacked := c.intercept(conn, o, m)
 	c.Runtime = runtimeapi.NewRuntimeServiceClient(stacked)
 	c.Images = runtimeapi.NewImageServiceClient(stacked)
 	return c, nil
 }
 
-// Endpoint is the name of the runtime in errors: its address when it has one.
+// Endpoint is the name of the runtime in errors: its address, if it has one.
 func (c *Client) Endpoint() string { return c.endpoint }
 
-// Close ends the connection, if the client made it, and every call on it. The
-// runtime is not touched.
+// Close closes the connection if the client made it, which ends every call on it. The runtime keeps running.
 func (c *Client) Close() error { return c.close() }
 
-// Verify asks the runtime for its version, and says what to do when there is
-// none to answer or it does not serve CRI v1.
+// Verify requests the runtime's version. If no runtime answers, or it does not serve CRI v1, the error says what to do.
 func (c *Client) Verify(ctx context.Context) (*runtimeapi.VersionResponse, error) {
 	v, err := c.Runtime.Version(ctx, &runtimeapi.VersionRequest{})
 	switch {
@@ -150,8 +145,8 @@ func (c *Client) Verify(ctx context.Context) (*runtimeapi.VersionResponse, error
 	return nil, fmt.Errorf("use container runtime: %w", err)
 }
 
-// hint tells how to get from an unreachable runtime to a reachable one. gRPC
-// reports dial errors as text, so the socket is looked at again.
+// hint says how to make an unreachable runtime reachable. gRPC reports dial errors only as text, so hint checks the
+// socket itself.
 func (c *Client) hint(unavailable error) string {
 	path, err := socketPath(c.endpoint)
 	if err != nil {
@@ -166,11 +161,11 @@ func (c *Client) hint(unavailable error) string {
 	case err == nil && info.Mode().Type() != fs.ModeSocket:
 		return fmt.Sprintf("%s is not a socket: correct containerRuntimeEndpoint", path)
 	}
-	return fmt.Sprintf("the socket is there but nobody answers on it: restart the runtime (%s)",
+	return fmt.Sprintf("the socket exists but no runtime answers on it: restart the runtime (%s)",
 		status.Convert(unavailable).Message())
 }
 
-// socketPath takes the path out of a unix endpoint.
+// socketPath returns the path of a unix endpoint.
 func socketPath(endpoint string) (string, error) {
 	scheme, path, ok := strings.Cut(endpoint, "://")
 	switch {

@@ -74,7 +74,7 @@ func TestDialTellsWhatToDo(t *testing.T) {
 		{filepath.Join(dir, "absent.sock"),
 			"absent.sock does not exist: start the runtime or correct containerRuntimeEndpoint"},
 		{file, "file is not a socket: correct containerRuntimeEndpoint"},
-		{stale, "the socket is there but nobody answers on it: restart the runtime"},
+		{stale, "the socket exists but no runtime answers on it: restart the runtime"},
 		{other, "it does not serve CRI v1: enable its CRI plugin or update it"},
 	} {
 		_, err := cri.Dial(t.Context(), "unix://"+test.path, cri.Options{})
@@ -374,7 +374,7 @@ func TestMonitorThatIsToKnowSooner(t *testing.T) {
 		f := critest.NewFake(t)
 		var networks []bool
 		m := cri.NewMonitor(f.Client(cri.Options{}),
-			cri.MonitorOptions{Calm: 5 * time.Second, Observe: func(h cri.Health) {
+			cri.MonitorOptions{Period: 5 * time.Second, Observe: func(h cri.Health) {
 				networks = append(networks, h.Network(time.Now()).Ready)
 			}}, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())

@@ -9,25 +9,24 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Error is a CRI call that failed. status.Code sees through it to the code of
-// the runtime, and errors.Is to the error of the caller's context when that is
-// what ended the call.
+// Error is the error of a CRI call that failed. status.Code returns the runtime's code for it. If the caller's context
+// ended the call, errors.Is matches the context's error.
 type Error struct {
 	// Call is the CRI method, for example "RunPodSandbox".
 	Call string
 	// Endpoint names the runtime.
 	Endpoint string
-	// Limit is the deadline that passed without an answer; 0 when the runtime
-	// answered, could not be reached, or the caller ended the call.
+	// Limit is the deadline that passed without an answer. It is 0 if the runtime answered or could not be reached, or
+	// if the caller ended the call.
 	Limit time.Duration
-	// Err is what gRPC reported or what is wrong with the answer.
+	// Err is the error that gRPC reported, or the defect of the answer.
 	Err error
 
 	ctxErr error // the caller's context error when that ended the call
 }
 
-// Error leaves out gRPC's framing, and names the runtime only where the runtime
-// itself is at fault: the rest is about the container, and is shown to users.
+// Error omits gRPC's framing. It names the runtime only if the runtime itself is at fault: all other errors are about
+// the container and are shown to users.
 func (e *Error) Error() string {
 	cause := e.Err.Error()
 	if s, ok := status.FromError(e.Err); ok {
@@ -49,7 +48,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s", e.Call, cause)
 }
 
-// Unwrap gives the cause and, when the caller ended the call, its context error.
+// Unwrap returns the cause and, if the caller ended the call, the error of the caller's context.
 func (e *Error) Unwrap() []error {
 	if e.ctxErr != nil {
 		return []error{e.Err, e.ctxErr}
@@ -63,22 +62,22 @@ func IsNotFound(err error) bool { return status.Code(err) == codes.NotFound }
 // IsUnimplemented reports that the runtime does not know the call at all.
 func IsUnimplemented(err error) bool { return status.Code(err) == codes.Unimplemented }
 
-// IsUnavailable reports that the runtime could not be reached or went away
-// during the call, so that nobody knows whether it took effect.
+// IsUnavailable reports that the runtime could not be reached or that the connection broke during the call. It is
+// unknown whether the call took effect.
 func IsUnavailable(err error) bool { return status.Code(err) == codes.Unavailable }
 
-// IsDeadline reports that time ran out: that of the call, or that of a command
-// given to ExecSync, which runtimes report in the same way.
+// IsDeadline reports that the call's deadline or the timeout of a command in ExecSync has passed. Runtimes report both
+// in the same way.
 func IsDeadline(err error) bool { return status.Code(err) == codes.DeadlineExceeded }
 
-// IsHung reports that the runtime did not answer within the deadline of the
-// call. It may still be working on it.
+// IsHung reports that the runtime did not answer within the deadline of the call. The runtime may still be working on
+// the call.
 func IsHung(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Limit > 0
 }
 
-// badAnswer is a success that no caller can work with.
+// badAnswer is the error for a successful answer that is incomplete.
 type badAnswer struct{ what string }
 
 func (b *badAnswer) Error() string { return "runtime answered " + b.what }

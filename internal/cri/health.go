@@ -8,43 +8,46 @@ import (
 )
 
 const (
-	// silenceGrace is how long a runtime that answered may be silent before it
-	// counts as not ready: a restart of it must not take the node out of
-	// service. The kubelet's maxWaitForContainerRuntime.
+	// silenceGrace is how long a runtime may stop answering before it counts as not ready. A restart of the runtime
+	// must not take the node out of service. It is the kubelet's maxWaitForContainerRuntime.
 	silenceGrace = 30 * time.Second
 
-	calmWait    = 30 * time.Second // between looks at a runtime that is ready, unless the node is to know sooner
-	troubleWait = 5 * time.Second  // the longest between looks at one that does not answer; the kubelet's period
-	unreadyWait = time.Second / 2  // between looks at one that is not ready: pods may be waiting for it
-	firstRetry  = 250 * time.Millisecond
+	// readyPeriod is the default time between checks of a ready runtime.
+	readyPeriod = 30 * time.Second
+	// maxRetry is the longest time between checks of a runtime that does not answer; the kubelet's period.
+	maxRetry = 5 * time.Second
+	// unreadyPeriod is the time between checks of a runtime that answers and is not ready: pods may be waiting for it.
+	unreadyPeriod = time.Second / 2
+	// firstRetry is the time until the first check after a failure.
+	firstRetry = 250 * time.Millisecond
 )
 
-// Health is what is known of a runtime after some looks at it. The zero value
-// is a runtime that was never looked at. It changes only by Observe.
+// Health is the state of a runtime after all checks so far. The zero value is a runtime that was never checked. Only
+// Observe changes it.
 type Health struct {
-	// Answered is when Status last answered; zero if it never did.
+	// Answered is the time of the last successful Status call; zero if there was none.
 	Answered time.Time
-	// FailingSince is when Status began to fail; zero while it answers.
+	// FailingSince is the time of the first failure since then; zero while Status succeeds.
 	FailingSince time.Time
-	// Failures counts the looks that failed since then.
+	// Failures is the number of failed checks since FailingSince.
 	Failures int
-	// Err is the last failure; nil while Status answers.
+	// Err is the last failure; nil while Status succeeds.
 	Err error
-	// Status is the last answer, kept while the runtime is silent.
+	// Status is the last successful answer. It is kept while Status fails.
 	Status *runtimeapi.StatusResponse
-	// Version is its last answer to that: another one after an upgrade. nil before the
-	// first look.
+	// Version is the last answer to Version, which changes when the runtime is upgraded. It is nil before the first
+	// check.
 	Version *runtimeapi.VersionResponse
 }
 
-// Condition is one verdict on a runtime: what a node condition says of it.
+// Condition is the state of a runtime or of its network, as a node condition shows it.
 type Condition struct {
 	Ready   bool
 	Reason  string // CamelCase; empty when ready
 	Message string // empty when ready
 }
 
-// Observe is the health after one more look, which ended at now.
+// Observe returns the health after one more check, which ended at now.
 func (h Health) Observe(now time.Time, status *runtimeapi.StatusResponse, err error) Health {
 	if err == nil {
 		return Health{Answered: now, Status: status, Version: h.Version}
@@ -57,17 +60,17 @@ func (h Health) Observe(now time.Time, status *runtimeapi.StatusResponse, err er
 	return h
 }
 
-// Runtime tells whether containers can be run.
+// Runtime says whether the runtime can run containers.
 func (h Health) Runtime(now time.Time) Condition { return h.condition(runtimeapi.RuntimeReady, now) }
 
-// Network tells whether pods can be given a network.
+// Network says whether the runtime can connect pods to a network.
 func (h Health) Network(now time.Time) Condition { return h.condition(runtimeapi.NetworkReady, now) }
 
 func (h Health) condition(kind string, now time.Time) Condition {
 	silent := h.Err != nil && now.Sub(h.FailingSince) >= silenceGrace
 	switch {
 	case h.Status == nil && h.Err == nil:
-		return Condition{Reason: "RuntimeUnknown", Message: "runtime has not been asked for its status yet"}
+		return Condition{Reason: "RuntimeUnknown", Message: "the status of the runtime is not known yet"}
 	case h.Status == nil || silent:
 		since := h.FailingSince
 		if !h.Answered.IsZero() {
@@ -85,14 +88,14 @@ func (h Health) condition(kind string, now time.Time) Condition {
 	return Condition{Ready: true}
 }
 
-// wait is the time until the next look. Failures are retried quickly at first,
-// so that a runtime that restarts is found again as soon as it answers.
-func (h Health) wait(now time.Time, calm time.Duration) time.Duration {
+// wait is the time until the next check; period is the time between checks of a ready runtime. The first retries after
+// a failure come quickly, so that a restarting runtime is found as soon as it answers.
+func (h Health) wait(now time.Time, period time.Duration) time.Duration {
 	switch {
 	case h.Err != nil:
-		return min(firstRetry<<min(h.Failures-1, 10), troubleWait)
+		return min(firstRetry<<min(h.Failures-1, 10), maxRetry)
 	case h.Runtime(now).Ready && h.Network(now).Ready:
-		return calm
+		return period
 	}
-	return unreadyWait
+	return unreadyPeriod
 }

@@ -33,13 +33,13 @@ func TestHealth(t *testing.T) {
 		wait             time.Duration
 	}{
 		{"never asked", nil, 0,
-			Condition{Reason: "RuntimeUnknown", Message: "runtime has not been asked for its status yet"},
-			Condition{Reason: "RuntimeUnknown", Message: "runtime has not been asked for its status yet"}, unreadyWait},
-		{"ready", []look{{0, answer(true, true)}}, 0, ready, ready, calmWait},
+			Condition{Reason: "RuntimeUnknown", Message: "the status of the runtime is not known yet"},
+			Condition{Reason: "RuntimeUnknown", Message: "the status of the runtime is not known yet"}, unreadyPeriod},
+		{"ready", []look{{0, answer(true, true)}}, 0, ready, ready, readyPeriod},
 		{"no network", []look{{0, answer(true, false)}}, 0,
-			ready, Condition{Reason: "NetworkPluginNotReady", Message: "no CNI configuration"}, unreadyWait},
+			ready, Condition{Reason: "NetworkPluginNotReady", Message: "no CNI configuration"}, unreadyPeriod},
 		{"not ready", []look{{0, answer(false, true)}}, 0,
-			Condition{Reason: "ShimBroken", Message: "no shim"}, ready, unreadyWait},
+			Condition{Reason: "ShimBroken", Message: "no shim"}, ready, unreadyPeriod},
 		{"never answered", []look{{0, nil}, {2 * time.Second, nil}}, 3 * time.Second,
 			Condition{Reason: "RuntimeNotAnswering",
 				Message: "runtime has not answered Status for 3s: connection refused"},
@@ -55,7 +55,7 @@ func TestHealth(t *testing.T) {
 				Message: "runtime has not answered Status for 32s: connection refused"}, 2 * firstRetry},
 		{"back", []look{{0, answer(true, true)}, {2 * time.Second, nil}, {50 * time.Second, answer(true, true)}},
 			time.Minute,
-			ready, ready, calmWait},
+			ready, ready, readyPeriod},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var h Health
@@ -73,7 +73,7 @@ func TestHealth(t *testing.T) {
 			if diff := cmp.Diff(test.network, h.Network(now)); diff != "" {
 				t.Errorf("network: %s", diff)
 			}
-			if got := h.wait(now, calmWait); got != test.wait {
+			if got := h.wait(now, readyPeriod); got != test.wait {
 				t.Errorf("next look after %s, want %s", got, test.wait)
 			}
 		})
@@ -85,7 +85,7 @@ func TestHealthRetriesSlowDown(t *testing.T) {
 	var waits []time.Duration
 	for range 7 {
 		h = h.Observe(time.Time{}, nil, errors.New("refused"))
-		waits = append(waits, h.wait(time.Time{}, calmWait))
+		waits = append(waits, h.wait(time.Time{}, readyPeriod))
 	}
 	s := time.Second
 	want := []time.Duration{s / 4, s / 2, s, 2 * s, 4 * s, 5 * s, 5 * s}

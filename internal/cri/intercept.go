@@ -19,17 +19,16 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A call makes one unary CRI call, a concern wraps calls: it is gRPC's unary
-// interceptor in a form that also fits a connection that somebody else made.
+// A call makes one unary CRI call. A concern wraps a call with one task, such as logging. Together they work like
+// gRPC's unary interceptors, but also on a connection that another package made.
 type (
 	call    func(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error
 	concern func(next call) call
 )
 
-// intercept is every concern of a call, outermost first. Those above boundCall
-// see *Error and the time the caller waited; checkCall, below it, turns a
-// useless success into a failure for all of them. Streams are few and long:
-// their end is logged by who reads them.
+// intercept wraps conn with every concern, outermost first. The concerns above boundCall get an *Error and measure the
+// time that the caller waited. checkCall, below it, turns an incomplete answer into a failure for all of them. Streams
+// are few and long, so the reader of a stream logs its end.
 func (c *Client) intercept(conn grpc.ClientConnInterface, o Options, m *metrics) grpc.ClientConnInterface {
 	next := call(conn.Invoke)
 	for _, wrap := range slices.Backward([]concern{
@@ -45,7 +44,7 @@ func (c *Client) intercept(conn grpc.ClientConnInterface, o Options, m *metrics)
 	return &intercepted{ClientConnInterface: conn, client: c, invoke: next, timeout: o.Timeout}
 }
 
-// intercepted is a connection under the stack.
+// intercepted is a connection whose calls go through the stack of concerns.
 type intercepted struct {
 	grpc.ClientConnInterface
 	client  *Client
@@ -58,10 +57,9 @@ func (i *intercepted) Invoke(ctx context.Context, method string, req, reply any,
 	return i.invoke(ctx, method, req, reply, opts...)
 }
 
-// NewStream implements grpc.ClientConnInterface. It does for a stream what
-// boundCall and reportTrouble do for a call. The deadline spans the whole stream
-// (KEP-5825 for the streaming lists); only events have none. The request is sent
-// after the stream is made, so it cannot be asked.
+// NewStream implements grpc.ClientConnInterface. It does for a stream what boundCall and reportTrouble do for a call.
+// The deadline covers the whole stream (KEP-5825 for the streaming lists); only events have none. The deadline depends
+// on the method alone, since the request is sent after the stream is made.
 func (i *intercepted) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string,
 	opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	s := &stream{client: i.client, method: method, caller: ctx, start: time.Now(), most: i.timeout}
@@ -81,8 +79,8 @@ func (i *intercepted) NewStream(ctx context.Context, desc *grpc.StreamDesc, meth
 	return s, nil
 }
 
-// traceCall makes a span of the call, with the provider of the span in ctx, and
-// hands it on to the runtime (W3C trace context) so that its spans nest in it.
+// traceCall makes a span for the call, with the provider of the span in ctx. It sends the span to the runtime (W3C
+// trace context), so that the runtime's spans become its children.
 func traceCall(next call) call {
 	return func(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
 		parent := trace.SpanFromContext(ctx)
@@ -111,7 +109,7 @@ func traceCall(next call) call {
 	}
 }
 
-// attributes name what a request is about, in OpenTelemetry's words where there are some.
+// attributes name the sandbox, container or image of a request, with OpenTelemetry's keys where they exist.
 func attributes(req any) []attribute.KeyValue {
 	var as []attribute.KeyValue
 	add := func(key, value string) {
@@ -156,12 +154,12 @@ func logCall(log *slog.Logger) concern {
 	}
 }
 
-// reportTrouble wakes the Monitor when a call was lost, so that a runtime that
-// dies is noticed at once although Status is asked rarely.
+// reportTrouble wakes the Monitor when the runtime did not answer a call. The Monitor thus notices at once that a
+// runtime died, although it checks the status rarely.
 func (c *Client) reportTrouble(next call) call {
 	return func(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
 		err := next(ctx, method, req, reply, opts...)
-		// Status is the Monitor's own question: its loss must not make it ask again.
+		// The Monitor itself calls Status: a failure of that call must not trigger the next one.
 		if _, own := req.(*runtimeapi.StatusRequest); !own {
 			c.noteLost(err)
 		}
@@ -169,17 +167,18 @@ func (c *Client) reportTrouble(next call) call {
 	}
 }
 
+// noteLost wakes the Monitor if err says that the runtime did not answer.
 func (c *Client) noteLost(err error) {
 	if !IsUnavailable(err) && !IsHung(err) {
 		return
 	}
 	select {
-	case c.trouble <- struct{}{}:
+	case c.lost <- struct{}{}:
 	default:
 	}
 }
 
-// boundCall gives the call its deadline and makes an *Error of its failure.
+// boundCall sets the deadline of the call and returns its failure as an *Error.
 func (c *Client) boundCall(timeout time.Duration) concern {
 	return func(next call) call {
 		return func(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
@@ -196,8 +195,8 @@ func (c *Client) boundCall(timeout time.Duration) concern {
 	}
 }
 
-// describe makes an *Error. The runtime may report the deadline a moment before
-// our own timer fires: what counts is that the time is over.
+// describe returns err as an *Error. The runtime may report the deadline a moment before the timer of this process
+// fires, so describe allows for 1 % less than the deadline.
 func (c *Client) describe(ctx context.Context, method string, most, took time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -221,7 +220,7 @@ func checkCall(next call) call {
 	}
 }
 
-// stream ends its context with its last message, as gRPC asks of a client.
+// stream is a stream of CRI messages. It cancels its context after the last message, as gRPC requires of a client.
 type stream struct {
 	grpc.ClientStream
 	client *Client
@@ -232,7 +231,7 @@ type stream struct {
 	most   time.Duration
 }
 
-// SendMsg sends the request; the call is over if that fails.
+// SendMsg sends the request. A failure ends the stream.
 func (s *stream) SendMsg(m any) error {
 	if err := s.ClientStream.SendMsg(m); err != nil {
 		return s.end(err)
@@ -240,7 +239,7 @@ func (s *stream) SendMsg(m any) error {
 	return nil
 }
 
-// RecvMsg returns io.EOF at a regular end and an *Error otherwise.
+// RecvMsg returns io.EOF at the regular end of the stream and an *Error after a failure.
 func (s *stream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if err == nil {

@@ -11,7 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// metrics are the kubelet's, name for name, so that dashboards keep working.
+// metrics have the names of the kubelet's metrics, so that dashboards keep working.
 type metrics struct {
 	total    *prometheus.CounterVec
 	failed   *prometheus.CounterVec
@@ -19,10 +19,10 @@ type metrics struct {
 	pods     podMetrics
 }
 
-// podMetrics are of calls that start a pod: those that make its sandbox.
+// podMetrics measure the calls that start a pod by making its sandbox.
 type podMetrics struct {
 	started, failed prometheus.Counter
-	// Of pods with a user namespace of their own.
+	// The same counts, only of pods with a user namespace of their own.
 	startedUserns, failedUserns prometheus.Counter
 	sandboxes                   *prometheus.HistogramVec
 	sandboxErrors               *prometheus.CounterVec
@@ -97,7 +97,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// register replaces *c by the collector that an earlier client registered.
+// register registers *c. If an earlier client has registered the same metric, *c becomes that client's collector.
 func register[C prometheus.Collector](reg prometheus.Registerer, c *C) error {
 	err := reg.Register(*c)
 	if have, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {

@@ -10,115 +10,113 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// MonitorOptions of a Monitor. The zero value is for who only waits for the network.
+// MonitorOptions configure a Monitor. The zero value suffices for a caller that only waits for the network.
 type MonitorOptions struct {
-	// Calm is the time between looks while all is well. Default 30 s.
-	Calm time.Duration
-	// Observe, if not nil, is called from Run after every look: also while nothing
-	// but the age of a failure changes, since a Condition depends on it.
+	// Period is the time between checks while the runtime is ready. Default 30 s.
+	Period time.Duration
+	// Observe, if not nil, is called from Run after every check. It is called even if only the age of a failure has
+	// changed, since a Condition depends on that age.
 	Observe func(Health)
 }
 
-// Monitor keeps the Health of one runtime, and is who asks for it. It does so
-// every MonitorOptions.Calm while all is well, at once when any call of the client
-// is lost, and more often until the runtime is ready again.
+// Monitor checks one runtime and keeps its Health. It checks every MonitorOptions.Period while the runtime is ready, at
+// once when the runtime does not answer a call of the client, and more often until the runtime is ready again.
 type Monitor struct {
 	client  *Client
 	options MonitorOptions
 	log     *slog.Logger
 	health  atomic.Pointer[Health]
 
-	mu     sync.Mutex
-	looked chan struct{} // closed by the next look
+	mu      sync.Mutex
+	checked chan struct{} // closed by the next check
 }
 
-// NewMonitor makes the monitor of client's runtime; there may be one per Client.
+// NewMonitor makes the monitor of client's runtime. There may be only one per Client.
 func NewMonitor(client *Client, o MonitorOptions, log *slog.Logger) *Monitor {
-	if o.Calm <= 0 {
-		o.Calm = calmWait
+	if o.Period <= 0 {
+		o.Period = readyPeriod
 	}
 	if o.Observe == nil {
 		o.Observe = func(Health) {}
 	}
-	m := &Monitor{client: client, options: o, log: log, looked: make(chan struct{})}
+	m := &Monitor{client: client, options: o, log: log, checked: make(chan struct{})}
 	m.health.Store(&Health{})
 	return m
 }
 
-// Health is the result of the last look.
+// Health is the result of the last check.
 func (m *Monitor) Health() Health { return *m.health.Load() }
 
-// next is closed by the next look.
+// next returns a channel that the next check closes.
 func (m *Monitor) next() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.looked
+	return m.checked
 }
 
-// AwaitNetwork returns nil when pods can be given a network, or when the runtime
-// does not answer: what is then asked of it fails for a better reason. It calls
-// wait once with what is wrong, before it waits, and returns ctx's error if that
-// ends first.
+// AwaitNetwork returns nil when the runtime can connect pods to a network. It also returns nil if the runtime does not
+// answer, since the caller's next call then fails with a clearer error. Before it waits it calls wait once, with the
+// network's condition. If ctx ends first it returns ctx's error.
 func (m *Monitor) AwaitNetwork(ctx context.Context, wait func(Condition)) error {
-	for told := false; ; {
-		looked := m.next()
+	for reported := false; ; {
+		checked := m.next()
 		h := m.Health()
 		network := h.condition(runtimeapi.NetworkReady, time.Now())
 		if !h.FailingSince.IsZero() || network.Ready {
 			return nil
 		}
-		if h.Status != nil && !told {
+		if h.Status != nil && !reported {
 			wait(network)
-			told = true
+			reported = true
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-looked:
+		case <-checked:
 		}
 	}
 }
 
-// Run looks until ctx ends, and returns its error.
+// Run checks the runtime until ctx ends, and returns ctx's error.
 func (m *Monitor) Run(ctx context.Context) error {
 	for {
-		h, err := m.look(ctx)
+		h, err := m.check(ctx)
 		if err != nil {
 			return err
 		}
-		timer := time.NewTimer(h.wait(time.Now(), m.options.Calm))
-		// While the runtime fails, lost calls are no news.
-		trouble := m.client.trouble
+		timer := time.NewTimer(h.wait(time.Now(), m.options.Period))
+		// While Status fails, a lost call adds no information.
+		lost := m.client.lost
 		if h.Err != nil {
-			trouble = nil
+			lost = nil
 		}
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return ctx.Err()
-		case <-trouble:
+		case <-lost:
 			timer.Stop()
 		case <-timer.C:
 		}
 	}
 }
 
-func (m *Monitor) look(ctx context.Context) (Health, error) {
+func (m *Monitor) check(ctx context.Context) (Health, error) {
 	status, err := m.client.Runtime.Status(ctx, &runtimeapi.StatusRequest{})
 	if ctx.Err() != nil {
 		return Health{}, ctx.Err()
 	}
 	before := m.Health()
 	h := before.Observe(time.Now(), status, err)
-	if err == nil { // a runtime may be upgraded within the time between two looks
+	if err == nil { // a runtime may be upgraded between two checks
 		if version, err := m.client.Runtime.Version(ctx, &runtimeapi.VersionRequest{}); err == nil {
 			h.Version = version
 		}
 	}
 	m.health.Store(&h)
 	m.mu.Lock()
-	close(m.looked)
-	m.looked = make(chan struct{})
+	close(m.checked)
+	m.checked = make(chan struct{})
 	m.mu.Unlock()
 	switch {
 	case h.Err != nil && before.Err == nil:

@@ -27,7 +27,7 @@ func Monitoring(c *Cluster) cri.MonitorOptions {
 	if c == nil {
 		return cri.MonitorOptions{}
 	}
-	return cri.MonitorOptions{Calm: runtimePeriod, Observe: func(h cri.Health) {
+	return cri.MonitorOptions{Period: runtimePeriod, Observe: func(h cri.Health) {
 		if h.Err == nil { // a runtime that does not answer has its own condition
 			c.conditions.SetRuntimeStatus(h.Status)
 		}
