@@ -24,9 +24,9 @@ import (
 	"github.com/berth-run/berth/test/kubelet"
 )
 
-// node is what a script's node has of its cluster.
+// node is the node of a script: its cluster, and the programs that run on it beside the agent.
 type node struct {
-	cluster *kubeapitest.Cluster // nil before its start
+	cluster *kubeapitest.Cluster // nil unless it runs
 	client  kubernetes.Interface
 	stop    func()
 	address string
@@ -39,26 +39,26 @@ type nodeKey struct{}
 func nodeOf(ts *testscript.TestScript) *node {
 	n := ts.Value(nodeKey{}).(*node)
 	if n.cluster == nil {
-		ts.Fatalf("no cluster: cluster start comes first")
+		ts.Fatalf("the cluster does not run; next: begin with the command \"cluster start\"")
 	}
 	return n
 }
 
-// scriptT is a script as a kubeapitest.T.
+// scriptT makes a script usable as a kubeapitest.T.
 type scriptT struct {
 	*testscript.TestScript
-	ended []func()
+	cleanups []func()
 }
 
 func (*scriptT) Helper()            {}
-func (s *scriptT) Cleanup(f func()) { s.ended = append(s.ended, f) }
+func (s *scriptT) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
 
-// end does once what is to be done at the end.
+// end runs the cleanups. A second call does nothing.
 func (s *scriptT) end() {
-	for _, f := range s.ended {
+	for _, f := range s.cleanups {
 		f()
 	}
-	s.ended = nil
+	s.cleanups = nil
 }
 
 func (h *harness) clusterCommand(ts *testscript.TestScript, args []string) {
@@ -70,7 +70,7 @@ func (h *harness) clusterCommand(ts *testscript.TestScript, args []string) {
 		n.cluster = nil
 		return
 	default:
-		ts.Fatalf("cluster %s: unknown, or done already", args[0])
+		ts.Fatalf("cluster %s: unknown action, or the cluster is in this state already", args[0])
 	}
 	t := &scriptT{TestScript: ts}
 	ts.Defer(t.end)
@@ -123,8 +123,8 @@ func (h *harness) join(ts *testscript.TestScript, args []string) {
 	awaitNodeReady(ts, []string{"True"})
 }
 
-// kubelet is the one to compare with, on the agent's root directory and runtime.
-// It makes no rules for packets: the machine is not its own.
+// kubelet runs the real kubelet, for comparison, on the agent's root directory and runtime. It makes no rules for
+// packets, because it shares the machine with other tests.
 func (h *harness) kubelet(ts *testscript.TestScript, args []string) {
 	n := nodeOf(ts)
 	switch args[0] {
@@ -208,7 +208,7 @@ func etcd(ts *testscript.TestScript, args []string) {
 	ts.Check(err)
 	c := nodeOf(ts).cluster
 	c.Pause(kubeapitest.Etcd)
-	time.Sleep(d) // how long it lasts is what is tested
+	time.Sleep(d) // the length of the outage is part of the test
 	c.Resume(kubeapitest.Etcd)
 }
 
@@ -229,7 +229,7 @@ func inject(ts *testscript.TestScript, args []string) {
 	var faults []kubeapitest.Fault
 	for rule := range slices.Chunk(args, 4) {
 		if len(rule) < 4 {
-			ts.Fatalf("inject %q: see clusterCommands", rule)
+			ts.Fatalf("inject %q: expected METHOD PATH CODE N", rule)
 		}
 		code, err := strconv.Atoi(rule[2])
 		ts.Check(err)
@@ -246,7 +246,7 @@ func inject(ts *testscript.TestScript, args []string) {
 	c.Inject(faults...)
 }
 
-// reasons are what an API server says with a code.
+// reasons are the reasons that an API server sends with a status code.
 var reasons = map[int]metav1.StatusReason{
 	http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusConflict: metav1.StatusReasonConflict,
 	http.StatusGone:                metav1.StatusReasonExpired,
@@ -255,7 +255,7 @@ var reasons = map[int]metav1.StatusReason{
 }
 
 func awaitInjected(ts *testscript.TestScript, _ []string) {
-	eventually(ts, func() (bool, any) { return nodeOf(ts).cluster.Spent(), "not all of the faults were met" })
+	eventually(ts, func() (bool, any) { return nodeOf(ts).cluster.Spent(), "some injected faults have not occurred yet" })
 }
 
 func expire(ts *testscript.TestScript, _ []string) {
@@ -264,13 +264,13 @@ func expire(ts *testscript.TestScript, _ []string) {
 	ts.Setenv("NODE", nodeOf(ts).cluster.Kubeconfig(id))
 }
 
-// renew puts a kubeconfig that is of use into the place of $NODE.
+// renew replaces the file $NODE by a kubeconfig with a valid certificate.
 func renew(ts *testscript.TestScript, _ []string) {
 	ts.Check(os.Rename(nodeOf(ts).cluster.NodeKubeconfig(nodeName), ts.Getenv("NODE")))
 }
 
-// awaitDeleted waits until the API server has a pod no more, and looks at once
-// for what is left of it.
+// awaitDeleted waits until the API server has deleted a pod, and fails if the runtime still has a container of it
+// then, or its directory still exists.
 func (h *harness) awaitDeleted(ts *testscript.TestScript, args []string) {
 	n, k := nodeOf(ts), key(args[0])
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -289,7 +289,7 @@ func (h *harness) awaitDeleted(ts *testscript.TestScript, args []string) {
 		left = append(left, "its directory")
 	}
 	if len(left) > 0 {
-		fail(ts, "%s is gone from the API, and of it there is: %q", k, left)
+		fail(ts, "the API server has deleted pod %s, but the node still has: %q", k, left)
 	}
 }
 
@@ -306,14 +306,14 @@ func (n *node) deleted(ctx context.Context, p *corev1.Pod) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s/%s is not deleted", p.Namespace, p.Name)
+	return fmt.Errorf("wait for the deletion of pod %s/%s: the watch ended", p.Namespace, p.Name)
 }
 
 func awaitNodeReady(ts *testscript.TestScript, args []string) {
 	nodeOf(ts).awaitReady(ts, corev1.ConditionStatus(args[0]), time.Time{})
 }
 
-// awaitReady waits for the node's Ready condition, as told since a time.
+// awaitReady waits until the API server has this Ready condition of the node with a heartbeat since a time.
 func (n *node) awaitReady(ts *testscript.TestScript, want corev1.ConditionStatus, since time.Time) {
 	eventually(ts, func() (bool, any) {
 		object, err := n.client.CoreV1().Nodes().Get(context.Background(), nodeName, metav1.GetOptions{})
@@ -341,7 +341,8 @@ func awaitPod(ts *testscript.TestScript, args []string) {
 	})
 }
 
-// awaitRenewed waits for another time of the node's lease, whichever: it is by the node's clock.
+// awaitRenewed waits until the renewal time in the node's lease changes. It may change to an earlier time, because it
+// comes from the node's clock.
 func awaitRenewed(ts *testscript.TestScript, _ []string) {
 	leases := nodeOf(ts).client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	var first *metav1.MicroTime

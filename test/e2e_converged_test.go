@@ -18,9 +18,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// awaitConverged waits until the API server, the node and its runtime tell the
-// same: of the same pods, with the same statuses, each with one sandbox at most and
-// each of its containers once, as the status shows it.
+// awaitConverged waits until the API server, the node and its runtime agree: on the pods, on their statuses, and on
+// the running containers, each of which running once. A pod has at most one ready sandbox.
 func (h *harness) awaitConverged(ts *testscript.TestScript, _ []string) {
 	eventually(ts, func() (bool, any) {
 		differences, err := h.differences(ts)
@@ -33,18 +32,18 @@ func (h *harness) awaitConverged(ts *testscript.TestScript, _ []string) {
 
 func (h *harness) differences(ts *testscript.TestScript) ([]string, error) {
 	ctx := context.Background()
-	told, err := nodeOf(ts).client.CoreV1().Pods("").List(ctx,
+	reported, err := nodeOf(ts).client.CoreV1().Pods("").List(ctx,
 		metav1.ListOptions{FieldSelector: "spec.nodeName=" + nodeName})
 	if err != nil {
 		return nil, err
 	}
-	known, err := clientOf(ts).Pods(ctx, client.Select{})
+	local, err := clientOf(ts).Pods(ctx, client.Select{})
 	if err != nil {
 		return nil, err
 	}
-	here := map[types.UID]*corev1.Pod{}
-	for i := range known.Items {
-		here[known.Items[i].UID] = &known.Items[i]
+	unmatched := map[types.UID]*corev1.Pod{} // the node's pods that the API server does not have
+	for i := range local.Items {
+		unmatched[local.Items[i].UID] = &local.Items[i]
 	}
 	runtime, done := h.dial(ts)
 	defer done()
@@ -58,40 +57,40 @@ func (h *harness) differences(ts *testscript.TestScript) ([]string, error) {
 	}
 
 	var all []string
-	running := map[string]string{} // the ids of what the statuses show to run, and what it is
-	for _, p := range told.Items {
+	wanted := map[string]string{} // by ID, the containers that run according to the statuses
+	for _, p := range reported.Items {
 		uid := p.UID
 		if hash, isMirror := p.Annotations[corev1.MirrorPodAnnotationKey]; isMirror {
 			uid = types.UID(hash)
 		}
-		local, ok := here[uid]
+		onNode, ok := unmatched[uid]
 		if !ok {
 			all = append(all, p.Name+": the node does not have it")
 			continue
 		}
-		delete(here, uid)
-		if diff := cmp.Diff(ours(local.Status), ours(p.Status)); diff != "" {
-			all = append(all, fmt.Sprintf("%s: the node's status (-) and the API's (+):\n%s", p.Name, diff))
+		delete(unmatched, uid)
+		if diff := cmp.Diff(comparableStatus(onNode.Status), comparableStatus(p.Status)); diff != "" {
+			all = append(all, fmt.Sprintf("%s: status on the node (-) and in the API (+):\n%s", p.Name, diff))
 		}
 		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
 			p.Status.EphemeralContainerStatuses) {
 			if c.State.Running != nil {
 				_, id, _ := strings.Cut(c.ContainerID, "://")
-				running[id] = fmt.Sprintf("%s/%s attempt %d", uid, c.Name, c.RestartCount)
+				wanted[id] = fmt.Sprintf("%s/%s attempt %d", uid, c.Name, c.RestartCount)
 			}
 		}
 	}
-	for _, p := range here {
+	for _, p := range unmatched {
 		all = append(all, p.Name+": the API does not have it")
 	}
-	runs := map[string]string{}
+	running := map[string]string{}
 	for _, c := range containers.Containers {
 		if c.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
-			runs[c.Id] = fmt.Sprintf("%s/%s attempt %d", c.Labels[pod.LabelPodUID], c.Metadata.Name, c.Metadata.Attempt)
+			running[c.Id] = fmt.Sprintf("%s/%s attempt %d", c.Labels[pod.LabelPodUID], c.Metadata.Name, c.Metadata.Attempt)
 		}
 	}
-	if diff := cmp.Diff(running, runs); diff != "" {
-		all = append(all, "containers that run by the API's statuses (-) and in the runtime (+):\n"+diff)
+	if diff := cmp.Diff(wanted, running); diff != "" {
+		all = append(all, "containers that run according to the API's statuses (-) and in the runtime (+):\n"+diff)
 	}
 	ready := map[string]int{}
 	for _, s := range sandboxes.Items {
@@ -101,14 +100,14 @@ func (h *harness) differences(ts *testscript.TestScript) ([]string, error) {
 	}
 	maps.DeleteFunc(ready, func(_ string, n int) bool { return n == 1 })
 	if len(ready) > 0 {
-		all = append(all, fmt.Sprintf("more than one sandbox: %v", ready))
+		all = append(all, fmt.Sprintf("pods with more than one ready sandbox: %v", ready))
 	}
 	return all, nil
 }
 
-// ours is what a node writes of a status, in an order. A change that is over before
-// it could be told leaves the time of the one before it.
-func ours(s corev1.PodStatus) corev1.PodStatus {
+// comparableStatus is the part of a status that a node writes, with sorted conditions. It has no transition times: if a
+// condition changes back before the node could report it, the API server keeps the earlier time.
+func comparableStatus(s corev1.PodStatus) corev1.PodStatus {
 	s = *s.DeepCopy()
 	s.Conditions = slices.DeleteFunc(s.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled

@@ -21,21 +21,20 @@ import (
 	"github.com/berth-run/berth/test/csidriver"
 )
 
-// csiDriver is one of a script, and what ends it and its attacher; nil for what
-// does not run.
+// csiDriver is a CSI driver of a script.
 type csiDriver struct {
 	*csidriver.Driver
-	stop, detach func()
+	stop, detach func() // end the driver and its external-attacher; nil if it does not run
 }
 
-// csiDriver starts, changes and ends CSI drivers, by a name of the script's.
+// csiDriver starts, changes and stops CSI drivers, which have names of the script's choice.
 func (h *harness) csiDriver(ts *testscript.TestScript, args []string) {
 	n := nodeOf(ts)
 	action, name, args := args[0], args[1], args[2:]
 	d := n.drivers[name]
 	if d == nil {
 		if action != "start" {
-			ts.Fatalf("csi-driver %s: none of %s was started", action, name)
+			ts.Fatalf("csi-driver %s: driver %s was not started", action, name)
 		}
 		d = newCSIDriver(ts, name, args)
 		n.drivers[name] = d
@@ -92,12 +91,12 @@ func newCSIDriver(ts *testscript.TestScript, name string, args []string) *csiDri
 			for what := range strings.SplitSeq(value, ",") {
 				number, ok := csi.NodeServiceCapability_RPC_Type_value[what]
 				if !ok {
-					ts.Fatalf("csi-driver start: %q is no capability of the node service", what)
+					ts.Fatalf("csi-driver start: unknown capability %q of the node service", what)
 				}
 				d.Can = append(d.Can, csi.NodeServiceCapability_RPC_Type(number))
 			}
 		default:
-			ts.Fatalf("csi-driver start: %q is unknown", arg)
+			ts.Fatalf("csi-driver start: unknown option %q", arg)
 		}
 		ts.Check(err)
 	}
@@ -119,7 +118,7 @@ func (d *csiDriver) attach(ts *testscript.TestScript) {
 	client := nodeOf(ts).client
 	running.Go(func() {
 		if err := d.Attach(ctx, client); ctx.Err() == nil {
-			ts.Logf("the external-attacher of %s: %v", d.Name, err)
+			ts.Logf("external-attacher of %s ended: %v", d.Name, err)
 		}
 	})
 	d.detach = func() { cancel(); running.Wait() }
@@ -134,7 +133,7 @@ func faultOf(ts *testscript.TestScript, name string) error {
 	return status.Error(code, "as the script wants")
 }
 
-// await waits for METHOD [N]: the Nth call, or another than there were.
+// await waits for METHOD [N]: for the Nth call of the method, or for one more call.
 func (d *csiDriver) await(ts *testscript.TestScript, args []string) {
 	want := len(d.Calls(args[0])) + 1
 	if len(args) > 1 {
@@ -144,12 +143,12 @@ func (d *csiDriver) await(ts *testscript.TestScript, args []string) {
 	}
 	eventually(ts, func() (bool, any) {
 		n := len(d.Calls(args[0]))
-		return n >= want, fmt.Sprintf("%s was called %d times, not %d", args[0], n, want)
+		return n >= want, fmt.Sprintf("%s was called %d times, want %d", args[0], n, want)
 	})
 }
 
-// order are the calls that are about a volume, a line each, without the same one
-// again right after it: a driver may be asked twice.
+// order lists the calls about volumes in order, a line for each. It omits a call that repeats the previous one,
+// because the agent may call a driver twice.
 func (d *csiDriver) order() string {
 	var lines []string
 	for _, c := range d.Calls("") {
@@ -161,7 +160,7 @@ func (d *csiDriver) order() string {
 	return strings.Join(slices.Compact(lines), "")
 }
 
-// requests are those of a method as JSON, a line each.
+// requests returns the requests of a method as JSON, a line for each.
 func (d *csiDriver) requests(ts *testscript.TestScript, method string) []byte {
 	var lines bytes.Buffer
 	for _, c := range d.Calls(method) {

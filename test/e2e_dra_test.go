@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/test/dradriver"
 )
 
-// draDriver starts, changes and ends the sample DRA driver.
+// draDriver starts, changes and stops the sample DRA driver.
 func draDriver(ts *testscript.TestScript, args []string) {
 	d := ts.Value(daemonKey{}).(*daemon)
 	action, args := args[0], args[1:]
@@ -27,7 +27,7 @@ func draDriver(ts *testscript.TestScript, args []string) {
 		return
 	}
 	if d.dra == nil {
-		ts.Fatalf("dra-driver %s: none was started", action)
+		ts.Fatalf("dra-driver %s: no driver was started", action)
 	}
 	switch action {
 	case "stop":
@@ -50,7 +50,7 @@ func draDriver(ts *testscript.TestScript, args []string) {
 		ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Join(append(d.dra.Calls(), ""), "\n")), 0o644))
 	case "prepared":
 		if got := fmt.Sprint(d.dra.Prepared()); got != args[0] {
-			fail(ts, "%s claims are prepared, not %s: %q", got, args[0], d.dra.Calls())
+			fail(ts, "%s claims are prepared, want %s; calls: %q", got, args[0], d.dra.Calls())
 		}
 	default:
 		ts.Fatalf("dra-driver %s: unknown", action)

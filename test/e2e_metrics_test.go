@@ -22,10 +22,9 @@ import (
 	"github.com/berth-run/berth/test/metricsserver"
 )
 
-// startMetricsServer serves the node's resource metrics at $METRICS_PORT of
-// loopback, with a certificate of $CA_BUNDLE for the service metrics-server of
-// kube-system, until the script ends. It scrapes with a token of the service
-// account of that name.
+// startMetricsServer serves the node's resource metrics on the loopback address at $METRICS_PORT until the script
+// ends. Its certificate is for the service metrics-server of kube-system, from the authority in $CA_BUNDLE. It
+// scrapes with a token of the service account metrics-server.
 func startMetricsServer(ts *testscript.TestScript, _ []string) {
 	n := nodeOf(ts)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -51,7 +50,7 @@ func startMetricsServer(ts *testscript.TestScript, _ []string) {
 	ts.Setenv("CA_BUNDLE", base64.StdEncoding.EncodeToString(ca))
 	cert, key := n.cluster.ServingCertificate("metrics-server", "metrics-server.kube-system.svc")
 	server := &http.Server{Handler: s.Handler(),
-		ErrorLog: log.New(io.Discard, "", 0)} // the API server hangs up as it likes
+		ErrorLog: log.New(io.Discard, "", 0)} // the API server closes connections at any time
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.Run(ctx) }) // until ctx ends
 	running.Go(func() {
@@ -66,7 +65,7 @@ func startMetricsServer(ts *testscript.TestScript, _ []string) {
 	})
 }
 
-// endpoint is where the API says that a node's server is.
+// endpoint is the address and port of a node's server, from the Node object.
 func endpoint(n *corev1.Node) string {
 	for _, a := range n.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {

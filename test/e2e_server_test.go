@@ -15,8 +15,8 @@ import (
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 )
 
-// ask sends a request to the node's own port, with the client certificate of a user,
-// and keeps the answer in a file. The user admin may do all, nobody has none.
+// ask sends a request to the node's own port with the client certificate of a user, checks the status code, and
+// writes the body to a file. The user "admin" may do everything. The user "nobody" sends no certificate.
 func ask(ts *testscript.TestScript, args []string) {
 	n := nodeOf(ts)
 	user, method, path, code, file := args[0], args[1], args[2], args[3], args[4]
@@ -26,11 +26,11 @@ func ask(ts *testscript.TestScript, args []string) {
 	switch user {
 	case "nobody":
 	case "admin":
-		given := n.cluster.AdminConfig().TLSClientConfig
-		config.CertData, config.KeyData = given.CertData, given.KeyData
+		admin := n.cluster.AdminConfig().TLSClientConfig
+		config.CertData, config.KeyData = admin.CertData, admin.KeyData
 	default:
-		given := n.cluster.Config(kubeapitest.Identity{User: user}).TLSClientConfig
-		config.CertData, config.KeyData = given.CertData, given.KeyData
+		client := n.cluster.Config(kubeapitest.Identity{User: user}).TLSClientConfig
+		config.CertData, config.KeyData = client.CertData, client.KeyData
 	}
 	transport, err := rest.TransportFor(config)
 	ts.Check(err)

@@ -17,12 +17,11 @@ import (
 	"github.com/berth-run/berth/test/kubelet"
 )
 
-// nodeName is the node that a script's agent and kubelet are.
+// nodeName is the name of the node on which a script's agent or kubelet runs.
 const nodeName = "node1"
 
-// TestE2E runs the scripts on a node of a real cluster, each with a control plane
-// of its own. Those of e2e/containerd have the machine's containerd, which a
-// kubelet can use too.
+// TestE2E runs the scripts of test/e2e on a node of a real cluster. Each script has its own control plane. The scripts
+// of e2e/containerd use the machine's containerd, because a kubelet can use it too.
 func TestE2E(t *testing.T) {
 	keepSettings(t)
 	for runtime, dir := range map[string]string{"containerd": "e2e/containerd", "embedded": "e2e"} {
@@ -33,8 +32,8 @@ func TestE2E(t *testing.T) {
 	t.Run("moving", testMoving)
 }
 
-// testMoving is a node whose addresses change: it has a network of its own, with the
-// control plane on its loopback, which the script may do with what it likes.
+// testMoving runs the scripts in which the node's addresses change. The test starts itself again in a new network
+// namespace, with the control plane on that loopback interface, so that the scripts may change the network at will.
 func testMoving(t *testing.T) {
 	if os.Getenv(placeEnv) != "" {
 		runE2E(t, "embedded", "e2e/moving")
@@ -59,29 +58,29 @@ func runE2E(t *testing.T, runtime, dir string) {
 		Dir: dir, RequireExplicitExec: true, RequireUniqueNames: true, Condition: h.condition, Cmds: commands,
 		Setup: func(env *testscript.Env) error {
 			env.Values[nodeKey{}] = &node{drivers: map[string]*csiDriver{}}
-			env.Defer(func() { kubelet.RemoveCgroups(env.Getenv("CGROUP")) }) // when nothing runs any more
+			env.Defer(func() { kubelet.RemoveCgroups(env.Getenv("CGROUP")) }) // runs last, after all pods have ended
 			return h.setup(env)
 		},
 	})
 }
 
-// keepSettings has the kernel as it was when the test ends: an agent of a cluster sets
-// what a kubelet does.
+// keepSettings restores the kernel's settings when the test ends, because an agent in a cluster changes the same
+// settings as a kubelet.
 func keepSettings(t *testing.T) {
 	t.Helper()
 	for _, name := range kernel.Names() {
 		path := filepath.Join(kernel.Root, name)
-		was, err := os.ReadFile(path)
+		before, err := os.ReadFile(path)
 		check(t, err)
 		t.Cleanup(func() {
-			if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, was) {
-				check(t, os.WriteFile(path, was, 0o644))
+			if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, before) {
+				check(t, os.WriteFile(path, before, 0o644))
 			}
 		})
 	}
 }
 
-// newHarness needs what make build and make image build.
+// newHarness returns the harness for scripts on a runtime. It needs the files from make build and make image.
 func newHarness(t *testing.T, runtime string) *harness {
 	t.Helper()
 	h := &harness{runtime: runtime}
@@ -101,73 +100,85 @@ func newHarness(t *testing.T, runtime string) *harness {
 	return h
 }
 
-// clusterCommands are what the scripts of e2e have besides the others:
+// clusterCommands returns the commands that the scripts of test/e2e have besides those of harness.commands.
 //
-//	cluster start [FLAG...]     etcd, kube-apiserver, kube-controller-manager (the flags are for it) and
-//	                            kube-scheduler; $CONFIG has
-//	                            what a node of it needs, $NODE its kubeconfig, $BOOTSTRAP one with a bootstrap
-//	                            token, $KUBECONFIG the administrator's,
-//	                            $SERVER the API server's URL, $NODE_IP the node's address, $PORT a port that
-//	                            nobody listens on
-//	                            in the machine of test/vm it is another machine's, see TestControlPlane
-//	cluster stop                all of it ends
-//	join [FLAG...]              agent start as $NODE says, until the node is ready
-//	kubelet start [devices], kubelet stop|kill
-//	                            the kubelet itself, as the same node, on the external runtime; start waits
-//	                            until the node is ready; devices are what the root directory has of device
-//	                            plugins, in one script at a time
-//	kubectl ARGS...             as the administrator; "exec kubectl" works too, so in the background
+// The cluster:
+//
+//	cluster start [FLAG...]     starts etcd, kube-apiserver, kube-scheduler and kube-controller-manager, which gets
+//	                            the flags. Adds to $CONFIG what a node needs. Sets $NODE to the node's kubeconfig,
+//	                            $BOOTSTRAP to one with a bootstrap token, $KUBECONFIG to the administrator's,
+//	                            $SERVER to the API server's URL, $NODE_IP to the node's address, and $PORT to a
+//	                            free port. In the machine of test/vm it uses a control plane outside, see
+//	                            TestControlPlane
+//	cluster stop                ends the control plane
+//	kubectl ARGS...             runs kubectl as the administrator; "exec kubectl ... &" runs it in the background
 //	terminal COLSxROWS [-dialog FILE] ARGS...
-//	                            kubectl on a terminal, see there
-//	create FILE                 kubectl create of FILE with $IMAGE, $REGISTRY, $SERVER, $WORK,
-//	                            $METRICS_PORT, $CA_BUNDLE and $CDI in it
-//	metrics-server              the resource metrics of the node, see startMetricsServer
+//	                            runs kubectl on a terminal, as harness.commands says of berth
+//	create FILE                 runs kubectl create with FILE, after it has replaced $IMAGE, $REGISTRY, $SERVER,
+//	                            $WORK, $METRICS_PORT, $CA_BUNDLE and $CDI in it
+//	metrics-server              serves the node's resource metrics, see startMetricsServer
 //	apiserver kill|start|pause|resume
-//	etcd pause DURATION         it stands still so long
+//	                            ends, starts, freezes or continues kube-apiserver
+//	etcd pause DURATION         freezes etcd for this time
+//	controllers pause|resume    freezes or continues kube-controller-manager
 //	nodes cut|disconnect|connect
-//	                            the connections of nodes to the API server
-//	controllers pause|resume    kube-controller-manager
-//	inject METHOD PATH CODE N [METHOD PATH CODE N]...
-//	                            the API server answers the next N requests of nodes with this method and
-//	                            this part of a path so, one line of these after the other; N 0 is all, until
+//	                            cuts the nodes' connections to the API server once; keeps them cut; allows them
+//	inject METHOD PATH CODE N [METHOD PATH CODE N]..., inject none
+//	                            makes the API server answer the next N requests of nodes that have this method,
+//	                            and PATH in their path, with the status CODE. N 0 stands for all requests until
 //	                            "inject none"
-//	await-injected              all were answered so that were to be
-//	expire                      $NODE is a kubeconfig whose certificate has expired
-//	renew                       the same file has a new one
-//	dra-driver start DEVICE...  the sample DRA driver $CDI, whose devices have a name in CDI; each sets a
-//	                            variable of its name, and brings a node /dev/DEVICE
-//	dra-driver stop             it ends; what it has published stays
-//	dra-driver sick DEVICE
-//	dra-driver hang prepare|unprepare
-//	dra-driver answer
-//	dra-driver refuse [WHY]     it fails calls, or fails them no more
-//	dra-driver await CALL       it was asked so, as in prepare default/CLAIM
-//	dra-driver calls FILE       what it was asked, in order
-//	dra-driver prepared N       so many claims are prepared
-//	csi-driver start NAME [driver=NAME] [version=V] [limit=N] [topology=KEY=VALUE] [can=CAPABILITY,...]
-//	                            a CSI driver that registers, or the same again; its volumes are in $WORK/volumes
-//	csi-driver stop NAME        it is gone, and what it has mounted stays
-//	csi-driver attach|detach NAME
-//	                            its external-attacher, from now on or no more
-//	csi-driver fail NAME METHOD CODE|hang, csi-driver heal NAME METHOD
-//	csi-driver await NAME METHOD [N]
-//	                            it was asked N times, or once more
-//	csi-driver calls NAME FILE  what it was asked of volumes, in order
-//	csi-driver requests NAME METHOD FILE
-//	                            the requests as JSON, a line each
+//	await-injected              waits until every injected fault has occurred N times
+//
+// The node:
+//
+//	join [FLAG...]              starts the agent with the kubeconfig $NODE and waits until the node is ready
+//	kubelet start [devices]     starts the real kubelet as the same node on the external runtime, and waits until
+//	                            the node is ready. With "devices" it continues with the agent's allocations of
+//	                            device plugins, which only one script at a time may do
+//	kubelet stop|kill           ends the kubelet with SIGTERM or SIGKILL
+//	expire                      makes $NODE a kubeconfig whose certificate has expired
+//	renew                       replaces the file $NODE by one with a valid certificate
 //	ask USER METHOD PATH CODE FILE
-//	                            a request to the node's own port; see ask
-//	await-node-ready STATUS     the API server shows the node's Ready condition so
-//	await-renewed               the node's lease is renewed
-//	await-deleted POD           the API server has it no more, and nothing of it is left by then
-//	await-pod POD CONDITION     the API server shows a pod so: see await
-//	await-converged             the API server, the node and its runtime tell the same, see there
+//	                            sends a request to the node's own port, checks the status code, and writes the body
+//	                            to FILE. USER is a name, "admin", or "nobody" for no certificate
+//	await-node-ready STATUS     waits until the API server has this Ready condition of the node
+//	await-renewed               waits until the node's lease is renewed
+//	await-pod POD CONDITION     waits for a condition of "await", in the API server's status of the pod
+//	await-deleted POD           waits until the API server has deleted the pod, and fails if the node then still
+//	                            has a container or the directory of it
+//	await-converged             waits until the API server, the node and its runtime agree about all pods
+//
+// Drivers:
+//
+//	dra-driver start DEVICE...  starts the sample DRA driver, named $CDI, with these devices. A container with a
+//	                            device gets a variable of its name and the node /dev/DEVICE
+//	dra-driver stop             ends it; its ResourceSlices stay
+//	dra-driver sick DEVICE      makes it report the device as unhealthy
+//	dra-driver hang prepare|unprepare, dra-driver answer
+//	                            makes calls of a method hang; answers them again
+//	dra-driver refuse [WHY]     makes calls fail with the error WHY, or succeed again
+//	dra-driver await CALL       waits for a call, such as "prepare default/CLAIM"
+//	dra-driver calls FILE       writes the calls so far to FILE, in order
+//	dra-driver prepared N       fails unless N claims are prepared
+//	csi-driver start NAME [driver=NAME] [version=V] [limit=N] [topology=KEY=VALUE] [can=CAPABILITY,...]
+//	                            starts a CSI driver that registers, or starts it again after a stop. Its volumes
+//	                            are in $WORK/volumes
+//	csi-driver stop NAME        ends it; its mounts stay
+//	csi-driver attach|detach NAME
+//	                            starts or ends its external-attacher
+//	csi-driver fail NAME METHOD CODE|hang, csi-driver heal NAME METHOD
+//	                            makes calls of a method fail with a gRPC code or hang; lets them succeed again
+//	csi-driver await NAME METHOD [N]
+//	                            waits for the Nth call of the method, or for one more call
+//	csi-driver calls NAME FILE  writes the calls about volumes to FILE, in order
+//	csi-driver requests NAME METHOD FILE
+//	                            writes the requests of the method to FILE as JSON, a line for each
 func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	positive := func(least, most int,
 		f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
 		return func(ts *testscript.TestScript, neg bool, args []string) {
 			if neg || len(args) < least || len(args) > most {
-				ts.Fatalf("arguments: %q; see clusterCommands", args)
+				ts.Fatalf("unexpected arguments %q; next: see the command in the comment of clusterCommands", args)
 			}
 			f(ts, args)
 		}

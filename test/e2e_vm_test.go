@@ -11,32 +11,32 @@ import (
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 )
 
-// TestControlPlane is the control plane for the machine of test/vm, whose clock is its own. It
-// writes how that machine finds it to file descriptor 3 and ends with its standard input.
+// TestControlPlane runs a control plane for the emulated machine of test/vm, whose clock scripts change. It writes the
+// addresses and credentials for that machine to file descriptor 3, and ends when its standard input ends.
 func TestControlPlane(t *testing.T) {
 	if os.Getenv("BERTH_TEST_CONTROL_PLANE") == "" {
-		t.Skip("test/vm starts it")
+		t.Skip("only test/vm starts it, for the scripts of test/e2e in the emulated machine")
 	}
-	const where = 3
-	unix.CloseOnExec(where) // its end is heard when nobody has it
+	const output = 3
+	unix.CloseOnExec(output) // test/vm reads until no process has the descriptor open
 	c := kubeapitest.Start(t, kubeapitest.Options{
 		Controllers: true, Scheduler: true, ControllerManager: []string{"--cluster-signing-duration=1h"},
 	})
-	found := os.NewFile(where, "found")
-	check(t, json.NewEncoder(found).Encode(kubeapitest.RemoteOf(c)))
-	check(t, found.Close())
+	remote := os.NewFile(output, "remote")
+	check(t, json.NewEncoder(remote).Encode(kubeapitest.RemoteOf(c)))
+	check(t, remote.Close())
 	_, err := io.Copy(io.Discard, os.Stdin)
 	check(t, err)
 }
 
-// startCluster starts a control plane, or has the one that this machine was given.
+// startCluster starts a control plane. In the emulated machine it uses the one outside, which test/vm started.
 func startCluster(t *scriptT, controllerManager []string) *kubeapitest.Cluster {
 	if !inVM() {
 		return kubeapitest.Start(t,
 			kubeapitest.Options{Controllers: true, Scheduler: true, ControllerManager: controllerManager})
 	}
 	if len(controllerManager) > 0 {
-		t.Fatalf("cluster start %q: the flags in this machine are those of TestControlPlane", controllerManager)
+		t.Fatalf("cluster start %q: in the emulated machine, TestControlPlane sets the flags", controllerManager)
 	}
 	var r kubeapitest.Remote
 	if err := json.Unmarshal([]byte(os.Getenv("BERTH_TEST_CLUSTER")), &r); err != nil {

@@ -1,5 +1,5 @@
-// Package containerd runs the machine's own containerd for tests, on directories
-// and with a network of its own.
+// Package containerd runs the machine's own containerd for tests, in a separate directory and with a separate
+// network.
 package containerd
 
 import (
@@ -20,8 +20,8 @@ import (
 
 const pause = "berth.test/pause:1"
 
-// configText is for containerd 1.6 (version 2 of the file), which has no network
-// of its own and pulls its pause image unless it is told another.
+// configText configures containerd 1.6 (version 2 of the file). It names a CNI configuration, because containerd has
+// no network built in, and a pause image, because containerd would pull its default one.
 const configText = `version = 2
 root = %[1]q
 state = %[2]q
@@ -50,13 +50,13 @@ const networkText = `{
   }, {"type": "portmap", "capabilities": {"portMappings": true}}]
 }`
 
-// Parts are what all daemons of a test run share.
+// Parts are the files that all daemons of a test run share.
 type Parts struct {
 	plugins, workload, pause string
 }
 
-// Build makes the parts in a directory: the CNI plugins, from the module in
-// tools, and the image that holds sandboxes, out of the workload's archive.
+// Build makes the parts in a directory: the CNI plugins, from the module in tools, and the pause image, from the
+// workload's archive.
 func Build(ctx context.Context, dir, tools, workload string) (Parts, error) {
 	p := Parts{plugins: filepath.Join(dir, "cni"), workload: workload, pause: filepath.Join(dir, "pause.tar")}
 	return p, errors.Join(buildPlugins(ctx, tools, p.plugins), buildPause(workload, p.pause))
@@ -65,9 +65,9 @@ func Build(ctx context.Context, dir, tools, workload string) (Parts, error) {
 // Options of a Daemon.
 type Options struct {
 	Parts Parts
-	// Dir holds everything; short, because unix sockets lie below it.
+	// Dir holds all files. Its path must be short, because unix sockets lie below it.
 	Dir string
-	// Bridge and Subnet are the network's.
+	// Bridge is the name of the pod network's device, Subnet its addresses.
 	Bridge, Subnet string
 }
 
@@ -77,7 +77,7 @@ type Daemon struct {
 	cmd  *exec.Cmd
 }
 
-// New starts a containerd that has the workload's image.
+// New starts a containerd and imports the workload's image.
 func New(ctx context.Context, o Options) (*Daemon, error) {
 	d := &Daemon{opts: o}
 	if err := errors.Join(
@@ -98,22 +98,23 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	return d, nil
 }
 
-// Pid is the daemon's process.
+// Pid is the ID of the daemon's process.
 func (d *Daemon) Pid() int { return d.cmd.Process.Pid }
 
-// Endpoint is where the daemon serves its CRI.
+// Endpoint is the address at which the daemon serves CRI.
 func (d *Daemon) Endpoint() string { return "unix://" + filepath.Join(d.opts.Dir, "c.sock") }
 
-// Dir holds everything of the daemon.
+// Dir is the directory with all files of the daemon.
 func (d *Daemon) Dir() string { return d.opts.Dir }
 
-// State is the directory in it that does not outlive a machine: elsewhere it lies below /run.
+// State is the directory with the daemon's files that a reboot of the machine removes. An installed containerd has
+// them below /run.
 func (d *Daemon) State() string { return filepath.Join(d.opts.Dir, "state") }
 
-// Registries is the directory that says how registries are reached.
+// Registries is the directory with the configuration of registries (certs.d).
 func (d *Daemon) Registries() string { return filepath.Join(d.opts.Dir, "certs.d") }
 
-// Bridge is the device of its network.
+// Bridge is the name of the pod network's device.
 func (d *Daemon) Bridge() string { return d.opts.Bridge }
 
 // Start starts the daemon and waits until it answers.
@@ -149,7 +150,7 @@ func (d *Daemon) Stop(signal unix.Signal) error {
 		return nil
 	}
 	err := d.cmd.Process.Signal(signal)
-	_ = d.cmd.Wait() // it was told to end
+	_ = d.cmd.Wait() // the error says that the signal ended it
 	d.cmd = nil
 	return err
 }
@@ -157,8 +158,8 @@ func (d *Daemon) Stop(signal unix.Signal) error {
 // Signal sends the daemon a signal, such as SIGSTOP.
 func (d *Daemon) Signal(signal unix.Signal) error { return d.cmd.Process.Signal(signal) }
 
-// Network takes the network's configuration away, or puts it back: written, since
-// containerd 1.6 does not look at a file that is moved there.
+// Network writes or removes the pod network's configuration. It does not rename a file into place, because
+// containerd 1.6 ignores files that are moved there.
 func (d *Daemon) Network(present bool) error {
 	if !present {
 		return os.Remove(d.at("net.d/10-tests.conflist"))
@@ -197,15 +198,15 @@ func write(path, format string, args ...any) error {
 	return os.WriteFile(path, fmt.Appendf(nil, format, args...), 0o644)
 }
 
-// buildPlugins makes the CNI plugins that the configuration names, and loopback,
-// which containerd 1.6 runs for every pod.
+// buildPlugins builds the CNI plugins that the configuration names, and loopback, which containerd 1.6 runs for every
+// pod.
 func buildPlugins(ctx context.Context, tools, dir string) error {
 	const plugins = "github.com/containernetworking/plugins/plugins/"
 	return run(exec.CommandContext(ctx, "go", "build", "-C", tools, "-o", dir+"/",
 		plugins+"main/bridge", plugins+"main/loopback", plugins+"ipam/host-local", plugins+"meta/portmap"))
 }
 
-// buildPause makes an image that sleeps out of the workload's.
+// buildPause makes the pause image: the workload's image, with "sleep" as its command.
 func buildPause(archive, path string) error {
 	image, err := tarball.ImageFromPath(archive, nil)
 	if err != nil {

@@ -17,22 +17,22 @@ import (
 	"k8s.io/client-go/kubernetes/typed/storage/v1"
 )
 
-// ControllerPublishVolume attaches nothing: it says where the volume would be.
+// ControllerPublishVolume attaches nothing. It returns a made-up name of the device.
 func (*Driver) ControllerPublishVolume(_ context.Context,
 	q *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	return &csi.ControllerPublishVolumeResponse{PublishContext: map[string]string{"device": "disk of " +
 		q.GetVolumeId()}}, nil
 }
 
-// ControllerUnpublishVolume detaches as much.
+// ControllerUnpublishVolume does nothing.
 func (*Driver) ControllerUnpublishVolume(context.Context,
 	*csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	return &csi.ControllerUnpublishVolumeResponse{}, nil
 }
 
-// Attach is the external-attacher of the driver until ctx ends: it asks it to attach
-// what VolumeAttachments name, and to detach those that are deleted. It ends with an
-// error when the API server or the driver's socket fails.
+// Attach is the external-attacher of the driver until ctx ends. It calls the driver to attach the volumes of
+// VolumeAttachments, and to detach the volumes of deleted ones. It returns an error when the API server or the driver's
+// socket fails.
 func (d *Driver) Attach(ctx context.Context, client kubernetes.Interface) error {
 	conn, err := grpc.NewClient("unix:"+d.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"))
@@ -54,7 +54,7 @@ func (d *Driver) Attach(ctx context.Context, client kubernetes.Interface) error 
 		if va.Spec.Attacher != d.Name {
 			continue
 		}
-		if err := a.look(ctx, va); err != nil {
+		if err := a.reconcile(ctx, va); err != nil {
 			return err
 		}
 	}
@@ -71,8 +71,8 @@ func (a attacher) attachments() v1.VolumeAttachmentInterface {
 	return a.client.StorageV1().VolumeAttachments()
 }
 
-// look brings one attachment a step further; its own changes come back to it.
-func (a attacher) look(ctx context.Context, va *storagev1.VolumeAttachment) error {
+// reconcile takes the next step for one attachment. The watch reports its change, which starts the step after it.
+func (a attacher) reconcile(ctx context.Context, va *storagev1.VolumeAttachment) error {
 	finalizer := "external-attacher/" + a.driver.Name
 	held := len(va.Finalizers) > 0
 	switch {
@@ -95,7 +95,7 @@ func (a attacher) look(ctx context.Context, va *storagev1.VolumeAttachment) erro
 	}
 	got, err := a.controller.ControllerPublishVolume(ctx,
 		&csi.ControllerPublishVolumeRequest{VolumeId: handle, NodeId: a.driver.NodeID})
-	if status.Code(err) == codes.Internal { // it is asked again when somebody touches the object
+	if status.Code(err) == codes.Internal { // the next change of the object retries the call
 		if va.Status.AttachError != nil {
 			return nil
 		}

@@ -1,7 +1,6 @@
-// Package csidriver is a CSI driver for tests: the identity, node and controller
-// services of the real API on a unix socket, its registration, and the
-// external-attacher beside it. A volume is a directory below Dir, bound to where it
-// is asked for, or a file behind a loop device. It can be made to fail and to hang.
+// Package csidriver is a CSI driver for tests. It serves the identity, node and controller services of the real API
+// on a unix socket, registers at the agent, and has an external-attacher. A volume is a directory below Dir, which is
+// bind mounted to the target path, or a file behind a loop device. Calls can be made to fail and to hang.
 package csidriver
 
 import (
@@ -25,7 +24,7 @@ import (
 	pluginregistration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// Driver is one. Set its fields before Serve.
+// Driver is a CSI driver. Set its fields before Serve.
 type Driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedControllerServer
@@ -33,13 +32,13 @@ type Driver struct {
 	pluginregistration.UnimplementedRegistrationServer
 
 	Name, NodeID string
-	// Dir has the volumes' content.
+	// Dir is the directory with the volumes' content.
 	Dir string
-	// Version is the one that it registers with; "" for 1.0.0.
+	// Version is the API version with which it registers; the default is 1.0.0.
 	Version string
-	// Can are the node service's capabilities.
+	// Can lists the node service's capabilities.
 	Can []csi.NodeServiceCapability_RPC_Type
-	// Limit of volumes and Topology are for NodeGetInfo.
+	// NodeGetInfo returns Limit, the most volumes on the node, and Topology.
 	Limit    int64
 	Topology map[string]string
 
@@ -50,16 +49,16 @@ type Driver struct {
 	socket string
 }
 
-// Call is one that came, by the name of its method.
+// Call is a call that the driver has received. Method is its name without the service.
 type Call struct {
 	Method  string
 	Request proto.Message
 }
 
-// ErrHang is a fault: the call is not answered before its caller leaves.
+// ErrHang is a fault for Fail: the call hangs until its caller gives up.
 var ErrHang = errors.New("hang")
 
-// Fail has calls of a method fail with err, or hang; nil: no more.
+// Fail makes calls of a method fail with err, or hang if err is ErrHang. If err is nil, they succeed again.
 func (d *Driver) Fail(method string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,7 +68,7 @@ func (d *Driver) Fail(method string, err error) {
 	d.faults[method] = err
 }
 
-// Calls are those of a method so far, of all for "".
+// Calls returns the calls of a method so far, or of all methods for "".
 func (d *Driver) Calls(method string) (found []Call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,8 +80,8 @@ func (d *Driver) Calls(method string) (found []Call) {
 	return found
 }
 
-// Serve listens on socket, and when registration is not empty registers with a
-// socket there. stop ends it and removes the sockets; it can be served again.
+// Serve serves the driver on a socket and, if registration is not empty, serves the registration API on a second
+// socket there. stop ends both and removes the sockets. The driver can be served again afterwards.
 func (d *Driver) Serve(socket, registration string) (stop func(), err error) {
 	d.socket = socket
 	s := grpc.NewServer(grpc.UnaryInterceptor(d.intercept))
@@ -129,35 +128,35 @@ func (d *Driver) intercept(ctx context.Context, q any, info *grpc.UnaryServerInf
 	return next(ctx, q)
 }
 
-// GetInfo tells of the driver to who looks for plugins.
+// GetInfo describes the driver to the agent's plugin watcher.
 func (d *Driver) GetInfo(context.Context, *pluginregistration.InfoRequest) (*pluginregistration.PluginInfo, error) {
 	return &pluginregistration.PluginInfo{Type: "CSIPlugin", Name: d.Name, Endpoint: d.socket,
 		SupportedVersions: []string{cmp.Or(d.Version, "1.0.0")}}, nil
 }
 
-// NotifyRegistrationStatus is told the outcome.
+// NotifyRegistrationStatus ignores the outcome of the registration.
 func (d *Driver) NotifyRegistrationStatus(context.Context,
 	*pluginregistration.RegistrationStatus) (*pluginregistration.RegistrationStatusResponse, error) {
 	return &pluginregistration.RegistrationStatusResponse{}, nil
 }
 
-// GetPluginInfo names the driver.
+// GetPluginInfo returns the driver's name.
 func (d *Driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
 	return &csi.GetPluginInfoResponse{Name: d.Name, VendorVersion: "1"}, nil
 }
 
-// Probe says that it is ready.
+// Probe reports that the driver is ready.
 func (d *Driver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	return &csi.ProbeResponse{}, nil
 }
 
-// NodeGetInfo tells of the node.
+// NodeGetInfo returns the node's ID, volume limit and topology.
 func (d *Driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
 	return &csi.NodeGetInfoResponse{NodeId: d.NodeID, MaxVolumesPerNode: d.Limit,
 		AccessibleTopology: &csi.Topology{Segments: d.Topology}}, nil
 }
 
-// NodeGetCapabilities are Can.
+// NodeGetCapabilities returns Can.
 func (d *Driver) NodeGetCapabilities(context.Context,
 	*csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	r := &csi.NodeGetCapabilitiesResponse{}
@@ -169,7 +168,8 @@ func (d *Driver) NodeGetCapabilities(context.Context,
 	return r, nil
 }
 
-// NodeStageVolume binds the volume's directory; a device is made when it is published.
+// NodeStageVolume bind mounts the volume's directory. For a block volume it does nothing: NodePublishVolume makes the
+// device.
 func (d *Driver) NodeStageVolume(_ context.Context, q *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse,
 	error) {
 	if q.GetVolumeCapability().GetBlock() != nil {
@@ -178,13 +178,13 @@ func (d *Driver) NodeStageVolume(_ context.Context, q *csi.NodeStageVolumeReques
 	return &csi.NodeStageVolumeResponse{}, d.bind(q.GetVolumeId(), q.GetStagingTargetPath(), false)
 }
 
-// NodeUnstageVolume undoes it.
+// NodeUnstageVolume unmounts the staging path.
 func (d *Driver) NodeUnstageVolume(_ context.Context, q *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse,
 	error) {
 	return &csi.NodeUnstageVolumeResponse{}, unmount(q.GetStagingTargetPath())
 }
 
-// NodePublishVolume binds the volume's directory or its device.
+// NodePublishVolume bind mounts the volume's directory or its device.
 func (d *Driver) NodePublishVolume(_ context.Context, q *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse,
 	error) {
 	if q.GetVolumeCapability().GetBlock() != nil {
@@ -196,7 +196,7 @@ func (d *Driver) NodePublishVolume(_ context.Context, q *csi.NodePublishVolumeRe
 	return &csi.NodePublishVolumeResponse{}, d.bind(q.GetVolumeId(), q.GetTargetPath(), q.GetReadonly())
 }
 
-// NodeUnpublishVolume undoes it and removes the target.
+// NodeUnpublishVolume unmounts the target, detaches its loop device and removes the target.
 func (d *Driver) NodeUnpublishVolume(_ context.Context,
 	q *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	if err := unmount(q.GetTargetPath()); err != nil {
@@ -217,13 +217,13 @@ func (d *Driver) NodeUnpublishVolume(_ context.Context,
 	return &csi.NodeUnpublishVolumeResponse{}, nil
 }
 
-// NodeExpandVolume says that it is done.
+// NodeExpandVolume changes nothing and reports the requested size.
 func (d *Driver) NodeExpandVolume(_ context.Context, q *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse,
 	error) {
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: q.GetCapacityRange().GetRequiredBytes()}, nil
 }
 
-// NodeGetVolumeStats tells made-up numbers.
+// NodeGetVolumeStats returns made-up numbers.
 func (d *Driver) NodeGetVolumeStats(context.Context, *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse,
 	error) {
 	return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
@@ -232,7 +232,7 @@ func (d *Driver) NodeGetVolumeStats(context.Context, *csi.NodeGetVolumeStatsRequ
 	}}, nil
 }
 
-// bind mounts a volume's directory, once.
+// bind mounts a volume's directory at the target, unless it is mounted already.
 func (d *Driver) bind(id, target string, readOnly bool) error {
 	mounted, err := mountinfo.Mounted(target)
 	if mounted || err != nil {
@@ -252,7 +252,7 @@ func (d *Driver) bind(id, target string, readOnly bool) error {
 	return nil
 }
 
-// bindDevice makes a loop device of a volume's file and binds its node.
+// bindDevice makes a loop device from a volume's file and bind mounts its device node.
 func (d *Driver) bindDevice(id, target string) error {
 	mounted, err := mountinfo.Mounted(target)
 	if mounted || err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -307,7 +307,7 @@ func attachLoop(image string) (*os.File, error) {
 			return device, nil
 		}
 		_ = device.Close()
-		if !errors.Is(err, unix.EBUSY) { // another was faster
+		if !errors.Is(err, unix.EBUSY) { // EBUSY: another process has just attached this device
 			return nil, fmt.Errorf("attach %s: %w", device.Name(), err)
 		}
 	}

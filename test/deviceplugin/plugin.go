@@ -1,5 +1,4 @@
-// Package deviceplugin is a device plugin (v1beta1) of devices that do not exist,
-// for tests.
+// Package deviceplugin is a device plugin (v1beta1) for tests, with devices that do not exist.
 package deviceplugin
 
 import (
@@ -21,29 +20,29 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// Options of a Plugin. Its devices are called PREFIX-0, PREFIX-1, ..., after the
-// last part of the resource's name.
+// Options of a Plugin. PREFIX is the last part of the resource's name. The devices are called PREFIX-0, PREFIX-1, ...
 type Options struct {
-	// Dir has the socket to register at, and gets the plugin's own.
+	// Dir is the directory with the agent's registration socket. The plugin makes its own socket there.
 	Dir string
-	// Registry is plugins_registry. A plugin that has it serves there, where it is
-	// found, and has no use for Dir.
+	// Registry is the directory plugins_registry. If it is set, the plugin serves there until the agent discovers
+	// it, and does not use Dir.
 	Registry string
 	Resource string
-	Devices  int
-	// NUMA is on how many nodes they are, in turns; 0: it does not say.
+	// Devices is the number of devices.
+	Devices int
+	// NUMA is the number of NUMA nodes to which the devices are assigned in turn. If it is 0, they have no topology.
 	NUMA int
-	// Preferred: it would rather give those with high ids.
+	// Preferred makes the plugin offer GetPreferredAllocation, which prefers devices with high IDs.
 	Preferred bool
-	// PreStart asks for PreStartContainer before each start.
+	// PreStart makes the plugin require PreStartContainer before each start.
 	PreStart bool
-	// CDI is the kind of the names that it answers with, VENDOR/CLASS; "" for none.
+	// CDI is the kind, VENDOR/CLASS, of the CDI names in its answers. If it is empty, the answers have no CDI names.
 	CDI string
-	// Mount is a directory of the host that containers get at /run/PREFIX; "" for none.
+	// Mount is a directory of the host that containers get at /run/PREFIX. If it is empty, they get none.
 	Mount string
 }
 
-// Plugin serves until Stop, and registers again whenever the agent's socket is new.
+// Plugin serves until Stop. It registers again whenever a new agent has made its socket.
 type Plugin struct {
 	pluginapi.UnimplementedDevicePluginServer
 	registration.UnimplementedRegistrationServer
@@ -55,13 +54,14 @@ type Plugin struct {
 	mu      sync.Mutex
 	server  *grpc.Server
 	devices []*pluginapi.Device
-	changed chan struct{} // closed at each change of devices
+	changed chan struct{} // closed and replaced at each change
 	hang    map[string]bool
 	refuse  map[string]bool
 	calls   []string
 }
 
-// Start serves, and registers if there is an agent. Without one it waits for it.
+// Start serves the plugin, and registers it if an agent's socket exists. Otherwise the plugin registers when the
+// socket appears.
 func Start(o Options) (*Plugin, error) {
 	p := &Plugin{opts: o, changed: make(chan struct{}), hang: map[string]bool{}, refuse: map[string]bool{}}
 	for i := range o.Devices {
@@ -80,32 +80,32 @@ func Start(o Options) (*Plugin, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
-	if _, statErr := os.Stat(p.agent()); statErr == nil || o.Registry != "" {
-		err = p.begin(ctx)
+	if _, statErr := os.Stat(p.agentSocket()); statErr == nil || o.Registry != "" {
+		err = p.serve(ctx)
 	}
 	p.done.Go(func() { p.watch(ctx) })
 	return p, err
 }
 
-func (p *Plugin) prefix() string { return p.opts.Resource[strings.LastIndex(p.opts.Resource, "/")+1:] }
-func (p *Plugin) dir() string    { return cmp.Or(p.opts.Registry, p.opts.Dir) }
-func (p *Plugin) agent() string  { return filepath.Join(p.opts.Dir, "kubelet.sock") }
-func (p *Plugin) name() string   { return "test-" + p.prefix() + ".sock" }
+func (p *Plugin) prefix() string      { return p.opts.Resource[strings.LastIndex(p.opts.Resource, "/")+1:] }
+func (p *Plugin) dir() string         { return cmp.Or(p.opts.Registry, p.opts.Dir) }
+func (p *Plugin) agentSocket() string { return filepath.Join(p.opts.Dir, "kubelet.sock") }
+func (p *Plugin) name() string        { return "test-" + p.prefix() + ".sock" }
 
 func (p *Plugin) watch(ctx context.Context) {
 	for e := range p.watcher.Events {
-		if e.Name == p.agent() && e.Has(fsnotify.Create) {
-			if err := p.begin(ctx); err != nil {
-				p.note("begin: " + err.Error())
+		if e.Name == p.agentSocket() && e.Has(fsnotify.Create) {
+			if err := p.serve(ctx); err != nil {
+				p.record("register again: " + err.Error())
 			}
 		}
 	}
 }
 
-// begin serves anew and registers, unless it is stopped meanwhile: the agent may be
-// gone again.
-func (p *Plugin) begin(ctx context.Context) error {
-	p.end()
+// serve starts a new server and registers at the agent. If the agent has ended meanwhile, the call waits for the next
+// agent, until Stop.
+func (p *Plugin) serve(ctx context.Context) error {
+	p.stopServer()
 	socket := filepath.Join(p.dir(), p.name())
 	_ = os.Remove(socket)
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", socket)
@@ -118,15 +118,15 @@ func (p *Plugin) begin(ctx context.Context) error {
 	p.mu.Lock()
 	p.server = s
 	p.mu.Unlock()
-	p.done.Go(func() { _ = s.Serve(l) }) // until end stops it
+	p.done.Go(func() { _ = s.Serve(l) }) // until stopServer
 	if ctx.Err() != nil {
-		p.end()
+		p.stopServer()
 		return ctx.Err()
 	}
 	if p.opts.Registry != "" {
 		return nil
 	}
-	conn, err := grpc.NewClient("unix:"+p.agent(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+p.agentSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
@@ -136,20 +136,20 @@ func (p *Plugin) begin(ctx context.Context) error {
 	return errors.Join(err, conn.Close())
 }
 
-// GetInfo is for who finds it in Registry.
+// GetInfo describes the plugin to an agent that has discovered it in Registry.
 func (p *Plugin) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{Type: registration.DevicePlugin, Name: p.opts.Resource,
 		SupportedVersions: pluginapi.SupportedVersions[:]}, nil
 }
 
-// NotifyRegistrationStatus notes what became of it.
+// NotifyRegistrationStatus records the outcome of the registration as a call.
 func (p *Plugin) NotifyRegistrationStatus(_ context.Context,
 	s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
-	p.note(strings.TrimSpace(fmt.Sprint("Registered ", s.GetPluginRegistered(), " ", s.GetError())))
+	p.record(strings.TrimSpace(fmt.Sprint("Registered ", s.GetPluginRegistered(), " ", s.GetError())))
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
-func (p *Plugin) end() {
+func (p *Plugin) stopServer() {
 	p.mu.Lock()
 	s := p.server
 	p.server = nil
@@ -159,12 +159,12 @@ func (p *Plugin) end() {
 	}
 }
 
-// Stop ends it, as if its process was killed.
+// Stop ends the plugin as if its process was killed.
 func (p *Plugin) Stop() {
 	_ = p.watcher.Close()
 	p.stop()
 	p.Hang("", false)
-	p.end()
+	p.stopServer()
 	p.done.Wait()
 }
 
@@ -174,18 +174,18 @@ func (p *Plugin) SetHealthy(id string, healthy bool) error {
 	defer p.mu.Unlock()
 	i := slices.IndexFunc(p.devices, func(d *pluginapi.Device) bool { return d.ID == id })
 	if i < 0 {
-		return fmt.Errorf("there is no device %q", id)
+		return fmt.Errorf("set the health of device %q: the plugin has no such device", id)
 	}
 	p.devices = slices.Clone(p.devices)
 	p.devices[i] = &pluginapi.Device{ID: id, Topology: p.devices[i].Topology, Health: pluginapi.Unhealthy}
 	if healthy {
 		p.devices[i].Health = pluginapi.Healthy
 	}
-	p.tell()
+	p.notify()
 	return nil
 }
 
-// Hang has a method not answer, or answer again. "" is all that hang.
+// Hang makes calls of a method hang, or ends that. The method "" stands for all methods that hang, and ends them.
 func (p *Plugin) Hang(method string, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,56 +194,57 @@ func (p *Plugin) Hang(method string, on bool) {
 	} else {
 		p.hang[method] = on
 	}
-	p.tell()
+	p.notify()
 }
 
-// Refuse has a method fail, or succeed again.
+// Refuse makes calls of a method fail, or succeed again.
 func (p *Plugin) Refuse(method string, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse[method] = on
 }
 
-// tell wakes who waits for a change. The caller holds mu.
-func (p *Plugin) tell() {
+// notify wakes all goroutines that wait for a change. The caller holds mu.
+func (p *Plugin) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// Calls are what it was asked so far, each a method and its devices.
+// Calls returns the calls so far, each as a method and its devices.
 func (p *Plugin) Calls() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.calls)
 }
 
-func (p *Plugin) note(call string) {
+func (p *Plugin) record(call string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls = append(p.calls, call)
-	p.tell()
+	p.notify()
 }
 
-// Await returns when it has been asked this, or ctx ends.
+// Await waits until the plugin has received a call, or until ctx ends.
 func (p *Plugin) Await(ctx context.Context, call string) error {
 	for {
 		p.mu.Lock()
-		changed, there := p.changed, slices.Contains(p.calls, call)
+		changed, received := p.changed, slices.Contains(p.calls, call)
 		p.mu.Unlock()
-		if there {
+		if received {
 			return nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("the plugin was not asked %q but %q", call, p.Calls())
+			return fmt.Errorf("wait for the call %q of the device plugin: it received only %q", call, p.Calls())
 		}
 	}
 }
 
-// asked is the beginning of each method: it may hang or fail.
-func (p *Plugin) asked(ctx context.Context, method string, ids []string) error {
-	p.note(strings.TrimSpace(method + " " + strings.Join(slices.Sorted(slices.Values(ids)), ",")))
+// recordCall records a call, waits while the method hangs, and returns an error if the method refuses. Each method
+// that Hang and Refuse can change begins with it.
+func (p *Plugin) recordCall(ctx context.Context, method string, ids []string) error {
+	p.record(strings.TrimSpace(method + " " + strings.Join(slices.Sorted(slices.Values(ids)), ",")))
 	for {
 		p.mu.Lock()
 		changed, hangs, refuses := p.changed, p.hang[method], p.refuse[method]
@@ -293,7 +294,7 @@ func (p *Plugin) ListAndWatch(_ *pluginapi.Empty, stream pluginapi.DevicePlugin_
 func (p *Plugin) GetPreferredAllocation(ctx context.Context,
 	r *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
 	c := r.ContainerRequests[0]
-	if err := p.asked(ctx, "GetPreferredAllocation", c.AvailableDeviceIDs); err != nil {
+	if err := p.recordCall(ctx, "GetPreferredAllocation", c.AvailableDeviceIDs); err != nil {
 		return nil, err
 	}
 	ids := slices.Clone(c.MustIncludeDeviceIDs)
@@ -306,11 +307,11 @@ func (p *Plugin) GetPreferredAllocation(ctx context.Context,
 		ContainerResponses: []*pluginapi.ContainerPreferredAllocationResponse{{DeviceIDs: ids}}}, nil
 }
 
-// Allocate implements the API. Containers get the device's names in a variable,
-// /dev/zero in the place of each, and what the options say.
+// Allocate implements the API. Containers get the devices' names in a variable. Each device is /dev/zero under the
+// device's name, or a CDI name if Options.CDI is set.
 func (p *Plugin) Allocate(ctx context.Context, r *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
 	ids := slices.Sorted(slices.Values(r.ContainerRequests[0].DevicesIds))
-	if err := p.asked(ctx, "Allocate", ids); err != nil {
+	if err := p.recordCall(ctx, "Allocate", ids); err != nil {
 		return nil, err
 	}
 	c := &pluginapi.ContainerAllocateResponse{
@@ -335,7 +336,7 @@ func (p *Plugin) Allocate(ctx context.Context, r *pluginapi.AllocateRequest) (*p
 // PreStartContainer implements the API.
 func (p *Plugin) PreStartContainer(ctx context.Context,
 	r *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
-	if err := p.asked(ctx, "PreStartContainer", r.DevicesIds); err != nil {
+	if err := p.recordCall(ctx, "PreStartContainer", r.DevicesIds); err != nil {
 		return nil, err
 	}
 	return &pluginapi.PreStartContainerResponse{}, nil

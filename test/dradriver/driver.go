@@ -1,5 +1,5 @@
-// Package dradriver is a DRA driver of devices that do not exist, for tests. It is
-// built on the library that drivers are built on, and registers as they do.
+// Package dradriver is a DRA driver for tests, with devices that do not exist. It uses the same library as real
+// drivers, and registers as they do.
 package dradriver
 
 import (
@@ -22,21 +22,20 @@ import (
 
 // Options of a Driver.
 type Options struct {
-	// Name of the driver, e.g. gpu.example.com. It answers with CDI names of the kind
-	// NAME/device, the device's own being CLAIM-DEVICE.
+	// Name of the driver, such as gpu.example.com. The CDI names in its answers have the kind NAME/device and end in
+	// CLAIM-DEVICE.
 	Name string
 	// Root is the agent's root directory.
 	Root string
-	// Node and Client are those of the node. The client reads claims, and publishes
-	// Devices in a pool of the node's name.
+	// Node is the node's name. Client reads claims, and publishes Devices in a pool of the node's name.
 	Node    string
 	Client  kubernetes.Interface
 	Devices []string
-	// Specs is a directory for CDI specifications: a device of a claim sets a variable
-	// of its own name in capitals to NAMESPACE/CLAIM, and brings a node /dev/DEVICE that
-	// is /dev/zero. "": there are none.
+	// Specs is a directory for CDI specifications. With them, a device of a claim sets a variable of its name in
+	// capitals to NAMESPACE/CLAIM, and adds a node /dev/DEVICE that is /dev/zero. If Specs is empty, the driver writes
+	// no specifications.
 	Specs string
-	// V1beta1 has it serve that version only.
+	// V1beta1 makes the driver serve only version v1beta1.
 	V1beta1 bool
 }
 
@@ -51,16 +50,16 @@ type Driver struct {
 	calls    []string
 	refuse   string
 	hang     string
-	asked    chan struct{} // closed at each call
+	received chan struct{} // closed and replaced at each call
 	health   map[string]kubeletplugin.HealthStatus
-	changed  chan struct{} // closed at each change of health, and of what hangs
+	changed  chan struct{} // closed and replaced at each change of health or hang
 }
 
-// Start serves, registers and publishes.
+// Start serves the driver, registers it and publishes its devices.
 func Start(ctx context.Context, o Options) (*Driver, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	d := &Driver{cancel: cancel, opts: o, prepared: map[types.UID]bool{},
-		health: map[string]kubeletplugin.HealthStatus{}, asked: make(chan struct{}), changed: make(chan struct{})}
+		health: map[string]kubeletplugin.HealthStatus{}, received: make(chan struct{}), changed: make(chan struct{})}
 	registry, data := filepath.Join(o.Root, "plugins_registry"), filepath.Join(o.Root, "plugins", o.Name)
 	err := errors.Join(os.MkdirAll(registry, 0o750), os.MkdirAll(data, 0o750))
 	if err == nil {
@@ -85,72 +84,72 @@ func Start(ctx context.Context, o Options) (*Driver, error) {
 	return d, nil
 }
 
-// Stop ends it, as a signal would: its sockets go, its slices stay.
+// Stop ends the driver like a signal: its sockets are removed, its ResourceSlices stay.
 func (d *Driver) Stop() {
 	d.cancel()
-	d.Hang("") // the library waits for calls that are under way
+	d.Hang("") // because the library waits for the calls that it has begun
 	if d.helper != nil {
 		d.helper.Stop()
 	}
 }
 
-// Socket is where it serves.
+// Socket is the path of the socket on which the driver serves.
 func (d *Driver) Socket() string {
 	return filepath.Join(d.opts.Root, "plugins", d.opts.Name, "dra.sock")
 }
 
-// Refuse has it fail each claim with this error; "": no more.
+// Refuse makes the driver fail each claim with this error. If message is empty, claims succeed again.
 func (d *Driver) Refuse(message string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.refuse = message
 }
 
-// Hang has calls of one method, prepare or unprepare, not answer; "": none.
+// Hang makes calls of one method, "prepare" or "unprepare", hang. If method is empty, no calls hang.
 func (d *Driver) Hang(method string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hang = method
-	d.tell()
+	d.notify()
 }
 
-// tell wakes who waits for a change. The caller holds mu.
-func (d *Driver) tell() {
+// notify wakes all goroutines that wait for a change. The caller holds mu.
+func (d *Driver) notify() {
 	close(d.changed)
 	d.changed = make(chan struct{})
 }
 
-// SetHealth changes what it says of a device.
+// SetHealth changes the health that the driver reports for a device.
 func (d *Driver) SetHealth(device string, status kubeletplugin.HealthStatus) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.health[device] = status
-	d.tell()
+	d.notify()
 }
 
-// Await returns when a call has come, or ctx ends.
+// Await waits until the driver has received a call, or until ctx ends.
 func (d *Driver) Await(ctx context.Context, call string) error {
 	for {
 		d.mu.Lock()
-		asked, there := d.asked, slices.Contains(d.calls, call)
+		next, received := d.received, slices.Contains(d.calls, call)
 		d.mu.Unlock()
-		if there {
+		if received {
 			return nil
 		}
 		select {
-		case <-asked:
+		case <-next:
 		case <-ctx.Done():
-			return fmt.Errorf("the driver was not asked %q but %q", call, d.Calls())
+			return fmt.Errorf("wait for the call %q of the DRA driver: it received only %q", call, d.Calls())
 		}
 	}
 }
 
-// called notes a call, and returns when it is to be answered. The caller holds mu,
-// and holds it again then.
-func (d *Driver) called(ctx context.Context, method, namespace, name string) error {
+// record records a call, waits while the method hangs, and returns the error of Refuse. The caller holds mu, which
+// record releases while it waits.
+func (d *Driver) record(ctx context.Context, method, namespace, name string) error {
 	d.calls = append(d.calls, method+" "+namespace+"/"+name)
-	close(d.asked)
-	d.asked = make(chan struct{})
+	close(d.received)
+	d.received = make(chan struct{})
 	for d.hang == method {
 		changed := d.changed
 		d.mu.Unlock()
@@ -169,14 +168,14 @@ func (d *Driver) called(ctx context.Context, method, namespace, name string) err
 	return nil
 }
 
-// Calls are those that came, in their order, e.g. "prepare default/claim".
+// Calls returns the calls so far in order, such as "prepare default/claim".
 func (d *Driver) Calls() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.calls)
 }
 
-// Prepared says how many claims are.
+// Prepared is the number of prepared claims.
 func (d *Driver) Prepared() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,7 +189,7 @@ func (d *Driver) PrepareResourceClaims(ctx context.Context,
 	defer d.mu.Unlock()
 	all := map[types.UID]kubeletplugin.PrepareResult{}
 	for _, c := range claims {
-		result := kubeletplugin.PrepareResult{Err: d.called(ctx, "prepare", c.Namespace, c.Name)}
+		result := kubeletplugin.PrepareResult{Err: d.record(ctx, "prepare", c.Namespace, c.Name)}
 		var devices []any
 		for _, r := range c.Status.Allocation.Devices.Results {
 			if r.Driver == d.opts.Name {
@@ -202,7 +201,7 @@ func (d *Driver) PrepareResourceClaims(ctx context.Context,
 			}
 		}
 		if result.Err == nil && d.opts.Specs != "" {
-			result.Err = d.specify(c.UID, devices)
+			result.Err = d.writeSpec(c.UID, devices)
 		}
 		if result.Err == nil {
 			d.prepared[c.UID] = true
@@ -212,35 +211,37 @@ func (d *Driver) PrepareResourceClaims(ctx context.Context,
 	return all, nil
 }
 
-// CDI is the name of a claim's device.
+// CDI is the CDI name of a claim's device.
 func (d *Driver) CDI(claim, device string) string {
-	return d.opts.Name + "/device=" + local(claim, device)
+	return d.opts.Name + "/device=" + deviceName(claim, device)
 }
 
-func local(claim, device string) string { return strings.ReplaceAll(claim, ".", "-") + "-" + device }
+func deviceName(claim, device string) string {
+	return strings.ReplaceAll(claim, ".", "-") + "-" + device
+}
 
-// spec is the file of a claim's devices.
-func (d *Driver) spec(uid types.UID) string {
+// specPath is the path of the CDI specification of a claim's devices.
+func (d *Driver) specPath(uid types.UID) string {
 	return filepath.Join(d.opts.Specs, d.opts.Name+"-"+string(uid)+".json")
 }
 
-// deviceOf is a device as CDI specifies it.
+// deviceOf is a device in a CDI specification.
 func deviceOf(c *resourceapi.ResourceClaim, device string) any {
 	variable := strings.ToUpper(strings.ReplaceAll(device, "-", "_"))
-	return map[string]any{"name": local(c.Name, device), "containerEdits": map[string]any{
+	return map[string]any{"name": deviceName(c.Name, device), "containerEdits": map[string]any{
 		"env":         []string{variable + "=" + c.Namespace + "/" + c.Name},
 		"deviceNodes": []any{map[string]string{"path": "/dev/" + device, "hostPath": "/dev/zero"}},
 	}}
 }
 
-// specify writes the CDI specification of a claim's devices.
-func (d *Driver) specify(uid types.UID, devices []any) error {
+// writeSpec writes the CDI specification of a claim's devices.
+func (d *Driver) writeSpec(uid types.UID, devices []any) error {
 	text, err := json.Marshal(map[string]any{"cdiVersion": "0.6.0", "kind": d.opts.Name + "/device",
 		"devices": devices})
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(d.spec(uid), text, 0o644)
+	return os.WriteFile(d.specPath(uid), text, 0o644)
 }
 
 // UnprepareResourceClaims implements kubeletplugin.DRAPlugin.
@@ -250,16 +251,16 @@ func (d *Driver) UnprepareResourceClaims(ctx context.Context,
 	defer d.mu.Unlock()
 	all := map[types.UID]error{}
 	for _, c := range claims {
-		all[c.UID] = d.called(ctx, "unprepare", c.Namespace, c.Name)
+		all[c.UID] = d.record(ctx, "unprepare", c.Namespace, c.Name)
 		if all[c.UID] == nil {
 			delete(d.prepared, c.UID)
-			_ = os.Remove(d.spec(c.UID)) // it may have none
+			_ = os.Remove(d.specPath(c.UID)) // the claim may have no specification
 		}
 	}
 	return all, nil
 }
 
-// HandleError implements kubeletplugin.DRAPlugin. The library tries again.
+// HandleError implements kubeletplugin.DRAPlugin. It records the error as a call; the library retries.
 func (d *Driver) HandleError(_ context.Context, err error, msg string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
