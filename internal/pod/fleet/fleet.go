@@ -26,15 +26,13 @@ type Options struct {
 	// Leftovers lists pods that have something on this node's disk or in its
 	// cgroups, running or not.
 	Leftovers func() ([]types.UID, error)
-	// Ahead does for a pod that waits for others to end what can be done already;
-	// its context ends when the pod is not wanted any more, or is another. nil:
-	// nothing.
+	// Ahead prepares a pod that waits for other pods to end. Its context ends when the
+	// pod is not wanted any more, or its version changes. nil: nothing is prepared.
 	Ahead func(ctx context.Context, p *pod.Pod)
-	// Worker is what all workers share. Passed and Worked are the fleet's and set by
-	// it.
+	// Worker are the options of all workers. The fleet sets Passed and Worked itself.
 	Worker worker.Options
-	// Changed is told when anything about a pod's place or state has changed.
-	// It is called from many goroutines.
+	// Changed is called when a member or the state of its worker has changed. The fleet
+	// waits for it. It is called from many goroutines.
 	Changed func(types.UID)
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -157,15 +155,16 @@ func (f *Fleet) Stop(uid types.UID, s pod.Stop) {
 	}
 }
 
-// Wake has a pod looked at again: something its plan depends on has changed.
+// Wake makes the worker of a pod plan again, because something that the plan depends on
+// has changed.
 func (f *Fleet) Wake(uid types.UID) {
 	if w := f.worker(uid); w != nil {
 		w.Wake()
 	}
 }
 
-// ObjectsChanged has whatever waits for one of these objects tried again: a part
-// of a pod, or its admission.
+// ObjectsChanged retries whatever waits for one of these objects: a part of a pod, or
+// its admission.
 func (f *Fleet) ObjectsChanged(keys map[object.Key]bool) {
 	for _, w := range f.workers() {
 		w.ObjectsChanged(keys)
@@ -173,8 +172,8 @@ func (f *Fleet) ObjectsChanged(keys map[object.Key]bool) {
 	f.Reconsider()
 }
 
-// Retry has whatever failed for such a reason tried again, whenever its next try
-// is due.
+// Retry retries at once whatever has failed with a matching error, even if its next try
+// is not due yet.
 func (f *Fleet) Retry(matches func(error) bool) {
 	for _, w := range f.workers() {
 		w.Retry(matches)
@@ -193,7 +192,7 @@ func (f *Fleet) workers() []*worker.Worker {
 	return workers
 }
 
-// Reconsider has the pods that wait for admission looked at again.
+// Reconsider makes Run ask admission again about the pods that wait for it.
 func (f *Fleet) Reconsider() {
 	select {
 	case f.kick <- struct{}{}:
@@ -221,7 +220,7 @@ func (f *Fleet) worker(uid types.UID) *worker.Worker {
 	return nil
 }
 
-// passed is every worker's report that its pod was looked at.
+// passed is called by every worker after each pass.
 func (f *Fleet) passed(uid types.UID) {
 	f.opts.Changed(uid)
 	if m, ok := f.Member(uid); ok && m.State.Stage >= worker.Terminating {

@@ -143,8 +143,8 @@ func (f *Fleet) end(ctx context.Context, m *member) {
 	}
 }
 
-// resize gives workers the new versions of their pods, as far as the node has
-// what they ask for. Those that wait for it are asked about again each time.
+// resize gives workers the new versions of their pods, as far as the node has the
+// resources. It asks again about a version that waits for resources on each call.
 func (f *Fleet) resize() {
 	f.mu.Lock()
 	var list []*member
@@ -278,7 +278,7 @@ func (f *Fleet) Holders() []Other {
 	return others
 }
 
-// Reserved lists the pods for which something is kept that others still hold.
+// Reserved lists the waiting pods for which the node reserves what ending pods still hold.
 func (f *Fleet) Reserved() (kept []Other) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -314,9 +314,9 @@ func (f *Fleet) work(ctx context.Context, m *member, ends ...pod.Stop) {
 	})
 }
 
-// bury drops the pods of which nothing is left. One that came back in the
-// meantime begins anew, when what was told of it is forgotten; one that the API
-// wants deleted stays until it is.
+// bury drops the pods of which nothing is left. A pod that was wanted again meanwhile
+// starts afresh, after its status is forgotten. A pod that the API server is deleting
+// stays a member until the API server has dropped it.
 func (f *Fleet) bury() {
 	f.mu.Lock()
 	ended := f.ended
@@ -346,7 +346,7 @@ func (f *Fleet) bury() {
 	}
 }
 
-// sweep finds what runs, or lies around, for pods that nobody wants.
+// sweep finds pods that nobody wants: in the runtime, on disk and in cgroups.
 func (f *Fleet) sweep(ctx context.Context) {
 	for _, o := range f.opts.Observed.Snapshot().All() {
 		f.adopt(ctx, o)
@@ -360,8 +360,7 @@ func (f *Fleet) sweep(ctx context.Context) {
 	}
 }
 
-// adopt ends a pod that the runtime shows and nobody wants, with the grace that
-// is written on it.
+// adopt ends a pod that nobody wants, with the grace period that its sandbox records.
 func (f *Fleet) adopt(ctx context.Context, o *pod.Observed) {
 	f.mu.Lock()
 	if f.members[o.UID] != nil {

@@ -126,8 +126,8 @@ func (c *computation) addresses() {
 	}
 }
 
-// HostIPs are those of a node's addresses that pods are told of: internal before
-// external ones, the first, and the first of the other family.
+// HostIPs returns the addresses of a node that its pods see: the first one, and the
+// first one of the other family. Internal addresses come before external ones.
 func HostIPs(all []corev1.NodeAddress) (ips []string) {
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
 		for _, a := range all {
@@ -170,7 +170,7 @@ func preferred(ips, host []string) (chosen []string) {
 	return chosen
 }
 
-// family is 4 or 6, or 0 for what is not an address.
+// family returns 4 or 6, or 0 if ip is not an address.
 func family(ip string) int {
 	a, err := netip.ParseAddr(ip)
 	switch {

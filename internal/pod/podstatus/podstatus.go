@@ -23,7 +23,7 @@ const (
 		"treat it as exited normally"
 )
 
-// lostExitCode is shown for a container whose end nobody saw.
+// lostExitCode is the exit code of a container whose end no agent has observed.
 const lostExitCode = 137
 
 // maxPodMessages bounds the termination messages of a pod in bytes, shared
@@ -66,7 +66,7 @@ type Input struct {
 	Now  time.Time
 }
 
-// Node is what all pods of a node have in common.
+// Node holds the facts that the statuses of all pods of a node share.
 type Node struct {
 	// Runtime is the name in container ids, e.g. containerd.
 	Runtime string
@@ -91,7 +91,7 @@ type Probes struct {
 	Ready bool
 }
 
-// Actual is what the runtime says of one container beyond its state.
+// Actual are the resources and the stop signal that the runtime reports for one container.
 type Actual struct {
 	Resources  *corev1.ResourceRequirements
 	StopSignal *corev1.Signal
