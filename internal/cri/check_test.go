@@ -19,7 +19,7 @@ func TestCheckAnswer(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		answer any
-		want   string // what is missing; "" is a good answer
+		want   string // the missing field; "" for a complete answer
 	}{
 		{"sandbox id", &runtimeapi.RunPodSandboxResponse{PodSandboxId: "s"}, ""},
 		{"no sandbox id", &runtimeapi.RunPodSandboxResponse{}, "PodSandboxId"},

@@ -34,12 +34,15 @@ func runSandbox(ctx context.Context, c *cri.Client, name string) (*runtimeapi.Ru
 
 func TestEndpoint(t *testing.T) {
 	for endpoint, want := range map[string]string{
-		"":                      `container runtime endpoint is empty: write unix:///path/to/runtime.sock`,
-		"/run/c.sock":           `container runtime endpoint "/run/c.sock" has no scheme: write unix:///run/c.sock`,
-		"tcp://127.0.0.1:2375":  `container runtime endpoint "tcp://127.0.0.1:2375" is not supported: write unix:///path/to/runtime.sock`,
-		"unix://run/c.sock":     `container runtime endpoint "unix://run/c.sock" needs an absolute path: write unix:///path/to/runtime.sock`,
-		"npipe:////./pipe/cri":  `container runtime endpoint "npipe:////./pipe/cri" is not supported: write unix:///path/to/runtime.sock`,
-		"unix:///run/nobody.is": "",
+		"":            `container runtime endpoint is empty: write unix:///path/to/runtime.sock`,
+		"/run/c.sock": `container runtime endpoint "/run/c.sock" has no scheme: write unix:///run/c.sock`,
+		"tcp://127.0.0.1:2375": `container runtime endpoint "tcp://127.0.0.1:2375" is not supported: ` +
+			`write unix:///path/to/runtime.sock`,
+		"unix://run/c.sock": `container runtime endpoint "unix://run/c.sock" needs an absolute path: ` +
+			`write unix:///path/to/runtime.sock`,
+		"npipe:////./pipe/cri": `container runtime endpoint "npipe:////./pipe/cri" is not supported: ` +
+			`write unix:///path/to/runtime.sock`,
+		"unix:///run/none.sock": "",
 	} {
 		got := ""
 		c, err := cri.New(endpoint, cri.Options{})
@@ -54,7 +57,7 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-func TestDialTellsWhatToDo(t *testing.T) {
+func TestDialErrorNamesTheNextStep(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -142,7 +145,7 @@ func TestCallErrors(t *testing.T) {
 	}
 }
 
-func TestCallersContextEndsTheCall(t *testing.T) {
+func TestCallEndsWithTheCallersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := critest.NewFake(t)
 		c := f.Client(cri.Options{})
@@ -190,7 +193,7 @@ func TestStreamsHaveOneDeadlineExceptEvents(t *testing.T) {
 			_, err = events.Recv()
 		}
 		if !errors.Is(err, context.Canceled) {
-			t.Errorf("after its end by the caller: %v", err)
+			t.Errorf("after the caller has cancelled the stream: %v", err)
 		}
 	})
 }
@@ -209,7 +212,7 @@ func TestReconnect(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		f.Up()
-		time.Sleep(1200 * time.Millisecond) // the longest backoff with its jitter
+		time.Sleep(1200 * time.Millisecond) // the longest back-off plus its jitter
 		if _, err := runSandbox(t.Context(), c, "p"); err != nil {
 			t.Errorf("runtime is back: %v", err)
 		}
@@ -219,9 +222,9 @@ func TestReconnect(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	f := critest.NewFake(t)
-	for _, name := range []string{"a", "b"} { // two clients share the series
+	for _, name := range []string{"a", "b"} { // two clients with the same registerer share the series
 		c := f.Client(cri.Options{Registerer: reg})
-		for range 2 { // the second has a name that is taken
+		for range 2 { // the second call fails, since the name is in use
 			_, err := runSandbox(t.Context(), c, name)
 			var failed *cri.Error
 			if err != nil && !errors.As(err, &failed) {
@@ -313,8 +316,9 @@ func TestMonitor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := critest.NewFake(t)
 		c := f.Client(cri.Options{})
-		looks := 0
-		m := cri.NewMonitor(c, cri.MonitorOptions{Observe: func(cri.Health) { looks++ }}, slog.New(slog.DiscardHandler))
+		checks := 0
+		m := cri.NewMonitor(c, cri.MonitorOptions{Observe: func(cri.Health) { checks++ }},
+			slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- m.Run(ctx) }()
@@ -327,11 +331,11 @@ func TestMonitor(t *testing.T) {
 			t.Errorf("at first: %+v", got)
 		}
 		time.Sleep(time.Hour)
-		if synctest.Wait(); looks != 121 {
-			t.Errorf("%d looks in a calm hour", looks)
+		if synctest.Wait(); checks != 121 {
+			t.Errorf("%d checks in an hour without failures", checks)
 		}
 
-		// A lost call is noticed between two looks, and a short absence forgiven.
+		// A lost call triggers a check at once, and a short absence does not make the runtime unready.
 		f.Down()
 		time.Sleep(time.Second)
 		if _, err := runSandbox(ctx, c, "p"); !cri.IsUnavailable(err) {
@@ -345,13 +349,13 @@ func TestMonitor(t *testing.T) {
 			t.Errorf("after a long absence: %+v", got)
 		}
 		f.Inject(critest.Fault{Method: "Version", Answer: func(r any) any {
-			r.(*runtimeapi.VersionResponse).RuntimeVersion = "2" // it was upgraded
+			r.(*runtimeapi.VersionResponse).RuntimeVersion = "2" // as after an upgrade
 			return r
 		}})
 		f.Up()
 		time.Sleep(6 * time.Second)
 		if got := runtime(); !got.Ready || m.Health().Err != nil || m.Health().Version.GetRuntimeVersion() != "2" {
-			t.Errorf("after its return: %+v, %v, version %v", got, m.Health().Err, m.Health().Version)
+			t.Errorf("after the runtime came back: %+v, %v, version %v", got, m.Health().Err, m.Health().Version)
 		}
 
 		f.SetNetwork(false, "NetworkPluginNotReady", "no CNI configuration")
@@ -368,8 +372,8 @@ func TestMonitor(t *testing.T) {
 	})
 }
 
-// A node of a cluster is NotReady soon after its runtime has no network.
-func TestMonitorThatIsToKnowSooner(t *testing.T) {
+// With a short period, as in a cluster, the monitor soon notices that the network is not ready.
+func TestMonitorChecksEveryPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := critest.NewFake(t)
 		var networks []bool
@@ -388,7 +392,7 @@ func TestMonitorThatIsToKnowSooner(t *testing.T) {
 			t.Errorf("Run ended with %v", err)
 		}
 		if diff := cmp.Diff([]bool{true, true, true, false}, networks); diff != "" {
-			t.Errorf("looks (-want +got):\n%s", diff)
+			t.Errorf("network ready at each check (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -399,10 +403,10 @@ func TestAwaitNetwork(t *testing.T) {
 		m := cri.NewMonitor(f.Client(cri.Options{}), cri.MonitorOptions{}, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		f.SetNetwork(false, "NetworkPluginNotReady", "no CNI configuration")
-		told := make(chan string, 10)
+		reported := make(chan string, 10)
 		await := func(ctx context.Context) <-chan error {
 			done := make(chan error, 1)
-			go func() { done <- m.AwaitNetwork(ctx, func(c cri.Condition) { told <- c.Message }) }()
+			go func() { done <- m.AwaitNetwork(ctx, func(c cri.Condition) { reported <- c.Message }) }()
 			synctest.Wait()
 			return done
 		}
@@ -414,22 +418,22 @@ func TestAwaitNetwork(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		leave()
 		if err := <-left; !errors.Is(err, context.Canceled) {
-			t.Errorf("a pod that ends: %v", err)
+			t.Errorf("wait of a deleted pod: %v", err)
 		}
 		f.SetNetwork(true, "", "")
 		began := time.Now()
 		if err := <-waits; err != nil || time.Since(began) > time.Second {
-			t.Errorf("%v, %v after the network came", err, time.Since(began))
+			t.Errorf("%v, %v after the network became ready", err, time.Since(began))
 		}
 		for range 2 {
-			if got := <-told; got != "no CNI configuration" {
-				t.Errorf("told %q", got)
+			if got := <-reported; got != "no CNI configuration" {
+				t.Errorf("reported %q", got)
 			}
 		}
 		f.Down()
 		time.Sleep(time.Minute)
 		if err := <-await(ctx); err != nil {
-			t.Errorf("a runtime that does not answer: %v", err)
+			t.Errorf("wait while the runtime does not answer: %v", err)
 		}
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {

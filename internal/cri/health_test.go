@@ -21,49 +21,49 @@ func TestHealth(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	broken := errors.New("connection refused")
 	ready := Condition{Ready: true}
-	type look struct {
+	type check struct {
 		at     time.Duration
 		answer *runtimeapi.StatusResponse // nil is a failure
 	}
 	for _, test := range []struct {
 		name             string
-		looks            []look
+		checks           []check
 		now              time.Duration
 		runtime, network Condition
 		wait             time.Duration
 	}{
-		{"never asked", nil, 0,
+		{"never checked", nil, 0,
 			Condition{Reason: "RuntimeUnknown", Message: "the status of the runtime is not known yet"},
 			Condition{Reason: "RuntimeUnknown", Message: "the status of the runtime is not known yet"}, unreadyPeriod},
-		{"ready", []look{{0, answer(true, true)}}, 0, ready, ready, readyPeriod},
-		{"no network", []look{{0, answer(true, false)}}, 0,
+		{"ready", []check{{0, answer(true, true)}}, 0, ready, ready, readyPeriod},
+		{"no network", []check{{0, answer(true, false)}}, 0,
 			ready, Condition{Reason: "NetworkPluginNotReady", Message: "no CNI configuration"}, unreadyPeriod},
-		{"not ready", []look{{0, answer(false, true)}}, 0,
+		{"not ready", []check{{0, answer(false, true)}}, 0,
 			Condition{Reason: "ShimBroken", Message: "no shim"}, ready, unreadyPeriod},
-		{"never answered", []look{{0, nil}, {2 * time.Second, nil}}, 3 * time.Second,
+		{"never answered", []check{{0, nil}, {2 * time.Second, nil}}, 3 * time.Second,
 			Condition{Reason: "RuntimeNotAnswering",
 				Message: "runtime has not answered Status for 3s: connection refused"},
 			Condition{Reason: "RuntimeNotAnswering",
 				Message: "runtime has not answered Status for 3s: connection refused"}, 2 * firstRetry},
-		{"silent for a moment", []look{{0, answer(true, true)}, {time.Second, nil}}, 30 * time.Second,
+		{"silent for a moment", []check{{0, answer(true, true)}, {time.Second, nil}}, 30 * time.Second,
 			ready, ready, firstRetry},
-		{"silent for long", []look{{0, answer(true, true)}, {2 * time.Second, nil}, {7 * time.Second, nil}},
+		{"silent for long", []check{{0, answer(true, true)}, {2 * time.Second, nil}, {7 * time.Second, nil}},
 			32 * time.Second,
 			Condition{Reason: "RuntimeNotAnswering",
 				Message: "runtime has not answered Status for 32s: connection refused"},
 			Condition{Reason: "RuntimeNotAnswering",
 				Message: "runtime has not answered Status for 32s: connection refused"}, 2 * firstRetry},
-		{"back", []look{{0, answer(true, true)}, {2 * time.Second, nil}, {50 * time.Second, answer(true, true)}},
+		{"back", []check{{0, answer(true, true)}, {2 * time.Second, nil}, {50 * time.Second, answer(true, true)}},
 			time.Minute,
 			ready, ready, readyPeriod},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var h Health
-			for _, l := range test.looks {
-				if l.answer == nil {
-					h = h.Observe(start.Add(l.at), nil, broken)
+			for _, c := range test.checks {
+				if c.answer == nil {
+					h = h.Observe(start.Add(c.at), nil, broken)
 				} else {
-					h = h.Observe(start.Add(l.at), l.answer, nil)
+					h = h.Observe(start.Add(c.at), c.answer, nil)
 				}
 			}
 			now := start.Add(test.now)
@@ -74,7 +74,7 @@ func TestHealth(t *testing.T) {
 				t.Errorf("network: %s", diff)
 			}
 			if got := h.wait(now, readyPeriod); got != test.wait {
-				t.Errorf("next look after %s, want %s", got, test.wait)
+				t.Errorf("next check after %s, want %s", got, test.wait)
 			}
 		})
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-run/berth/test/containerd"
 )
 
-// TestContainerd runs the machine's own containerd on directories of the test.
+// TestContainerd runs the machine's own containerd on temporary directories.
 func TestContainerd(t *testing.T) {
 	if _, err := exec.LookPath("containerd"); err != nil {
 		t.Skip("containerd is not installed")
@@ -52,7 +52,7 @@ func TestContainerd(t *testing.T) {
 	})
 }
 
-// awaitImage waits until the CRI plugin has heard of what was imported.
+// awaitImage waits until the CRI plugin lists an imported image.
 func awaitImage(t *testing.T, client *cri.Client, ref string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -1,9 +1,9 @@
-// Package critest is what every container runtime must do for Berth, as a test
-// (Suite), and a runtime in memory for unit tests of decisions (Fake).
+// Package critest tests that a container runtime works with Berth (Suite). It also has an in-memory runtime for unit
+// tests of decisions (Fake).
 //
-// The suite states the CRI behaviour that the agent relies on, no more: a runtime
-// that passes it can run pods. It runs on the fake, on the embedded runtime and
-// on external runtimes over their sockets. The fake is reached through the same
-// client as a real runtime; it has no processes, only what the test workload's
-// commands would have shown of them.
+// The suite requires only the CRI behaviour that the agent relies on: a runtime that passes it can run pods. It runs on
+// the fake, on the embedded runtime and on external runtimes over their sockets.
+//
+// Tests reach the fake through the same client as a real runtime. The fake has no processes. It only produces the
+// output, files and exit codes of the test workload's commands.
 package critest

@@ -77,8 +77,8 @@ func buildImage(t *testing.T, dir string) (archive string) {
 	return archive
 }
 
-// scratch is a directory whose path is short enough for sockets. When the runtime
-// in it has ended, nothing may be left of its pods.
+// scratch makes a directory whose path is short enough for sockets. The test fails if pods of a runtime in it have left
+// processes or mounts at the test's end.
 func scratch(t *testing.T) string {
 	t.Helper()
 	roottest.Need(t, "running containers")
@@ -95,7 +95,8 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-// cgroupParent names a cgroup for pods, which runtimes make and leave to its owner.
+// cgroupParent names the cgroup of the test's pods. Runtimes create it and do not remove it, so the test removes it at
+// its end.
 func cgroupParent(t *testing.T) string {
 	t.Helper()
 	parent := "/critest-" + strconv.Itoa(os.Getpid()) + "-" + t.Name()
@@ -110,8 +111,8 @@ func cgroupParent(t *testing.T) string {
 	return parent
 }
 
-// sweep ends what a failed test left: processes started from dir or with it in
-// their arguments, and mounts below it.
+// sweep fails the test for everything that it has left, and removes it: mounts below dir, and processes whose program
+// or arguments are below dir.
 func sweep(t *testing.T, dir string) {
 	t.Helper()
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -19,12 +19,11 @@ import (
 	"github.com/berth-run/berth/internal/cri"
 )
 
-// FakeImage is the reference under which every Fake has the test workload.
+// FakeImage is the reference of the test workload in every Fake.
 const FakeImage = "berth.test/workload:latest"
 
-// Fake is a CRI runtime in memory. It is deterministic (ids count up from 1) and
-// keeps time only with timers, so that it works inside a synctest bubble when it
-// is made there. All methods may be called at any time from any goroutine.
+// Fake is an in-memory CRI runtime. It is deterministic: ids count up from 1. It measures time only with timers, so a
+// fake that was made inside a synctest bubble works there. All methods are safe for concurrent use.
 type Fake struct {
 	t testing.TB
 
@@ -35,13 +34,13 @@ type Fake struct {
 	sandboxes  []*sandbox   // in the order of creation
 	containers []*container // in the order of creation
 	images     map[string]*runtimeapi.Image
-	registry   map[string]bool // references that PullImage can find
-	made       int             // sandboxes and containers so far
+	registry   map[string]bool // references that PullImage can pull
+	created    int             // number of sandboxes and containers created so far
 	calls      []Call
 	faults     []*Fault
 	streams    map[chan *runtimeapi.ContainerEventResponse]bool // open event streams
 	network    *runtimeapi.RuntimeCondition
-	closed     bool // the test is over: nothing acts any more
+	closed     bool // the test has ended: processes stop acting
 }
 
 // Call is one call that reached the fake.
@@ -50,26 +49,25 @@ type Call struct {
 	Request any    // the request message
 }
 
-// Fault makes calls misbehave. Its parts are applied in the order of the fields.
+// Fault makes calls fail, hang or answer wrongly. Its parts apply in the order of the fields.
 type Fault struct {
-	// Method is the CRI method it applies to, for example "StartContainer".
+	// Method is the CRI method that the fault applies to, for example "StartContainer".
 	Method string
-	// Match limits it to some requests; nil is all.
+	// Match selects the requests that the fault applies to; nil means all.
 	Match func(request any) bool
-	// Times is how many calls it applies to; 0 is all until it is removed.
+	// Times is the number of calls that the fault applies to; 0 means all calls until it is removed.
 	Times int
-	// Delay passes before the call is served.
+	// Delay is the time before the call is served.
 	Delay time.Duration
-	// Hang keeps the call until the caller gives up. Nothing takes effect.
+	// Hang blocks the call until the caller gives up. The call has no effect.
 	Hang bool
-	// Err is returned instead of serving the call; wrap it with status.Error
-	// to choose its code.
+	// Err is returned instead of serving the call. Make it with status.Error to choose its gRPC code.
 	Err error
-	// Answer replaces the answer of the served call, or edits it in place.
+	// Answer returns another answer for the served call, or the same one with changes.
 	Answer func(response any) any
 }
 
-// NewFake starts a runtime that has FakeImage, and stops it at the end of t.
+// NewFake starts a runtime whose only image is FakeImage, and stops it at the end of t.
 func NewFake(t testing.TB) *Fake {
 	f := &Fake{
 		t:        t,
@@ -84,8 +82,7 @@ func NewFake(t testing.TB) *Fake {
 	return f
 }
 
-// Client makes a client of the fake, closed at the end of the test. Its Timeout
-// is the default unless o says otherwise.
+// Client makes a client of the fake. It is closed at the end of the test.
 func (f *Fake) Client(o cri.Options) *cri.Client {
 	f.t.Helper()
 	c, err := cri.NewFromDialer("fake", f.Dial, o)
@@ -96,7 +93,7 @@ func (f *Fake) Client(o cri.Options) *cri.Client {
 	return c
 }
 
-// Dial connects to the fake; it fails while the fake is down.
+// Dial connects to the fake. It fails while the fake is down.
 func (f *Fake) Dial(ctx context.Context, _ string) (net.Conn, error) {
 	f.mu.Lock()
 	l := f.listener
@@ -107,7 +104,7 @@ func (f *Fake) Dial(ctx context.Context, _ string) (net.Conn, error) {
 	return l.DialContext(ctx)
 }
 
-// Up serves again after Down.
+// Up starts serving, at first and after Down.
 func (f *Fake) Up() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,8 +120,8 @@ func (f *Fake) Up() {
 	f.serving.Go(func() { _ = server.Serve(listener) })
 }
 
-// Down breaks every connection and refuses new ones, as a runtime that died.
-// Containers run on, as under a shim.
+// Down breaks every connection and refuses new ones, like a runtime that died. Containers run on, as they do under a
+// shim.
 func (f *Fake) Down() {
 	f.mu.Lock()
 	server := f.server
@@ -146,8 +143,8 @@ func (f *Fake) shutdown() {
 	f.serving.Wait()
 }
 
-// Inject adds a fault, applied before those injected earlier, and returns what
-// removes it. Calls that already hang stay so.
+// Inject adds a fault and returns a function that removes it. Only one fault applies to a call: the one that was
+// injected last. Removing a fault does not end the calls that already hang.
 func (f *Fake) Inject(fault Fault) (remove func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -156,12 +153,12 @@ func (f *Fake) Inject(fault Fault) (remove func()) {
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.faults = slices.DeleteFunc(f.faults, func(have *Fault) bool { return have == added })
+		f.faults = slices.DeleteFunc(f.faults, func(injected *Fault) bool { return injected == added })
 	}
 }
 
-// Calls returns the calls so far in the order they arrived, limited to methods
-// if any are given.
+// Calls returns the calls so far in the order of their arrival. If methods are given, it returns only the calls of
+// these methods.
 func (f *Fake) Calls(methods ...string) []Call {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -174,8 +171,8 @@ func (f *Fake) Calls(methods ...string) []Call {
 	return out
 }
 
-// Exit ends the running main process of a container with a code. A reason of ""
-// is the one a runtime would give; another common one is "OOMKilled".
+// Exit ends the running main process of a container with a code. An empty reason becomes the reason that a runtime
+// reports for that code. Another common reason is "OOMKilled".
 func (f *Fake) Exit(containerID string, code int32, reason string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,8 +184,7 @@ func (f *Fake) Exit(containerID string, code int32, reason string) {
 	f.exit(c, code, reason)
 }
 
-// KillSandbox makes a sandbox not ready, as when its holder process dies. Its
-// containers run on.
+// KillSandbox makes a sandbox not ready, as if its pause process had died. Its containers run on.
 func (f *Fake) KillSandbox(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -200,7 +196,7 @@ func (f *Fake) KillSandbox(id string) {
 	f.stopSandbox(s)
 }
 
-// SetNetwork changes what Status says of the network.
+// SetNetwork sets the network condition in the answers of Status.
 func (f *Fake) SetNetwork(ready bool, reason, message string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -208,7 +204,7 @@ func (f *Fake) SetNetwork(ready bool, reason, message string) {
 		Message: message}
 }
 
-// DropEvents breaks all event streams, as a connection that is lost.
+// DropEvents breaks all event streams, like a lost connection.
 func (f *Fake) DropEvents() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -218,35 +214,35 @@ func (f *Fake) DropEvents() {
 	clear(f.streams)
 }
 
-// AddImage makes an image present. Every image of the fake is the workload.
+// AddImage adds an image to the store. Every image of the fake contains the test workload.
 func (f *Fake) AddImage(ref string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.images[ref] = fakeImage(ref)
 }
 
-// Publish makes an image pullable without making it present.
+// Publish adds an image to the registry, so that it can be pulled. It does not add it to the store.
 func (f *Fake) Publish(ref string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.registry[ref] = true
 }
 
-// fault notes the call and takes the first fault that applies to it.
+// fault records the call and returns the first fault that applies to it, or nil.
 func (f *Fake) fault(method string, req any) *Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls = append(f.calls, Call{Method: method, Request: req})
-	for i, have := range f.faults {
-		if have.Method != method || (have.Match != nil && !have.Match(req)) {
+	for i, fault := range f.faults {
+		if fault.Method != method || (fault.Match != nil && !fault.Match(req)) {
 			continue
 		}
-		if have.Times > 0 {
-			if have.Times--; have.Times == 0 {
+		if fault.Times > 0 {
+			if fault.Times--; fault.Times == 0 {
 				f.faults = slices.Delete(f.faults, i, i+1)
 			}
 		}
-		return have
+		return fault
 	}
 	return nil
 }
@@ -277,6 +273,7 @@ func (f *Fake) interceptStream(srv any, stream grpc.ServerStream, info *grpc.Str
 	return handler(srv, stream)
 }
 
+// before applies the parts of a fault that precede the call.
 func (fault *Fault) before(ctx context.Context) error {
 	if fault.Delay > 0 && !sleep(ctx, fault.Delay) {
 		return status.FromContextError(ctx.Err()).Err()
@@ -288,7 +285,7 @@ func (fault *Fault) before(ctx context.Context) error {
 	return fault.Err
 }
 
-// Unimplemented is the answer of a runtime that lacks a method.
+// Unimplemented is the fault of a runtime that lacks a method.
 func Unimplemented(method string) Fault {
 	return Fault{Method: method, Err: status.Errorf(codes.Unimplemented, "unknown method %s", method)}
 }

@@ -11,7 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// logFile is a container's log in CRI format. A nil one takes and drops everything.
+// logFile is a container's log in CRI format. A nil logFile discards all output.
 type logFile struct {
 	path string
 	file *os.File
@@ -41,7 +41,7 @@ func (l *logFile) close() {
 	}
 }
 
-// stream is the writer of one stream. It gets whole lines.
+// stream returns the writer of one stream. Each Write must contain whole lines.
 func (l *logFile) stream(name runtimeapi.LogStreamType) io.Writer {
 	return writerFunc(func(p []byte) (int, error) {
 		if l == nil || l.file == nil {

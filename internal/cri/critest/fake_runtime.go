@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/internal/cri/critest/script"
 )
 
-// runtimeServer is the fake's CRI runtime service. Streaming of exec, attach and
-// ports, statistics and checkpoints answer Unimplemented.
+// runtimeServer is the fake's CRI runtime service. Exec, Attach, PortForward, statistics and checkpoints are not
+// implemented.
 type runtimeServer struct {
 	*Fake
 	runtimeapi.UnimplementedRuntimeServiceServer
@@ -64,7 +64,7 @@ func (r *runtimeServer) RunPodSandbox(_ context.Context,
 		created: time.Now().UnixNano(), ready: true,
 	}
 	if s.namespaces().GetNetwork() != runtimeapi.NamespaceMode_NODE {
-		s.ip = fmt.Sprintf("10.88.%d.%d", r.made>>8&0xff, r.made&0xff)
+		s.ip = fmt.Sprintf("10.88.%d.%d", r.created>>8&0xff, r.created&0xff)
 	}
 	r.sandboxes = append(r.sandboxes, s)
 	r.publish(runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, s.id, s)
@@ -286,7 +286,7 @@ func (r *runtimeServer) UpdateContainerResources(_ context.Context,
 	if c.config.Linux.Resources == nil {
 		c.config.Linux.Resources = &runtimeapi.LinuxContainerResources{}
 	}
-	// Only what the request sets is changed: unset is "leave as it is" in CRI.
+	// In CRI an unset field means that the current value stays.
 	proto.Merge(c.config.Linux.Resources, req.Linux)
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }

@@ -38,7 +38,7 @@ type container struct {
 	log     *logFile
 }
 
-// halt stops what the container would do by itself; it keeps its state.
+// halt stops the container's process and closes its log. The container keeps its state.
 func (c *container) halt() {
 	if c.timer != nil {
 		c.timer.Stop()
@@ -65,8 +65,8 @@ func (f *Fake) container(id string) *container {
 }
 
 func (f *Fake) nextID(kind string) string {
-	f.made++
-	return fmt.Sprintf("%s-%d", kind, f.made)
+	f.created++
+	return fmt.Sprintf("%s-%d", kind, f.created)
 }
 
 // start runs the main process.
@@ -75,12 +75,12 @@ func (f *Fake) start(c *container, p *script.Process) {
 	c.started = time.Now().UnixNano()
 	c.process, c.exited = p, make(chan struct{})
 	f.publish(runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, c.id, c.sandbox)
-	// The process acts after its start has been answered, as a real one.
-	f.later(c, 0)
+	// Like a real process, it acts only after StartContainer has returned.
+	f.schedule(c, 0)
 }
 
-// later lets the process go on after some time.
-func (f *Fake) later(c *container, wait time.Duration) {
+// schedule makes the process continue after wait.
+func (f *Fake) schedule(c *container, wait time.Duration) {
 	if wait == script.Forever {
 		return
 	}
@@ -95,11 +95,11 @@ func (f *Fake) later(c *container, wait time.Duration) {
 			f.exit(c, code, "")
 			return
 		}
-		f.later(c, wait)
+		f.schedule(c, wait)
 	})
 }
 
-// exit ends the main process if it runs.
+// exit ends the main process if it is running.
 func (f *Fake) exit(c *container, code int32, reason string) {
 	if c.state != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		return
@@ -126,8 +126,8 @@ func (f *Fake) stopSandbox(s *sandbox) {
 	f.publish(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, s.id, s)
 }
 
-// publish sends an event with the state of the whole pod, as containerd does. A
-// reader that is too slow loses its stream rather than blocking the fake.
+// publish sends an event with the state of the whole pod, as containerd does. It closes the stream of a reader that is
+// too slow, so that it never blocks the fake.
 func (f *Fake) publish(kind runtimeapi.ContainerEventType, id string, s *sandbox) {
 	event := &runtimeapi.ContainerEventResponse{
 		ContainerId: id, ContainerEventType: kind, CreatedAt: time.Now().UnixNano(),

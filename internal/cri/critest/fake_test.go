@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/cri"
 )
 
-// run starts one container of the workload in a sandbox of its own.
+// run starts a container of the workload in a new sandbox.
 func run(t *testing.T, c *cri.Client, args ...string) (containerID string) {
 	t.Helper()
 	sandbox := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: t.Name(), Uid: "u",
@@ -130,7 +130,7 @@ func TestFakeDownKeepsContainers(t *testing.T) {
 		}
 		f.Exit(id, 0, "")
 		f.Up()
-		time.Sleep(2 * time.Second) // the client's longest wait before it dials again
+		time.Sleep(2 * time.Second) // longer than the client waits before it dials again
 		if got := statusOf(t, c, id).Reason; got != "Completed" {
 			t.Errorf("reason %q", got)
 		}
@@ -153,7 +153,7 @@ func TestFakeDropsEvents(t *testing.T) {
 			t.Errorf("dropped stream: %v", err)
 		}
 		if _, err := c.Runtime.Version(ctx, &runtimeapi.VersionRequest{}); err != nil {
-			t.Errorf("other calls suffer: %v", err)
+			t.Errorf("a call after the stream was dropped: %v", err)
 		}
 	})
 }

@@ -13,34 +13,34 @@ import (
 	"github.com/berth-run/berth/internal/cri"
 )
 
-// Env is a runtime under test, and what it can do.
+// Env is a runtime under test and the features that it has.
 type Env struct {
 	Client *cri.Client
-	// Image is the reference of the test workload (test/image), present.
+	// Image is the reference of the test workload (test/image). The image is in the runtime's store.
 	Image string
 	// Logs is an existing absolute directory for container logs.
 	Logs string
-	// CgroupParent is given to every sandbox; "" is the runtime's default.
+	// CgroupParent is the cgroup parent of every sandbox; "" is the runtime's default.
 	CgroupParent string
-	// Processes tells that containers are processes of this machine: their
-	// network, cgroups and users are tested too. The fake has none.
+	// Processes says that containers are processes of this machine. The suite then also tests their network, cgroups
+	// and users. The fake has no processes.
 	Processes bool
-	// ExecGroups tells that a command that is killed takes its process group along.
+	// ExecGroups says that the runtime kills the whole process group of a command that timed out.
 	ExecGroups bool
-	// HostPorts tells that the pod network forwards ports of the machine.
+	// HostPorts says that the pod network forwards ports of the machine.
 	HostPorts bool
-	// Events tells that the runtime has GetContainerEvents.
+	// Events says that the runtime has GetContainerEvents.
 	Events bool
 }
 
 // killed is the exit code of a process that got SIGKILL.
 const killed = 137
 
-// patience is how long the suite waits for what a runtime does by itself.
-const patience = 30 * time.Second
+// timeout is how long the suite waits for something that the runtime does in the background.
+const timeout = 30 * time.Second
 
-// Suite is what every runtime must do. newRuntime is called once; what it starts
-// it ends by t.Cleanup, when nothing of the suite is left in the runtime.
+// Suite tests the behaviour that every runtime must have. It calls newRuntime once. newRuntime stops the runtime in
+// t.Cleanup, after the suite has removed its pods.
 func Suite(t *testing.T, newRuntime func(t *testing.T) Env) {
 	env := newRuntime(t)
 	for _, part := range []struct {
@@ -102,15 +102,14 @@ func Suite(t *testing.T, newRuntime func(t *testing.T) Env) {
 	}
 }
 
-// pod is a sandbox of one test.
+// pod is the sandbox of a test.
 type pod struct {
 	Env
 	id     string
 	config *runtimeapi.PodSandboxConfig
 }
 
-// podConfig is a sandbox that belongs to t: its uid and a label tell it from
-// every other.
+// podConfig is the config of a sandbox of t. Its uid and its label "test" are unique to the test and the name.
 func (e Env) podConfig(t *testing.T, name string) *runtimeapi.PodSandboxConfig {
 	uid := strings.ReplaceAll(t.Name(), "/", "-") + "-" + name
 	return &runtimeapi.PodSandboxConfig{
@@ -122,7 +121,7 @@ func (e Env) podConfig(t *testing.T, name string) *runtimeapi.PodSandboxConfig {
 	}
 }
 
-// runPod runs a sandbox, changed by edit, and removes it at the end of the test.
+// runPod runs a sandbox whose config edit may change, and removes it at the end of the test.
 func (e Env) runPod(t *testing.T, name string, edit ...func(*runtimeapi.PodSandboxConfig)) *pod {
 	t.Helper()
 	config := e.podConfig(t, name)
@@ -138,14 +137,14 @@ func (e Env) runPod(t *testing.T, name string, edit ...func(*runtimeapi.PodSandb
 	}
 	p := &pod{Env: e, id: resp.PodSandboxId, config: config}
 	t.Cleanup(func() {
-		// A failure is an error, but the pod must go whatever happened.
-		eventually(t, "the pod is gone", func() bool { return p.stop(t) && p.remove(t) })
+		// A failure to stop or remove fails the test, and is retried so that no pod is left.
+		eventually(t, "the pod is removed", func() bool { return p.stop(t) && p.remove(t) })
 	})
 	return p
 }
 
-// stop reports whether it succeeded; like remove, it works after the test's own
-// context has ended, too.
+// stop stops the sandbox and reports whether that succeeded. Like remove, it also works after the test's context has
+// ended.
 func (p *pod) stop(t *testing.T) bool {
 	t.Helper()
 	_, err := p.Client.Runtime.StopPodSandbox(context.WithoutCancel(t.Context()),
@@ -176,7 +175,7 @@ func (p *pod) status(t *testing.T) *runtimeapi.PodSandboxStatus {
 	return resp.Status
 }
 
-// containerConfig is a container of the workload with the kubelet's defaults.
+// containerConfig is the config of a container that runs the workload, with the kubelet's defaults.
 func (p *pod) containerConfig(name string, args ...string) *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name},
@@ -214,8 +213,8 @@ func (p *pod) run(t *testing.T, config *runtimeapi.ContainerConfig) (id string) 
 	return id
 }
 
-// runReady starts a container whose actions follow after it has printed that it
-// runs, and waits for that: signals then meet the program rather than its loader.
+// runReady starts a container that prints "ready" before its actions, and waits for that line. Later signals thus reach
+// the running program, not its loader.
 func (p *pod) runReady(t *testing.T, name string, actions ...string) (id string) {
 	t.Helper()
 	config := p.containerConfig(name, append([]string{"print", "ready", "then"}, actions...)...)
@@ -224,8 +223,8 @@ func (p *pod) runReady(t *testing.T, name string, actions ...string) (id string)
 	return id
 }
 
-// runStubborn starts a container that ignores SIGTERM. The log action catches it
-// before it prints, so there is no moment left when it would end the program.
+// runStubborn starts a container that ignores SIGTERM, and waits until it does. The log action catches SIGTERM before
+// it prints its line, so the signal cannot end the program after that line.
 func (p *pod) runStubborn(t *testing.T, name string) (id string) {
 	t.Helper()
 	config := p.containerConfig(name, "log", "100", "1", "1", "then", "stubborn")
@@ -243,7 +242,7 @@ func (e Env) container(t *testing.T, id string) *runtimeapi.ContainerStatus {
 	return resp.Status
 }
 
-// exited waits for the end of a container.
+// exited waits until a container has exited and returns its status.
 func (e Env) exited(t *testing.T, id string) (status *runtimeapi.ContainerStatus) {
 	t.Helper()
 	eventually(t, "container exits", func() bool {
@@ -266,7 +265,7 @@ func (e Env) stopContainer(t *testing.T, id string, grace int64) {
 func (e Env) exec(t *testing.T, id string, action ...string) *runtimeapi.ExecSyncResponse {
 	t.Helper()
 	resp, err := e.Client.Runtime.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{
-		ContainerId: id, Cmd: append([]string{"/workload"}, action...), Timeout: int64(patience / time.Second),
+		ContainerId: id, Cmd: append([]string{"/workload"}, action...), Timeout: int64(timeout / time.Second),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -289,7 +288,7 @@ func (p *pod) log(t *testing.T, config *runtimeapi.ContainerConfig) []logLine {
 	for line := range strings.Lines(string(content)) {
 		line, whole := strings.CutSuffix(line, "\n")
 		if !whole {
-			break // it is being written
+			break // the runtime is still writing it
 		}
 		at, rest, _ := strings.Cut(line, " ")
 		stream, rest, _ := strings.Cut(rest, " ")
@@ -314,13 +313,13 @@ func (p *pod) awaitLine(t *testing.T, config *runtimeapi.ContainerConfig, text s
 	})
 }
 
-// eventually waits for what the runtime does in its own time.
+// eventually waits until condition is true; what describes the condition in the failure message.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for !condition() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
+			t.Fatalf("not within %s: %s", timeout, what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

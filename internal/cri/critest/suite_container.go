@@ -26,7 +26,7 @@ func (e Env) containers(t *testing.T, filter *runtimeapi.ContainerFilter) []*run
 func testContainerLifecycle(t *testing.T, env Env) {
 	p := env.runPod(t, "life")
 	config := p.containerConfig("c", "sleep")
-	config.Labels, config.Annotations = hard(), hard()
+	config.Labels, config.Annotations = unusualLabels(), unusualLabels()
 	config.Labels["test"] = p.config.Labels["test"]
 	id := p.create(t, config)
 
@@ -69,12 +69,12 @@ func testContainerLifecycle(t *testing.T, env Env) {
 	}
 
 	env.stopContainer(t, id, 10)
-	env.stopContainer(t, id, 10) // it is idempotent
+	env.stopContainer(t, id, 10) // StopContainer is idempotent
 	stopped := env.exited(t, id)
 	if stopped.StartedAt != running.StartedAt || stopped.FinishedAt < stopped.StartedAt {
 		t.Errorf("stopped: %s", stopped)
 	}
-	for range 2 { // so is this
+	for range 2 { // RemoveContainer is idempotent
 		if _, err := env.Client.Runtime.RemoveContainer(t.Context(),
 			&runtimeapi.RemoveContainerRequest{ContainerId: id}); err != nil {
 			t.Errorf("remove: %v", err)
@@ -102,15 +102,15 @@ func testContainerExitCodes(t *testing.T, env Env) {
 		if got.ExitCode != test.code || got.Reason != test.reason {
 			t.Errorf("%s: exit code %d, reason %q", test.name, got.ExitCode, got.Reason)
 		}
-		// A short life may end before its start is noted: they are not compared.
+		// The two times are not compared: a runtime may record the start of a short container after its end.
 		if got.StartedAt == 0 || got.FinishedAt == 0 {
 			t.Errorf("%s: started at %d, finished at %d", test.name, got.StartedAt, got.FinishedAt)
 		}
 	}
 }
 
-// A program that does not exist must be told from one that failed: some runtimes
-// find out at create, most at start.
+// The error for a program that does not exist must differ from that of a program that failed. Some runtimes report it
+// at create, most at start.
 func testContainerStartError(t *testing.T, env Env) {
 	p := env.runPod(t, "absent")
 	config := p.containerConfig("c")
@@ -123,7 +123,7 @@ func testContainerStartError(t *testing.T, env Env) {
 			(got.ExitCode < 126 || !slices.Contains([]string{"StartError", "ContainerCannotRun"}, got.Reason)) {
 			t.Errorf("exit code %d, reason %q", got.ExitCode, got.Reason)
 		} else if got.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
-			t.Error("it runs")
+			t.Error("the container is running")
 		}
 	}
 	if err == nil || !strings.Contains(err.Error(), "/does-not-exist") {
@@ -131,7 +131,7 @@ func testContainerStartError(t *testing.T, env Env) {
 	}
 }
 
-// A restarted container is a new one of the next attempt with a log of its own.
+// A restart creates a new container with the next attempt number and its own log.
 func testContainerAttempts(t *testing.T, env Env) {
 	p := env.runPod(t, "again")
 	got := map[uint32]int32{}
@@ -235,9 +235,10 @@ func testContainerUnknown(t *testing.T, env Env) {
 
 func testContainerLog(t *testing.T, env Env) {
 	p := env.runPod(t, "log")
-	config := p.containerConfig("c", "print", "one", "", "  two ", "then", "error", "three", "then", "print", "vier: ä")
+	config := p.containerConfig("c",
+		"print", "one", "", "  two ", "then", "error", "three", "then", "print", "vier: ä")
 	env.exited(t, p.run(t, config))
-	// Streams are independent: only the order within one is kept.
+	// The two streams are independent: only the order within each stream is defined.
 	want := []logLine{{"stderr", "F", "three"}, {"stdout", "F", "one"}, {"stdout", "F", ""}, {"stdout", "F", "  two "},
 		{"stdout", "F", "vier: ä"}}
 	got := p.log(t, config)
@@ -265,7 +266,7 @@ func testContainerReopenLog(t *testing.T, env Env) {
 		t.Error("the new log starts with the old one's lines")
 	}
 	env.stopContainer(t, id, 10)
-	// Of a container that has ended: either a new file or an error and none.
+	// For a container that has ended, a runtime either creates a new file, or returns an error and creates none.
 	_, err := env.Client.Runtime.ReopenContainerLog(t.Context(), &runtimeapi.ReopenContainerLogRequest{ContainerId: id})
 	if err == nil {
 		p.log(t, config)
@@ -340,7 +341,7 @@ func testContainerUpdateResources(t *testing.T, env Env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Runtimes before CRI 1.25 do not tell resources.
+	// Runtimes before CRI 1.25 do not report resources.
 	if got := env.container(t, id).GetResources().GetLinux(); got != nil &&
 		(got.MemoryLimitInBytes != 96<<20 || got.CpuShares != 512) {
 		t.Errorf("resources in the status: %s", got)

@@ -9,12 +9,12 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// testEvents asks that the life of a pod is told as it happens. It does not rely
-// on what else an event carries: the agent reads the state itself.
+// testEvents tests that the runtime sends an event for each change of a sandbox and of a container. It ignores the
+// statuses in the events, since the agent reads the state itself.
 func testEvents(t *testing.T, env Env) {
 	events := watch(t, env)
 
-	p := env.runPod(t, "told")
+	p := env.runPod(t, "events")
 	id := p.run(t, p.containerConfig("c", "exit", "3"))
 	env.exited(t, id)
 	p.stop(t)
@@ -34,7 +34,7 @@ func testEvents(t *testing.T, env Env) {
 		if name == "" {
 			continue
 		}
-		// A runtime may repeat itself.
+		// A runtime may send an event twice.
 		if all := got[name]; len(all) == 0 || all[len(all)-1] != event.ContainerEventType {
 			got[name] = append(all, event.ContainerEventType)
 		}
@@ -51,8 +51,8 @@ func testEvents(t *testing.T, env Env) {
 	}
 }
 
-// watch opens the event stream until the end of the test, and returns when
-// events come through it: a stream is made before the runtime knows of it.
+// watch opens the event stream until the end of the test. gRPC opens a stream before the runtime registers it, so watch
+// runs pods until the first event arrives.
 func watch(t *testing.T, env Env) <-chan *runtimeapi.ContainerEventResponse {
 	t.Helper()
 	stream, err := env.Client.Runtime.GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{})
@@ -92,8 +92,8 @@ func receive(t *testing.T, events <-chan *runtimeapi.ContainerEventResponse) *ru
 			return event
 		}
 		t.Fatal("the event stream has ended")
-	case <-time.After(patience):
-		t.Fatalf("no event within %s", patience)
+	case <-time.After(timeout):
+		t.Fatalf("no event within %s", timeout)
 	}
 	return nil
 }

@@ -26,14 +26,14 @@ func testImageStatus(t *testing.T, env Env) {
 		t.Errorf("tags %q", byName.RepoTags)
 	}
 	if byID := env.image(t, byName.Id); byID.GetId() != byName.Id {
-		t.Errorf("by its id: %s", byID)
+		t.Errorf("status of the image by its id: %s", byID)
 	}
 	resp, err := env.Client.Images.ListImages(t.Context(), &runtimeapi.ListImagesRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(resp.Images, func(i *runtimeapi.Image) bool { return i.Id == byName.Id }) {
-		t.Errorf("it is not listed: %s", resp.Images)
+		t.Errorf("image %s is not listed: %s", byName.Id, resp.Images)
 	}
 	info, err := env.Client.Images.ImageFsInfo(t.Context(), &runtimeapi.ImageFsInfoRequest{})
 	if err != nil || len(info.ImageFilesystems) == 0 || info.ImageFilesystems[0].GetFsId().GetMountpoint() == "" {
@@ -42,23 +42,23 @@ func testImageStatus(t *testing.T, env Env) {
 	p := env.runPod(t, "image")
 	if got := env.container(t, p.create(t, p.containerConfig("c"))).ImageRef; got != byName.Id &&
 		!slices.Contains(byName.RepoDigests, got) {
-		t.Errorf("a container's image reference %q is not the image's", got)
+		t.Errorf("a container's image reference %q is neither the image's id nor a digest of it", got)
 	}
 }
 
 func testImageUnknown(t *testing.T, env Env) {
 	const ref = "berth.test/absent:1"
 	if got := env.image(t, ref); got != nil {
-		t.Errorf("status %s", got)
+		t.Errorf("status of an unknown image: %s", got)
 	}
 	if _, err := env.Client.Images.RemoveImage(t.Context(),
 		&runtimeapi.RemoveImageRequest{Image: &runtimeapi.ImageSpec{Image: ref}}); err != nil {
-		t.Errorf("removal of what is not there: %v", err)
+		t.Errorf("remove an unknown image: %v", err)
 	}
 	p := env.runPod(t, "absent")
 	config := p.containerConfig("c")
 	config.Image.Image = ref
 	if resp, err := p.tryCreate(t, config); err == nil {
-		t.Errorf("a container of it was created: %s", resp)
+		t.Errorf("a container of an unknown image was created: %s", resp)
 	}
 }

@@ -23,7 +23,7 @@ func testStopGraceful(t *testing.T, env Env) {
 	id := p.runReady(t, "c", "sleep", "5")
 	start := time.Now()
 	env.stopContainer(t, id, 60)
-	if took := time.Since(start); took > patience {
+	if took := time.Since(start); took > timeout {
 		t.Errorf("took %s", took)
 	}
 	if got := env.exited(t, id); got.ExitCode != 5 {
@@ -36,7 +36,7 @@ func testStopKillsAfterGrace(t *testing.T, env Env) {
 	id := p.runStubborn(t, "c")
 	start := time.Now()
 	env.stopContainer(t, id, 1)
-	if took := time.Since(start); took < time.Second || took > patience {
+	if took := time.Since(start); took < time.Second || took > timeout {
 		t.Errorf("took %s", took)
 	}
 	if got := env.exited(t, id); got.ExitCode != killed || got.Reason != "Error" {
@@ -86,18 +86,18 @@ func testExecTimeout(t *testing.T, env Env) {
 	_, err := env.Client.Runtime.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{
 		ContainerId: id, Cmd: []string{"/workload", "print", token, "then", "wait", "1h"}, Timeout: 1,
 	})
-	if took := time.Since(start); !cri.IsDeadline(err) || took < time.Second || took > patience {
+	if took := time.Since(start); !cri.IsDeadline(err) || took < time.Second || took > timeout {
 		t.Errorf("after %s: %v", took, err)
 	}
 	if env.Processes {
 		eventually(t, "the command that timed out is killed", func() bool { return !running(t, token) })
 	}
 	if got := env.exec(t, id, "true"); got.ExitCode != 0 {
-		t.Errorf("the container suffers: %s", got)
+		t.Errorf("the next command in the container failed: %s", got)
 	}
 }
 
-// A command that is killed takes along what it has started.
+// When a command times out, the runtime also kills the processes that it has started.
 func testExecTimeoutGroup(t *testing.T, env Env) {
 	if !env.ExecGroups {
 		t.Skip("the runtime kills the command alone")
@@ -110,12 +110,12 @@ func testExecTimeoutGroup(t *testing.T, env Env) {
 	if !cri.IsDeadline(err) {
 		t.Fatal(err)
 	}
-	eventually(t, "only the container's own process is left, no zombie either", func() bool {
+	eventually(t, "only the container's main process is left, and no zombie", func() bool {
 		return processes(t, id) == 1
 	})
 }
 
-// processes counts those of this machine that are in a container's cgroup.
+// processes counts the processes in a container's cgroup.
 func processes(t *testing.T, id string) (n int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
@@ -130,7 +130,7 @@ func processes(t *testing.T, id string) (n int) {
 	return n
 }
 
-// running reports whether a process of this machine has an argument.
+// running reports whether any process of this machine has the argument arg.
 func running(t *testing.T, arg string) bool {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -145,7 +145,7 @@ func running(t *testing.T, arg string) bool {
 	return false
 }
 
-// Pods are made and removed at the same time, and none disturbs another.
+// Pods that run at the same time do not affect each other.
 func testParallel(t *testing.T, env Env) {
 	const pods = 10
 	ips := make([]string, pods)
@@ -191,17 +191,17 @@ func testProcessNetwork(t *testing.T, env Env) {
 	}
 	stranger := other.runReady(t, "stranger", "sleep")
 	if got := env.exec(t, stranger, "get", url); got.ExitCode != 0 {
-		t.Errorf("another pod does not reach it: %s", got)
+		t.Errorf("a pod cannot reach another pod: %s", got)
 	}
 	if got := env.exec(t, stranger, "get", "http://127.0.0.1:8080/"); got.ExitCode == 0 {
 		t.Error("loopback is shared between pods")
 	}
 }
 
-// fetch gets a page of a pod from the machine as soon as it is served.
+// fetch waits until the machine can get url from a pod, and returns the page.
 func fetch(t *testing.T, url string) (body string) {
 	t.Helper()
-	// One connection per try: none may outlive the pod.
+	// Each attempt uses a connection of its own, so that none outlives the pod.
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	eventually(t, "the machine reaches "+url, func() bool {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -243,7 +243,7 @@ func testProcessHostPort(t *testing.T, env Env) {
 	dialer := net.Dialer{Timeout: time.Second}
 	if conn, err := dialer.DialContext(t.Context(), "tcp4", free.Addr().String()); err == nil {
 		_ = conn.Close()
-		t.Error("the port is still forwarded after the pod's stop")
+		t.Error("the host port is still forwarded after the pod has stopped")
 	}
 }
 
@@ -292,7 +292,7 @@ func testProcessPodFiles(t *testing.T, env Env) {
 
 func testProcessOOM(t *testing.T, env Env) {
 	p := env.runPod(t, "oom")
-	// Shims watch a container's memory from a moment after its start.
+	// The container waits first, since shims begin to watch its memory only some time after the start.
 	config := p.containerConfig("c", "wait", "1s", "then", "eat", fmt.Sprint(256<<20))
 	config.Linux.Resources = &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 32 << 20,
 		MemorySwapLimitInBytes: 32 << 20}
@@ -300,6 +300,6 @@ func testProcessOOM(t *testing.T, env Env) {
 	if got := env.exited(t, id); got.ExitCode != killed {
 		t.Errorf("exit code %d", got.ExitCode)
 	}
-	// The kernel's notice and the exit take different ways: either may come first.
+	// The runtime learns of the OOM kill and of the exit separately, in either order.
 	eventually(t, "the reason is OOMKilled", func() bool { return env.container(t, id).Reason == "OOMKilled" })
 }

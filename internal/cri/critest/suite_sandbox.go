@@ -12,8 +12,9 @@ import (
 	"github.com/berth-run/berth/internal/cri"
 )
 
-// hard are labels and annotations as pods have them: prefixes, JSON, empty values.
-func hard() map[string]string {
+// unusualLabels have the features of real pods' labels and annotations that a runtime could get wrong: prefixes, JSON,
+// empty values.
+func unusualLabels() map[string]string {
 	return map[string]string{
 		"io.kubernetes.pod.name":                   "web-0",
 		"app.kubernetes.io/Managed_by.v1":          "berth",
@@ -53,10 +54,10 @@ func (e Env) sandboxes(t *testing.T, filter *runtimeapi.PodSandboxFilter) []*run
 
 func testSandboxLifecycle(t *testing.T, env Env) {
 	p := env.runPod(t, "life", func(c *runtimeapi.PodSandboxConfig) {
-		for k, v := range hard() {
+		for k, v := range unusualLabels() {
 			c.Labels[k] = v
 		}
-		c.Annotations = hard()
+		c.Annotations = unusualLabels()
 	})
 
 	status := p.status(t)
@@ -86,7 +87,7 @@ func testSandboxLifecycle(t *testing.T, env Env) {
 		t.Errorf("list: %s", diff)
 	}
 
-	for range 2 { // both are idempotent
+	for range 2 { // StopPodSandbox and RemovePodSandbox are idempotent
 		p.stop(t)
 		if got := p.status(t).State; got != runtimeapi.PodSandboxState_SANDBOX_NOTREADY {
 			t.Errorf("after its stop: %s", got)
@@ -119,8 +120,8 @@ func testSandboxAttempts(t *testing.T, env Env) {
 	}
 }
 
-// An agent that lost the answer of RunPodSandbox asks again: that must not make
-// a second sandbox of the same attempt.
+// An agent that did not receive the answer of RunPodSandbox calls it again. The runtime must not create a second
+// sandbox of the same attempt.
 func testSandboxNameIsTakenOnce(t *testing.T, env Env) {
 	p := env.runPod(t, "once")
 	resp, err := env.Client.Runtime.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: p.config})
@@ -147,7 +148,7 @@ func testSandboxFilters(t *testing.T, env Env) {
 		{"two labels",
 			&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"tier": "filter",
 				"test": b.config.Labels["test"]}}, []string{b.id}},
-		{"label that none has", &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"tier": "other"}}, nil},
+		{"label of no sandbox", &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"tier": "other"}}, nil},
 		{"id", &runtimeapi.PodSandboxFilter{Id: a.id}, []string{a.id}},
 		{"unknown id", &runtimeapi.PodSandboxFilter{Id: "0123456789abcdef"}, nil},
 		{"state", &runtimeapi.PodSandboxFilter{LabelSelector: tier, State: ready}, []string{a.id}},
@@ -171,7 +172,7 @@ func testSandboxUnknown(t *testing.T, env Env) {
 	if !cri.IsNotFound(err) {
 		t.Errorf("status: %v", err)
 	}
-	// CRI asks for success where nothing is left to do; older runtimes say NotFound.
+	// CRI requires success for an unknown sandbox; older runtimes return NotFound.
 	_, err = env.Client.Runtime.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
 	if err != nil && !cri.IsNotFound(err) {
 		t.Errorf("stop: %v", err)

@@ -1,8 +1,6 @@
-// Package script interprets the commands of the test workload (test/workload)
-// without a process: it does what the program would do as far as that can be
-// seen through CRI. Its only user is the fake runtime of package critest.
+// Package script interprets the commands of the test workload (test/workload) without a process. It produces the
+// effects of the program that CRI can show. Its only user is the fake runtime of package critest.
 //
-// Time passes at the caller's side: a process tells how long it would take, and
-// is called again then. Files exist only below the container's mounts, where they
-// are real.
+// The caller keeps the time: a process returns how long its next step takes, and the caller calls it again after that
+// time. Files exist only below the container's mounts. There they are real files on the host.
 package script

@@ -16,7 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Forever is the wait of a process that ends only by a signal.
+// Forever is the wait of a process that only a signal can end.
 const Forever time.Duration = -1
 
 // logPeriod is the time between two bursts of lines of the log action.
@@ -24,9 +24,9 @@ const logPeriod = 100 * time.Millisecond
 
 // Process is one run of the workload. It is not safe for concurrent use.
 type Process struct {
-	// TermCode is the exit code that SIGTERM leads to now.
+	// TermCode is the exit code if the process gets SIGTERM now.
 	TermCode int32
-	// IgnoresTerm tells that SIGTERM has no effect now.
+	// IgnoresTerm says that SIGTERM has no effect now.
 	IgnoresTerm bool
 
 	actions [][]string
@@ -37,15 +37,15 @@ type Process struct {
 	lines, due int // progress of the log action
 }
 
-// New makes the process that argv starts in a container of that config. Only the
-// workload, /workload, exists there.
+// New makes the process that argv starts in a container with this config. The only program in the container is
+// /workload.
 func New(argv []string, config *runtimeapi.ContainerConfig, stdout, stderr io.Writer) (*Process, error) {
 	if p := argv[0]; p != "/workload" && p != "workload" {
 		return nil, fmt.Errorf("exec: %q: stat %s: no such file or directory", p, p)
 	}
 	p := &Process{
 		config: config, stdout: stdout, stderr: stderr,
-		TermCode: 2, // of a Go program that has PID 1 and does not catch SIGTERM
+		TermCode: 2, // the exit code of a Go program with PID 1 that does not catch SIGTERM
 	}
 	for args := argv[1:]; ; {
 		at := slices.Index(args, "then")
@@ -57,8 +57,8 @@ func New(argv []string, config *runtimeapi.ContainerConfig, stdout, stderr io.Wr
 	}
 }
 
-// Advance acts until something takes time. It returns how long that is, or that
-// the process has ended and its exit code. To be called again when the time is over.
+// Advance runs the process until a step takes time. It returns that time, after which the caller calls Advance again,
+// or that the process has ended with an exit code.
 func (p *Process) Advance() (wait time.Duration, ended bool, code int32) {
 	for len(p.actions) > 0 {
 		action := p.actions[0]
@@ -80,12 +80,12 @@ func (p *Process) Advance() (wait time.Duration, ended bool, code int32) {
 	return 0, true, 0
 }
 
-// exitError ends the process with a code.
+// exitError ends the process with an exit code.
 type exitError int32
 
 func (e exitError) Error() string { return "exit " + strconv.Itoa(int(e)) }
 
-// act does one action, or its next part if it returned more before.
+// act runs one action, or the next part of an action that has returned more.
 func (p *Process) act(action []string) (wait time.Duration, more bool, err error) {
 	takesArgs := []string{"wait", "write", "append", "cat", "exists"}
 	if len(action) == 0 || len(action) == 1 && slices.Contains(takesArgs, action[0]) {
@@ -155,13 +155,13 @@ func (p *Process) actOnFiles(verb string, args []string) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("action %q is not interpreted", verb)
+	return fmt.Errorf("action %q is not supported by the fake", verb)
 }
 
-// logLines prints one burst and reports whether there will be more.
+// logLines prints one burst of lines and reports whether more bursts follow.
 func (p *Process) logLines(args []string) (more bool) {
 	p.TermCode = 0
-	const bursts = int(time.Second / logPeriod) // in a second
+	const bursts = int(time.Second / logPeriod) // per second
 	rate, length, count := number(args, 0, 1), number(args, 1, 80), number(args, 2, -1)
 	for p.due += rate; p.due >= bursts; p.due -= bursts {
 		fmt.Fprintf(p.stdout, "%0*d\n", length, p.lines)
@@ -181,7 +181,7 @@ func (p *Process) getenv(name string) string {
 	return ""
 }
 
-// hostPath is where a file of the container is on the host.
+// hostPath returns the path of a container's file on the host.
 func (p *Process) hostPath(name string) (file string, readonly bool, err error) {
 	if !path.IsAbs(name) {
 		name = path.Join("/", p.config.WorkingDir, name)
@@ -209,7 +209,7 @@ func (p *Process) write(args []string, mode int) error {
 	return errors.Join(printLines(file, args[1:]), file.Close())
 }
 
-// Finish runs the process to its end and reports whether ctx lasted until then.
+// Finish runs the process to its end. ok is false if ctx ended before the process.
 func (p *Process) Finish(ctx context.Context) (code int32, ok bool) {
 	for {
 		wait, ended, code := p.Advance()
@@ -239,7 +239,7 @@ func printLines(to io.Writer, lines []string) error {
 	return nil
 }
 
-// number is the argument at a place, or a default where there is none.
+// number is the argument at an index, or a default if that argument is missing or not a number.
 func number(args []string, at, otherwise int) int {
 	if at < len(args) {
 		if n, err := strconv.Atoi(args[at]); err == nil {
