@@ -22,7 +22,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// contents is what a directory has: files with their text, links with where they lead.
+// contents returns the entries of a directory: the text of each file and the target of each link.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -48,8 +48,8 @@ func contents(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// The machine's configuration is found at any time, and what it has no more is
-// dropped, also with the directories that it was in.
+// containerd's directory follows every change of the machine's CNI configuration, also when the directories above it
+// appear and disappear.
 func TestFollowConfDir(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "cni", "net.d")
@@ -100,7 +100,7 @@ func TestFollowConfDir(t *testing.T) {
 	if err := os.Rename(filepath.Dir(dir), filepath.Join(top, "away")); err != nil {
 		t.Fatal(err)
 	}
-	// The inotify watch of a directory that was moved goes with it.
+	// The inotify watch of a renamed directory stays on the renamed one.
 	write(t, filepath.Join(dir, "2.conf"), "e")
 	await(map[string]string{"2.conf": "e"})
 	stop()
@@ -109,8 +109,7 @@ func TestFollowConfDir(t *testing.T) {
 	}
 }
 
-// What an agent of before has left in containerd's directory is gone before
-// containerd reads it.
+// prepare removes files of an earlier agent from containerd's directory before containerd reads it.
 func TestPlaceAnew(t *testing.T) {
 	top := t.TempDir()
 	config := example()
@@ -127,9 +126,8 @@ func TestPlaceAnew(t *testing.T) {
 	}
 }
 
-// The ranges that a cluster gives a node replace those of before, also for the next
-// agent; a configuration that says some is not overruled by what was there once. The
-// network of another's configuration is not touched.
+// The ranges from a cluster replace the earlier ones, also after a restart of the agent. Ranges in the configuration
+// take precedence over stored ones. The network of the machine's CNI configuration does not change.
 func TestRangesOfTheCluster(t *testing.T) {
 	root, confs := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(confs, "10-net.conf"), "another's")
@@ -144,7 +142,7 @@ func TestRangesOfTheCluster(t *testing.T) {
 	first := start()
 	for _, bad := range []string{"10.99.7.1/24", "10.99.7.0/24,10.99.8.0/24", "pods"} {
 		if err := first.useRanges(bad); err == nil {
-			t.Errorf("%s was taken", bad)
+			t.Errorf("invalid ranges %s were accepted", bad)
 		}
 	}
 	if err := first.useRanges("10.99.7.0/24"); err != nil {

@@ -127,7 +127,7 @@ func (u Unpacking) checkSize(in, out int64) error {
 	return nil
 }
 
-// checkSpace returns an error if the disk has no more room than the reserve.
+// checkSpace returns an error if less than the reserve is free on the disk, in bytes or in inodes.
 func (u Unpacking) checkSpace(s space) error {
 	const part, most = 20, 1 << 30
 	reserve := u.Reserve

@@ -30,7 +30,7 @@ func prefixes(texts ...string) []netip.Prefix {
 func TestValidate(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Config)
-		want   string // part of the error, empty when there is none
+		want   string // part of the error; empty if no error is expected
 	}{
 		"defaults":       {func(*Config) {}, ""},
 		"one family":     {func(c *Config) { c.PodCIDRs = prefixes("10.0.0.0/24") }, ""},
@@ -78,7 +78,7 @@ func TestSource(t *testing.T) {
 		}
 	}
 	if got := (Config{CNIOnly: true}).source(true); got != machine {
-		t.Errorf("configured, and nothing else allowed: %s", got)
+		t.Errorf("with a CNI configuration and CNIOnly: %s", got)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestConcerns(t *testing.T) {
 
 var update = flag.Bool("update", false, "rewrite the files in testdata")
 
-// golden compares a value with a file of its JSON.
+// golden compares the JSON of a value with a file.
 func golden(t *testing.T, name string, value any) {
 	t.Helper()
 	got, err := json.MarshalIndent(value, "", "  ")

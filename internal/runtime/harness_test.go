@@ -28,14 +28,15 @@ import (
 
 const (
 	imageName = "berth.test/workload:1"
-	// serveEnv makes the test binary a runtime that serves a socket in the directory it names.
+	// serveEnv makes the test binary run a runtime that serves a socket. Its value is the directory of the runtime and
+	// the socket.
 	serveEnv = "BERTH_TEST_SERVE"
-	patience = 20 * time.Second
-	// cgroup is the parent of all pods here.
+	timeout  = 20 * time.Second
+	// cgroup is the parent cgroup of all pods in these tests.
 	cgroup = "berthrt"
 )
 
-// The test binary is also the runtime that TestRestart kills.
+// TestMain runs the tests, or the runtime that TestRestart starts and kills.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(serveEnv); dir != "" {
 		if err := serve(dir); err != nil {
@@ -47,14 +48,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// testConfig keeps the runtimes of these tests apart from others on the machine.
+// testConfig configures a runtime that shares nothing with other runtimes on the machine.
 func testConfig(dir string) runtime.Config {
 	return runtime.Config{
 		Root:       filepath.Join(dir, "root"),
 		State:      filepath.Join(dir, "state"),
 		CNIConfDir: filepath.Join(dir, "net.d"),
 		Bridge:     "berthrt0",
-		// Small enough for a test to go beyond.
+		// Small limits, so that a test can exceed them.
 		Unpack:      runtime.Unpacking{Harmless: 8 << 20, MaxRatio: 100},
 		RegistryDir: filepath.Join(dir, "certs.d"),
 		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.202.0.0/24"),
@@ -69,7 +70,7 @@ func insecureCredentials() grpc.DialOption {
 	return grpc.WithTransportCredentials(insecure.NewCredentials())
 }
 
-// serve is a runtime on dir until it is killed. It loads the image that lies there.
+// serve runs a runtime on dir until it is killed. It imports the image archive in dir.
 func serve(dir string) error {
 	r := runtime.New(testConfig(dir))
 	ended := make(chan error, 1)
@@ -88,8 +89,8 @@ func serve(dir string) error {
 	return errors.Join(r.Serve(context.Background(), listener), <-ended)
 }
 
-// scratch is a directory with a path short enough for sockets. Nothing must be left in use there
-// when the test ends.
+// scratch makes a directory with a path short enough for sockets. The test fails if a process or a mount still uses the
+// directory at the test's end.
 func scratch(t *testing.T) string {
 	t.Helper()
 	roottest.Need(t, "running containers")
@@ -106,17 +107,17 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-// sweep checks that nothing is left, and removes what a failed test leaves.
+// sweep fails the test if it has left anything in dir, and removes it.
 func sweep(t *testing.T, dir string) {
 	t.Helper()
 	eventually(t, "shims are gone", func() bool { return len(running(dir)) == 0 })
 	for _, left := range destroy(dir) {
-		t.Errorf("left: %s", left)
+		t.Errorf("the test left: %s", left)
 	}
 }
 
-// destroy ends all that runtimes run in dir, as the machine's end would, and tells what it was. Pod
-// cgroups, which are the CRI client's to remove, do not count.
+// destroy ends everything that runtimes run in dir, like a shutdown of the machine, and returns a list of it. The list
+// omits pod cgroups, since the CRI client has to remove those.
 func destroy(dir string) []string {
 	var found []string
 	end := func(pid int, where string) {
@@ -145,7 +146,7 @@ func destroy(dir string) []string {
 	return found
 }
 
-// podCgroups is the cgroups of these tests' pods, parents first.
+// podCgroups lists the cgroups of these tests' pods, parents first.
 func podCgroups() []string {
 	var paths []string
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, entry fs.DirEntry, err error) error {
@@ -165,7 +166,7 @@ func readFile(path string) string {
 	return string(text)
 }
 
-// running is the processes whose programs lie below dir.
+// running returns the processes whose programs are below dir.
 func running(dir string) map[int]string {
 	processes := map[int]string{}
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
@@ -195,24 +196,24 @@ func archive(t *testing.T) string {
 // eventually polls until the condition holds.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for !condition() {
 		if time.Now().After(deadline) {
-			t.Errorf("not within %s: %s", patience, what)
+			t.Errorf("not within %s: %s", timeout, what)
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// client is the CRI with the few calls that the tests repeat.
+// client is a CRI client with helpers for the calls that the tests repeat.
 type client struct {
 	cri.RuntimeServiceClient
 	images cri.ImageServiceClient
 	logs   string // directory of container logs
 }
 
-// newClient makes a client; sandboxes that exist at the test's end are removed.
+// newClient makes a client. It removes all sandboxes at the test's end.
 func newClient(t *testing.T, conn grpc.ClientConnInterface, dir string) *client {
 	t.Helper()
 	c := &client{cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn), filepath.Join(dir, "logs")}
@@ -224,7 +225,7 @@ func meta(name string) *cri.PodSandboxMetadata {
 	return &cri.PodSandboxMetadata{Name: name, Namespace: "default", Uid: name}
 }
 
-// sandbox runs a pod sandbox and completes its config.
+// sandbox completes the config of a pod sandbox and runs it.
 func (c *client) sandbox(t *testing.T, config *cri.PodSandboxConfig) (id string, pod *cri.PodSandboxConfig) {
 	t.Helper()
 	config.Hostname = config.Metadata.Name
@@ -267,7 +268,7 @@ func (c *client) container(t *testing.T, sandbox string, pod *cri.PodSandboxConf
 	return created.ContainerId
 }
 
-// status is a container's status.
+// status returns a container's status.
 func (c *client) status(t *testing.T, id string) *cri.ContainerStatus {
 	t.Helper()
 	response, err := c.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id})
@@ -277,7 +278,7 @@ func (c *client) status(t *testing.T, id string) *cri.ContainerStatus {
 	return response.Status
 }
 
-// exitCode waits until a container has exited.
+// exitCode waits until a container has exited and returns its exit code.
 func (c *client) exitCode(t *testing.T, id string) int32 {
 	t.Helper()
 	eventually(t, "container exits", func() bool {
@@ -286,7 +287,7 @@ func (c *client) exitCode(t *testing.T, id string) int32 {
 	return c.status(t, id).ExitCode
 }
 
-// removeAll leaves no sandbox behind.
+// removeAll stops and removes all sandboxes.
 func (c *client) removeAll(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -15,7 +15,7 @@ func TestFullName(t *testing.T) {
 		got[name] = fullName(name)
 	}
 	want := map[string]string{
-		"latest":            "", // a tag of nothing
+		"latest":            "", // a bare tag
 		"busybox:1.36":      "docker.io/library/busybox:1.36",
 		"example.com/a/b":   "example.com/a/b:latest",
 		"example.com/a@bad": "",
@@ -26,7 +26,7 @@ func TestFullName(t *testing.T) {
 	}
 }
 
-// Others can read the pause image, and it is the same each time.
+// Other tools can read the archive of the pause image, and it has the same bytes each time.
 func TestPauseArchive(t *testing.T) {
 	first, err := pauseArchive("localhost/berth-pause:1", []byte("program"))
 	if err != nil {

@@ -13,23 +13,24 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// otherNetwork is a configuration as a plugin of a cluster puts it there.
+// otherNetwork is a CNI configuration like that of a cluster's network plugin.
 const (
 	otherBridge  = "berthrt1"
 	otherNetwork = `{"cniVersion": "1.0.0", "name": "other", "plugins": [
  {"type": "bridge", "bridge": %q, "isGateway": true, "ipMasq": true, "ipMasqBackend": "nftables",
-  "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.204.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+  "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.204.0.0/24"}]],
+   "routes": [{"dst": "0.0.0.0/0"}]}},
  {"type": "portmap", "backend": "nftables", "snat": true, "capabilities": {"portMappings": true}}]}`
 )
 
-// networks is a runtime whose network changes.
+// networks tests a runtime whose network changes.
 type networks struct {
 	*client
 	dir string
 }
 
-// testCNI has a configuration come and go: pods that start have that network, those
-// that run keep theirs, and all leave nothing behind.
+// testCNI adds and removes a CNI configuration. New pods get its network, running pods keep their network, and ended
+// pods leave nothing behind.
 func testCNI(t *testing.T, c *client, dir string) {
 	n := networks{c, dir}
 	t.Cleanup(func() {
@@ -64,7 +65,7 @@ func testCNI(t *testing.T, c *client, dir string) {
 	n.end(t, first)
 }
 
-// testRanges has a cluster give the node other ranges while pods run.
+// testRanges changes the node's address ranges while pods run.
 func testRanges(t *testing.T, c *client, dir string) {
 	n := networks{c, dir}
 	before := n.serve(t, "before", 28083)
@@ -89,7 +90,7 @@ func (n networks) leases(network string) string {
 	return filepath.Join(n.dir, "state", "ipam")
 }
 
-// await waits until pods that start get a network. There is one all the time.
+// await waits until new pods get the named network. The runtime must report its network as ready all the time.
 func (n networks) await(t *testing.T, name string) {
 	t.Helper()
 	eventually(t, "the network is "+name, func() bool {
@@ -106,7 +107,7 @@ func (n networks) await(t *testing.T, name string) {
 	})
 }
 
-// serve starts a pod that answers on port 8080, and on this one of the host.
+// serve starts a pod that answers on its port 8080 and on hostPort of the host.
 func (n networks) serve(t *testing.T, name string, hostPort int32) string {
 	t.Helper()
 	id, pod := n.sandbox(t, &cri.PodSandboxConfig{
@@ -126,7 +127,7 @@ func (n networks) address(t *testing.T, id string) string {
 	return status.Status.Network.GetIp()
 }
 
-// answers says that a pod has an address of a range and can be reached.
+// answers fails the test unless a pod has an address with the prefix and can be reached at it and at its host port.
 func (n networks) answers(t *testing.T, id, prefix string, hostPort int) {
 	t.Helper()
 	at := n.address(t, id)
@@ -139,8 +140,8 @@ func (n networks) answers(t *testing.T, id, prefix string, hostPort int) {
 	}
 }
 
-// end ends a pod, of which nothing is left: no address in use, no rule of the
-// packet filter, no record of its attachment.
+// end ends a pod and checks that it leaves nothing: no address in use, no rule of the packet filter, no record of its
+// attachment.
 func (n networks) end(t *testing.T, id string) {
 	t.Helper()
 	at := n.address(t, id)

@@ -37,7 +37,7 @@ func TestParseSums(t *testing.T) {
 	}
 }
 
-// Programs are installed once, and found again.
+// A second installation succeeds, keeps the programs and removes stale files.
 func TestInstallPrograms(t *testing.T) {
 	programs, err := embeddedPrograms()
 	if err != nil {
@@ -58,7 +58,7 @@ func TestInstallPrograms(t *testing.T) {
 			}
 		}
 		if _, err := os.Stat(stale); err == nil {
-			t.Errorf("%s is still there", stale)
+			t.Errorf("stale file %s was not removed", stale)
 		}
 		if err := os.WriteFile(stale, nil, 0o755); err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func TestWriteExecutable(t *testing.T) {
 	}
 }
 
-// pause ends with 0 when told to.
+// pause exits with 0 on a signal to end.
 func TestPause(t *testing.T) {
 	programs, err := embeddedPrograms()
 	if err != nil {
@@ -102,14 +102,14 @@ func TestPause(t *testing.T) {
 	}
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		command := exec.Command(path)
-		// As PID 1 it has no default dispositions to fall back on.
+		// As PID 1 it has to handle signals itself, since PID 1 has no default actions.
 		command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 		if err := command.Start(); err != nil {
 			t.Skip(err)
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- command.Wait() }()
-		// Before it waits for signals they are lost on it, as on any PID 1.
+		// Until pause waits for signals, the kernel drops them, as for every PID 1.
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
 		for waiting := true; waiting; {

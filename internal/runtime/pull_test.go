@@ -19,7 +19,7 @@ import (
 	"github.com/berth-run/berth/test/registry"
 )
 
-// puller is a runtime that pulls from registries of this test.
+// puller is a runtime that pulls from the test's registries.
 type puller struct {
 	*runtime.Runtime
 	cri.ImageServiceClient
@@ -42,8 +42,8 @@ func (p *puller) pull(ctx context.Context, image string, auth *cri.AuthConfig) e
 	return err
 }
 
-// has says whether an image can be used.
-func (p *puller) has(t *testing.T, image string) bool {
+// usable reports whether an image is in the store, so that containers can use it.
+func (p *puller) usable(t *testing.T, image string) bool {
 	t.Helper()
 	r, err := p.ImageStatus(t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}})
 	if err != nil {
@@ -74,8 +74,7 @@ func push(t *testing.T, r *registry.Registry, repository string, layers ...v1.La
 	return name
 }
 
-// testPulls are the pulls of a runtime: TestRuntime runs them, since a process
-// has one runtime.
+// testPulls tests the pulls of a runtime. TestRuntime runs it, since a process can have only one runtime.
 func testPulls(t *testing.T, p *puller) {
 	t.Run("auth", p.testAuth)
 	t.Run("faults", p.testFaults)
@@ -97,25 +96,25 @@ func (p *puller) testAuth(t *testing.T) {
 			image := push(t, r, "team/"+name+":1", layer)
 			if o.User != "" {
 				for _, auth := range []*cri.AuthConfig{nil, bad} {
-					if err := p.pull(t.Context(), image, auth); err == nil || p.has(t, image) {
+					if err := p.pull(t.Context(), image, auth); err == nil || p.usable(t, image) {
 						t.Errorf("pulled with %v: %v", auth, err)
 					}
 				}
 			}
-			if err := p.pull(t.Context(), image, good); err != nil || !p.has(t, image) {
+			if err := p.pull(t.Context(), image, good); err != nil || !p.usable(t, image) {
 				t.Errorf("pull: %v", err)
 			}
 		})
 	}
 }
 
-// A bad answer never leaves an image that can be used.
+// A bad answer of the registry never leaves a usable image.
 func (p *puller) testFaults(t *testing.T) {
 	r := p.serve(t, registry.Options{})
 	type fault func(digest string) registry.Fault
 	for name, c := range map[string]struct {
 		fault fault
-		heals bool // the runtime gets over it by itself
+		heals bool // the pull succeeds despite the fault
 		says  string
 	}{
 		"wrong bytes":    {fault: registry.Wrong, says: "unexpected commit digest"},
@@ -140,23 +139,23 @@ func (p *puller) testFaults(t *testing.T) {
 			err := p.pull(t.Context(), image, nil)
 			r.Inject(nil)
 			if c.heals {
-				if err != nil || !p.has(t, image) {
-					t.Errorf("did not get over it: %v", err)
+				if err != nil || !p.usable(t, image) {
+					t.Errorf("pull despite the fault: %v", err)
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), c.says) || p.has(t, image) {
+			if err == nil || !strings.Contains(err.Error(), c.says) || p.usable(t, image) {
 				t.Errorf("error %v, want one with %q and no image", err, c.says)
 			}
-			if err := p.pull(t.Context(), image, nil); err != nil || !p.has(t, image) {
-				t.Errorf("a healthy registry afterwards: %v", err)
+			if err := p.pull(t.Context(), image, nil); err != nil || !p.usable(t, image) {
+				t.Errorf("pull after the fault has ended: %v", err)
 			}
 		})
 	}
 }
 
-// Layers whose entries climb out write nothing outside; what unpacks without end
-// is refused.
+// A layer cannot write outside its own directory, whatever paths its entries have. A layer that unpacks to too many
+// bytes is refused.
 func (p *puller) testHostile(t *testing.T) {
 	r := p.serve(t, registry.Options{})
 	victim := filepath.Join(p.dir, "victim")
@@ -187,15 +186,15 @@ func (p *puller) testHostile(t *testing.T) {
 				t.Fatal(err)
 			}
 			image := push(t, r, "hostile/"+strings.ReplaceAll(name, " ", "-")+":1", layer)
-			err = p.pull(t.Context(), image, nil) // may do: what it writes is inside
-			if p.has(t, image) != (err == nil) {
-				t.Errorf("pull: %v, image there: %v", err, p.has(t, image))
+			err = p.pull(t.Context(), image, nil) // may succeed if all files stay inside the layer
+			if p.usable(t, image) != (err == nil) {
+				t.Errorf("pull: %v, image usable: %v", err, p.usable(t, image))
 			}
 			if text, err := os.ReadFile(bystander); err != nil || string(text) != "mine" {
-				t.Errorf("the bystander has %q, %v", text, err)
+				t.Errorf("the file outside has %q, %v", text, err)
 			}
 			if _, err := os.Lstat(victim); err == nil {
-				t.Error("written outside of the layer")
+				t.Error("the layer has written a file outside its directory")
 			}
 		})
 	}
@@ -205,12 +204,12 @@ func (p *puller) testHostile(t *testing.T) {
 	}
 	image := push(t, r, "hostile/bomb:1", bomb)
 	if err := p.pull(t.Context(), image, nil); err == nil || !strings.Contains(err.Error(), "layer is too large") ||
-		p.has(t, image) {
+		p.usable(t, image) {
 		t.Errorf("bomb: %v", err)
 	}
 }
 
-// Two images that are pulled at the same time fetch the layer that they share once.
+// Two images that are pulled at the same time fetch their shared layer only once.
 func (p *puller) testSharedLayer(t *testing.T) {
 	r := p.serve(t, registry.Options{})
 	shared, digest := random(t, "shared", 300_000)
@@ -260,7 +259,7 @@ func (p *puller) testProgress(t *testing.T) {
 	}
 }
 
-// What is saved can be loaded.
+// An exported archive can be imported again.
 func (p *puller) testArchive(t *testing.T) {
 	r := p.serve(t, registry.Options{})
 	layer, _ := random(t, "saved", 1000)
@@ -276,10 +275,10 @@ func (p *puller) testArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	loaded, err := p.Import(t.Context(), &archive)
-	if err != nil || len(loaded) != 1 || loaded[0].Name != image || !p.has(t, image) {
+	if err != nil || len(loaded) != 1 || loaded[0].Name != image || !p.usable(t, image) {
 		t.Errorf("loaded %v, %v", loaded, err)
 	}
 	if err := p.Export(t.Context(), &archive, "localhost/none:1"); err == nil {
-		t.Error("saved what is not there")
+		t.Error("an unknown image was exported")
 	}
 }

@@ -23,8 +23,8 @@ import (
 
 const selfPath = "/proc/self/exe"
 
-// The agent is killed and its binary replaced: containers run on, and the next one finds them, with
-// the exit of one that ended in between.
+// The agent is killed and its binary replaced. Containers run on, and the next agent finds them. It also learns the
+// exit code of a container that ended while no agent ran.
 func TestRestart(t *testing.T) {
 	dir := scratch(t)
 	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
@@ -62,7 +62,7 @@ func TestRestart(t *testing.T) {
 		&cri.ExecSyncRequest{ContainerId: staying, Cmd: []string{"/workload", "true"}}); err != nil {
 		t.Error(err)
 	}
-	// New pods have the new shim while the old pod keeps its own.
+	// A new pod gets the new shim, and the old pod keeps its shim.
 	c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("upgraded")})
 	if got := shims(t, dir); got != 2 {
 		t.Errorf("%d versions of the shim are installed, want 2", got)
@@ -73,15 +73,15 @@ func TestRestart(t *testing.T) {
 	kill(t, agent)
 	agent = serveChild(t, dir, binary)
 	if got := shims(t, dir); got != 1 {
-		t.Errorf("%d versions of the shim are installed after the last user of one is gone, want 1", got)
+		t.Errorf("%d versions of the shim are installed after the old one's last pod has ended, want 1", got)
 	}
 	if err := runtime.New(testConfig(dir)).RemoveNetwork(); err != nil {
 		t.Error(err)
 	}
 }
 
-// A shim that is kept from answering while the runtime starts, as on a machine that has other work to
-// do, is not taken for dead: its container runs on.
+// A shim that answers late while the runtime starts, as on a busy machine, does not count as dead: its container runs
+// on.
 func TestSlowShim(t *testing.T) {
 	dir := scratch(t)
 	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
@@ -111,7 +111,7 @@ func TestSlowShim(t *testing.T) {
 	time.AfterFunc(6*time.Second, func() {
 		defer close(goesOn)
 		signal(unix.SIGCONT)
-	}) // containerd's own limits are 2 and 5 s
+	}) // containerd's default limits are 2 s and 5 s
 	agent = serveChild(t, dir, selfPath)
 	<-goesOn
 
@@ -125,7 +125,7 @@ func TestSlowShim(t *testing.T) {
 	}
 }
 
-// The machine goes down and comes up: what ran is known as ended and can be removed, and pods start.
+// After a reboot, the pods from before are reported as ended and can be removed, and new pods start.
 func TestReboot(t *testing.T) {
 	dir := scratch(t)
 	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
@@ -155,7 +155,7 @@ func TestReboot(t *testing.T) {
 		t.Errorf("sandbox after the reboot is %s", status.Status.State)
 	}
 	if code := c.exitCode(t, container); code != 255 {
-		t.Errorf("exit code that nobody knows is %d, want 255", code)
+		t.Errorf("unknown exit code is reported as %d, want 255", code)
 	}
 	id, pod = c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("after")})
 	if code := c.exitCode(t, c.container(t, id, pod, "after", "true")); code != 0 {
@@ -167,7 +167,8 @@ func TestReboot(t *testing.T) {
 	}
 }
 
-// Where overlayfs cannot be used, here because the root is on one, containers have copies.
+// Where overlayfs does not work, containers get copies of their image. It does not work here because the root is on an
+// overlayfs.
 func TestNoOverlay(t *testing.T) {
 	dir := scratch(t)
 	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
@@ -202,7 +203,7 @@ func TestNoOverlay(t *testing.T) {
 	}
 }
 
-// The machine's own CNI configuration comes before the built-in network.
+// The machine's CNI configuration takes precedence over the built-in network.
 func TestForeignNetwork(t *testing.T) {
 	dir := scratch(t)
 	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
@@ -236,7 +237,7 @@ func TestForeignNetwork(t *testing.T) {
 	}
 }
 
-// A second process on the same root is refused.
+// A second process cannot run a runtime on the same root.
 func TestLock(t *testing.T) {
 	dir := scratch(t)
 	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
@@ -250,7 +251,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// child is the command for a runtime of its own, see serve. It finds no other containerd's shim.
+// child is the command that runs serve in another process. Its PATH contains no other containerd's shim.
 func child(dir, binary string) *exec.Cmd {
 	command := exec.Command(binary)
 	command.Env = append(os.Environ(), serveEnv+"="+dir, "PATH=/usr/sbin:/sbin")
@@ -293,13 +294,13 @@ func removeRules(t *testing.T, network string) {
 	}
 }
 
-// kill ends a process as a crash would.
+// kill ends a process without warning, like a crash.
 func kill(t *testing.T, command *exec.Cmd) {
 	t.Helper()
 	if err := command.Process.Kill(); err != nil {
 		t.Error(err)
 	}
-	_ = command.Wait() // it was killed
+	_ = command.Wait() // returns an error, since the process was killed
 }
 
 // copySelf copies the test binary.
@@ -316,7 +317,7 @@ func copySelf(t *testing.T, path string) {
 
 const installedShims = "root/bin/containerd-shim-runc-v2-*"
 
-// age makes the installed shim one that an earlier version has installed.
+// age makes the installed shim look as if an earlier version had installed it.
 func age(t *testing.T, dir string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, installedShims))

@@ -25,7 +25,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime"
 )
 
-// A process has one runtime: the tests of a running one share it.
+// All tests of a running runtime share one, since a process can have only one.
 func TestRuntime(t *testing.T) {
 	dir := scratch(t)
 	r := start(t, testConfig(dir))
@@ -53,7 +53,7 @@ func TestRuntime(t *testing.T) {
 	t.Run("Second", func(t *testing.T) { testSecond(t, dir) })
 }
 
-// start runs a runtime in this process until the test ends, and leaves no network behind.
+// start runs a runtime in this process until the test ends, then removes its network.
 func start(t *testing.T, config runtime.Config) *runtime.Runtime {
 	t.Helper()
 	r := runtime.New(config)
@@ -106,7 +106,7 @@ func testImages(t *testing.T, c *client, imported runtime.Image) {
 	}
 }
 
-// A compressed archive is the same, and what is no archive is refused.
+// A compressed archive imports the same images, and a file that is not an archive is refused.
 func testImport(t *testing.T, r *runtime.Runtime, want []runtime.Image) {
 	var compressed bytes.Buffer
 	w := gzip.NewWriter(&compressed)
@@ -124,7 +124,7 @@ func testImport(t *testing.T, r *runtime.Runtime, want []runtime.Image) {
 		t.Errorf("imported from a compressed archive (-want +got):\n%s", diff)
 	}
 	if _, err := r.Import(t.Context(), strings.NewReader("no archive")); err == nil {
-		t.Error("a text was imported")
+		t.Error("a file that is not an archive was imported")
 	}
 }
 
@@ -136,10 +136,10 @@ func testContainer(t *testing.T, c *client) {
 	}
 	var lines []string
 	for line := range strings.Lines(readFile(filepath.Join(c.logs, "speaker.log"))) {
-		_, rest, _ := strings.Cut(line, " ") // past the time
+		_, rest, _ := strings.Cut(line, " ") // without the time
 		lines = append(lines, rest)
 	}
-	slices.Sort(lines) // the two streams have no order between them
+	slices.Sort(lines) // lines of different streams have no defined order
 	if diff := cmp.Diff([]string{"stderr F oops\n", "stdout F hello\n"}, lines); diff != "" {
 		t.Errorf("log file (-want +got):\n%s", diff)
 	}
@@ -157,7 +157,7 @@ func testStop(t *testing.T, c *client) {
 		"stubborn": {0, []string{"stubborn"}, 137},
 	} {
 		container := c.container(t, id, pod, name, test.args...)
-		if test.grace > 0 { // the handler must be there before the signal
+		if test.grace > 0 { // the program must install its signal handler before the signal
 			eventually(t, "container speaks", func() bool {
 				return strings.Contains(readFile(filepath.Join(c.logs, name+".log")), "up")
 			})
@@ -186,7 +186,7 @@ func testExec(t *testing.T, c *client) {
 	if got := string(response.Stdout); got != "in here\n" || response.ExitCode != 4 {
 		t.Errorf("exec printed %q and exited with %d", got, response.ExitCode)
 	}
-	// Streams go over a URL of a server on loopback.
+	// The CRI plugin serves exec streams at a URL on loopback.
 	exec, err := c.Exec(t.Context(),
 		&cri.ExecRequest{ContainerId: container, Cmd: []string{"/workload", "true"}, Stdout: true})
 	if err != nil {
@@ -198,7 +198,7 @@ func testExec(t *testing.T, c *client) {
 }
 
 func testEvents(t *testing.T, c *client) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	stream, err := c.GetContainerEvents(ctx, &cri.GetEventsRequest{})
 	if err != nil {
@@ -226,7 +226,8 @@ func testEvents(t *testing.T, c *client) {
 	}
 }
 
-// A pod has an address of each family, others and the host reach it there, and at its host port.
+// A pod has an address of each family. Other pods and the host reach it there; the host also reaches it at its host
+// port.
 func testNetwork(t *testing.T, c *client) {
 	const hostPort = 28080
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{
@@ -256,8 +257,8 @@ func testNetwork(t *testing.T, c *client) {
 	}
 }
 
-// get is the body at an address, or nothing. No connection is kept: who has an
-// address or a port changes.
+// get returns the body at an address, or "" after an error. It keeps no connection open, since pods come and go at an
+// address or port.
 func get(address string) string {
 	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get(address)
@@ -272,7 +273,7 @@ func get(address string) string {
 	return string(body)
 }
 
-// With a shared PID namespace, pause is PID 1 and reaps what containers leave.
+// With a shared PID namespace, pause is PID 1 and reaps orphaned processes of the containers.
 func testSharedProcesses(t *testing.T, c *client) {
 	namespaces := &cri.NamespaceOption{Pid: cri.NamespaceMode_POD}
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{
@@ -300,13 +301,13 @@ func testSharedProcesses(t *testing.T, c *client) {
 	if _, err := c.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
 		t.Fatal(err)
 	}
-	// The CRI plugin gives a sandbox that ignores SIGTERM longer than this.
+	// The CRI plugin waits longer than this for a sandbox that ignores SIGTERM.
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("stopping the sandbox took %s: pause does not end on a signal", took)
 	}
 }
 
-// The same CRI is served on a socket, to root alone.
+// The runtime also serves the CRI on a socket, to root only.
 func testSocket(t *testing.T, r *runtime.Runtime, dir string) {
 	listener, err := runtime.Listen(socket(dir))
 	if err != nil {
@@ -323,7 +324,7 @@ func testSocket(t *testing.T, r *runtime.Runtime, dir string) {
 		t.Errorf("socket has mode %o, want 600", got)
 	}
 	if _, err := runtime.Listen(socket(dir)); err == nil {
-		t.Error("a socket in use was taken over")
+		t.Error("a socket in use was replaced")
 	}
 	version, err := cri.NewRuntimeServiceClient(dial(t, dir)).Version(ctx, &cri.VersionRequest{})
 	if err != nil {
@@ -345,7 +346,7 @@ func testSecond(t *testing.T, dir string) {
 		t.Errorf("a second runtime in one process: %v", err)
 	}
 	if _, err := second.Conn(t.Context()); err == nil {
-		t.Error("a runtime that failed gave a connection")
+		t.Error("a failed runtime returned a connection")
 	}
 }
 

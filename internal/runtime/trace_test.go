@@ -15,8 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// The set-up of a pod's network is a span below that of the call, and the only
-// one of containerd's.
+// The set-up of a pod's network is a child of the call's span. It is the only span of containerd that is recorded.
 func TestNetworkSpan(t *testing.T) {
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
