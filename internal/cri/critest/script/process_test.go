@@ -41,7 +41,7 @@ func TestProcess(t *testing.T) {
 		"exists /etc/passwd": {Code: 1, Errors: "workload: open /etc/passwd: no such file or directory\n", Term: 2},
 		"log 20 3 3":         {Waits: []time.Duration{logPeriod}, Out: "000\n001\n002\n", Term: 0},
 		"wait":               {Code: 1, Errors: "workload: usage: workload ACTION [ARG...] [then ACTION]\n", Term: 2},
-		"juggle":             {Code: 1, Errors: "workload: action \"juggle\" is not interpreted\n", Term: 2},
+		"juggle":             {Code: 1, Errors: "workload: action \"juggle\" is not supported by the fake\n", Term: 2},
 	} {
 		var out, errs strings.Builder
 		p, err := New(append([]string{"/workload"}, strings.Fields(args)...), config, &out, &errs)
