@@ -255,7 +255,9 @@ var reasons = map[int]metav1.StatusReason{
 }
 
 func awaitInjected(ts *testscript.TestScript, _ []string) {
-	eventually(ts, func() (bool, any) { return nodeOf(ts).cluster.Spent(), "some injected faults have not occurred yet" })
+	eventually(ts, func() (bool, any) {
+		return nodeOf(ts).cluster.Spent(), "some injected faults have not occurred yet"
+	})
 }
 
 func expire(ts *testscript.TestScript, _ []string) {

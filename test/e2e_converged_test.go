@@ -86,7 +86,8 @@ func (h *harness) differences(ts *testscript.TestScript) ([]string, error) {
 	running := map[string]string{}
 	for _, c := range containers.Containers {
 		if c.State == runtimeapi.ContainerState_CONTAINER_RUNNING {
-			running[c.Id] = fmt.Sprintf("%s/%s attempt %d", c.Labels[pod.LabelPodUID], c.Metadata.Name, c.Metadata.Attempt)
+			running[c.Id] = fmt.Sprintf("%s/%s attempt %d", c.Labels[pod.LabelPodUID], c.Metadata.Name,
+				c.Metadata.Attempt)
 		}
 	}
 	if diff := cmp.Diff(wanted, running); diff != "" {

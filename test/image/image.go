@@ -20,9 +20,9 @@ import (
 
 const workload = "github.com/berth-run/berth/test/workload"
 
-// Build compiles the workload with the go command and writes an image of it to a docker-archive in
-// dir, under the given name (such as "example.com/workload:1"). It returns the archive's path. The
-// workload is the image's entrypoint, /workload; arguments choose what it does.
+// Build compiles the workload with the go command and writes an image of it to a docker-archive in dir, with a name such
+// as "example.com/workload:1". It returns the archive's path. The workload is the image's entrypoint, /workload; its
+// arguments choose what it does.
 func Build(ctx context.Context, dir, imageName string) (path string, err error) {
 	tag, err := name.NewTag(imageName)
 	if err != nil {
@@ -50,13 +50,13 @@ func Build(ctx context.Context, dir, imageName string) (path string, err error) 
 	return path, nil
 }
 
-// Users of the image: member, 7000, is also in the group 7001.
+// Users and groups of the image: the user member (7000) is also in the group team (7001).
 const (
 	passwd = "root:x:0:0::/:\nmember:x:7000:7000::/:\n"
 	groups = "root:x:0:\nmember:x:7000:\nteam:x:7001:member\n"
 )
 
-// pack makes an image of one layer: the program, the users, and the directories that volumes expect.
+// pack makes an image of one layer with the program, the users and groups, /tmp, and tar as a link to the program.
 func pack(program []byte) (v1.Image, error) {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)

@@ -1,4 +1,4 @@
-// Package kubelet runs the kubelet of a test's control plane, for Berth to be held against.
+// Package kubelet runs the real kubelet in a test's cluster, so that tests can compare Berth with it.
 package kubelet
 
 import (
@@ -14,30 +14,30 @@ import (
 	"syscall"
 )
 
-// Options of a Kubelet. All are required but Log.
+// Options of a Kubelet. All are required, except Devices and Log.
 type Options struct {
-	// Program is the control plane's, which has the kubelet too.
+	// Program is the control plane's program, which contains the kubelet too.
 	Program string
-	// Config is the path of a KubeletConfiguration, CgroupRoot what it says, which is made.
+	// Config is the path of a KubeletConfiguration. CgroupRoot is its cgroupRoot, which Start makes.
 	Config, CgroupRoot string
 	Kubeconfig         string
-	// Root directory, and one for volume plugins.
+	// Root is the root directory, Plugins the directory for volume plugins.
 	Root, Plugins string
-	// Node is the node's name, Address an address of this machine but loopback.
+	// Node is the node's name. Address is an address of this machine, not a loopback address.
 	Node, Address string
-	// Devices: it goes on with what the root directory has of device plugins, and leaves
-	// it there. A kubelet keeps that at a place of its own, which all share: one at a time.
+	// Devices makes the kubelet continue with the device allocations in the root directory, and leaves them there at
+	// its end. Kubelets keep the allocations at one fixed path, so only one may run with Devices at a time.
 	Devices bool
 	Log     io.Writer
 }
 
-// Kubelet is one that runs.
+// Kubelet is a running kubelet.
 type Kubelet struct {
 	cmd     *exec.Cmd
 	restore func()
 }
 
-// Start does not wait until the node is ready.
+// Start starts a kubelet. It does not wait until the node is ready.
 func Start(o Options) (*Kubelet, error) {
 	if err := makeCgroups(o.CgroupRoot); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func Start(o Options) (*Kubelet, error) {
 		machine := restore
 		own := filepath.Join(o.Root, devices)
 		restore = func() {
-			_ = move(devicesOfAll, own) // without a plugin it keeps nothing
+			_ = move(devicesOfAll, own) // the file does not exist if there was no device plugin
 			machine()
 		}
 		if err := move(own, devicesOfAll); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -70,8 +70,8 @@ func Start(o Options) (*Kubelet, error) {
 	return k, nil
 }
 
-// devices is where a kubelet keeps which pods have which devices, below its root
-// directory if that is the usual one.
+// devices is the path, below the default root directory, of the file in which a kubelet keeps the devices of pods. The
+// kubelet uses this path even if its root directory is another one.
 const (
 	devices      = "device-plugins/kubelet_internal_checkpoint"
 	devicesOfAll = "/var/lib/kubelet/" + devices
@@ -85,38 +85,38 @@ func move(from, to string) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o750), os.WriteFile(to, text, 0o600), os.Remove(from))
 }
 
-// Pid is the kubelet's process.
+// Pid is the ID of the kubelet's process.
 func (k *Kubelet) Pid() int { return k.cmd.Process.Pid }
 
-// End ends the kubelet with a signal; its pods run on. What it changed on the machine is as before.
-// Another End does nothing.
+// End ends the kubelet with a signal, and undoes its changes of the machine. Its pods continue to run. A second End does
+// nothing.
 func (k *Kubelet) End(s syscall.Signal) {
 	if k.restore == nil {
 		return
 	}
-	_ = k.cmd.Process.Signal(s) // one that has ended is what is wanted
-	_ = k.cmd.Wait()            // its status tells of the signal
+	_ = k.cmd.Process.Signal(s) // fails only if the process has ended already
+	_ = k.cmd.Wait()            // the error says that the signal ended it
 	k.restore()
 	k.restore = nil
 }
 
-// makeCgroups makes a cgroup in all hierarchies: a kubelet expects its cgroupRoot.
+// makeCgroups makes a cgroup in all hierarchies, because a kubelet expects that its cgroupRoot exists.
 func makeCgroups(name string) error {
 	procs, err := filepath.Glob("/sys/fs/cgroup/*/cgroup.procs")
 	for _, p := range procs {
 		err = errors.Join(err, os.MkdirAll(filepath.Join(filepath.Dir(p), name), 0o755))
 	}
-	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // empty in a new one of cgroup v1
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // empty in a new cgroup of version 1
 		text, readErr := os.ReadFile(filepath.Join("/sys/fs/cgroup/cpuset", file))
 		if readErr != nil {
-			continue // cgroup v2 has them filled
+			continue // cgroup v2 fills them
 		}
 		err = errors.Join(err, os.WriteFile(filepath.Join("/sys/fs/cgroup/cpuset", name, file), text, 0o644))
 	}
 	return err
 }
 
-// RemoveCgroups takes away a cgroup and those in it in all hierarchies, where nothing runs in them.
+// RemoveCgroups removes a cgroup and the cgroups below it in all hierarchies. It leaves cgroups that have processes.
 func RemoveCgroups(name string) {
 	roots, _ := filepath.Glob("/sys/fs/cgroup/*" + name)
 	for _, root := range roots {
@@ -133,8 +133,8 @@ func RemoveCgroups(name string) {
 	}
 }
 
-// keepMachine notes what a kubelet changes outside of its root directory; restore
-// takes it back.
+// keepMachine records the settings and directories that a kubelet changes outside of its root directory. restore undoes
+// the changes.
 func keepMachine() (restore func(), err error) {
 	values := map[string][]byte{}
 	for _, name := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
@@ -156,13 +156,13 @@ func keepMachine() (restore func(), err error) {
 			_ = os.WriteFile(path, value, 0o644)
 		}
 		for _, path := range absent {
-			_ = os.Remove(path) // a directory that others use by now stays
+			_ = os.Remove(path) // fails if another program has a file there by now
 		}
 	}, nil
 }
 
-// HostAddress is one at which a node's server is reached: the API refuses a
-// node whose address is loopback.
+// HostAddress is an IPv4 address of this machine for a node. It is not a loopback address, because the API server
+// refuses a node with one.
 func HostAddress() (string, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -173,10 +173,10 @@ func HostAddress() (string, error) {
 			return ip.String(), nil
 		}
 	}
-	return "", errors.New("this machine has no address but loopback")
+	return "", errors.New("find an address for the node: this machine has only loopback addresses")
 }
 
-// FreePort is one that nobody listens on, for a node's server.
+// FreePort is a port on which no process listens.
 func FreePort() (int, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", ":0")
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package metricsserver serves the resource metrics API (metrics.k8s.io/v1beta1)
-// of one node, as metrics-server does: it scrapes /metrics/resource of the node's
-// port 10250 as a service account, and what it tells of CPUs is the difference of
-// two scrapes by the times of their samples.
+// Package metricsserver serves the resource metrics API (metrics.k8s.io/v1beta1) of one node, like metrics-server. It
+// scrapes /metrics/resource of the node's server as a service account. It computes CPU usage from the samples of two
+// scrapes and their timestamps.
 package metricsserver
 
 import (
@@ -26,11 +25,11 @@ import (
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
-// Server is one. Set its fields before Run.
+// Server is a metrics server for one node. Set its fields before Run.
 type Server struct {
-	// Node is the name of the one it scrapes, and URL that of its server.
+	// Node is the name of the node, URL the address of its server.
 	Node, URL string
-	// Client trusts the node, and authenticates.
+	// Client trusts the node's certificate, and authenticates.
 	Client *http.Client
 	// Every is the time between two scrapes.
 	Every time.Duration
@@ -40,13 +39,13 @@ type Server struct {
 	err       error // of the newest scrape
 }
 
-// part is what is measured: a container, or the node where all is empty.
+// part identifies a container. The zero part is the node.
 type part struct{ namespace, pod, container string }
 
-// sample is a part at a time.
+// sample is the usage of a part at a time.
 type sample struct {
 	at     time.Time
-	cpu    float64 // core seconds since its begin
+	cpu    float64 // core seconds since the part started
 	memory float64 // working set, bytes
 }
 
@@ -92,37 +91,38 @@ func (s *Server) scrape(ctx context.Context) (sampled, error) {
 	}
 	samples := sampled{}
 	for _, what := range []string{"node", "container"} {
-		samples.take(families[what+"_cpu_usage_seconds_total"], func(v *sample, m *dto.Metric) {
+		samples.set(families[what+"_cpu_usage_seconds_total"], func(v *sample, m *dto.Metric) {
 			v.cpu, v.at = m.GetCounter().GetValue(), time.UnixMilli(m.GetTimestampMs())
 		})
-		samples.take(families[what+"_memory_working_set_bytes"], func(v *sample, m *dto.Metric) {
+		samples.set(families[what+"_memory_working_set_bytes"], func(v *sample, m *dto.Metric) {
 			v.memory = m.GetGauge().GetValue()
 		})
 	}
 	return samples, nil
 }
 
-func (s sampled) take(f *dto.MetricFamily, set func(*sample, *dto.Metric)) {
+// set applies change to the sample of each part in a metric family.
+func (s sampled) set(f *dto.MetricFamily, change func(*sample, *dto.Metric)) {
 	for _, m := range f.GetMetric() {
 		labels := map[string]string{}
 		for _, l := range m.Label {
 			labels[l.GetName()] = l.GetValue()
 		}
-		of := part{labels["namespace"], labels["pod"], labels["container"]}
-		v := s[of]
-		set(&v, m)
-		s[of] = v
+		id := part{labels["namespace"], labels["pod"], labels["container"]}
+		v := s[id]
+		change(&v, m)
+		s[id] = v
 	}
 }
 
-// usage is that of a part between two scrapes; ok is false before the second one.
+// usage is the usage of a part between two scrapes. ok is false if the part has only one sample.
 func usage(before, after sample) (_ corev1.ResourceList, ok bool) {
-	took := after.at.Sub(before.at).Seconds()
-	if before.at.IsZero() || took <= 0 || after.cpu < before.cpu {
+	seconds := after.at.Sub(before.at).Seconds()
+	if before.at.IsZero() || seconds <= 0 || after.cpu < before.cpu {
 		return nil, false
 	}
 	return corev1.ResourceList{
-		corev1.ResourceCPU: *resource.NewMilliQuantity(int64(math.Round(1000*(after.cpu-before.cpu)/took)),
+		corev1.ResourceCPU: *resource.NewMilliQuantity(int64(math.Round(1000*(after.cpu-before.cpu)/seconds)),
 			resource.DecimalSI),
 		corev1.ResourceMemory: *resource.NewQuantity(int64(after.memory), resource.BinarySI),
 	}, true
@@ -144,7 +144,7 @@ func (s *Server) window(of part) metav1.Duration {
 	return metav1.Duration{Duration: s.now[of].at.Sub(s.last[of].at)}
 }
 
-// pods are those of which every container was scraped twice.
+// pods returns the metrics of the pods of which every container was scraped twice.
 func (s *Server) pods() []metricsv1beta1.PodMetrics {
 	pods := map[part]*metricsv1beta1.PodMetrics{}
 	for of := range s.now {
@@ -179,27 +179,27 @@ func (s *Server) pods() []metricsv1beta1.PodMetrics {
 	return all
 }
 
-// Handler is the API.
+// Handler serves the API.
 func (s *Server) Handler() http.Handler {
 	const root = "/apis/metrics.k8s.io/v1beta1"
 	read := metav1.Verbs{"get", "list"}
 	mux := http.NewServeMux()
-	handle := func(path string, look func(*http.Request) any) {
+	handle := func(path string, lookup func(*http.Request) any) {
 		mux.HandleFunc("GET "+root+path, func(w http.ResponseWriter, r *http.Request) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			w.Header().Set("Content-Type", "application/json")
-			answer := look(r)
+			answer := lookup(r)
 			switch {
 			case s.err != nil:
 				answer = failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, s.err.Error())
 			case answer == nil:
-				answer = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "no metrics of it yet")
+				answer = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "no metrics of this object yet")
 			}
 			if f, ok := answer.(*metav1.Status); ok {
 				w.WriteHeader(int(f.Code))
 			}
-			_ = json.NewEncoder(w).Encode(answer) // who has left does not need it
+			_ = json.NewEncoder(w).Encode(answer) // fails if the client has gone
 		})
 	}
 	handle("", func(*http.Request) any {
@@ -228,9 +228,9 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// find returns nil where there is none.
-func find[T any](all []T, is func(T) bool) any {
-	i := slices.IndexFunc(all, is)
+// find returns the first element that matches, or nil.
+func find[T any](all []T, matches func(T) bool) any {
+	i := slices.IndexFunc(all, matches)
 	if i < 0 {
 		return nil
 	}

@@ -1,5 +1,5 @@
-// Command mkimage builds the image of the project's workload program and writes
-// it to a directory, as an archive that "berth image load" takes.
+// Command mkimage builds the image of the project's workload program and writes it to a directory, as an archive for
+// "berth image load". It prints the archive's path.
 //
 //	mkimage DIR NAME
 package main

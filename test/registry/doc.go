@@ -1,4 +1,3 @@
-// Package registry is a container registry on the loopback interface for tests:
-// the library's in memory (go-containerregistry), behind faults that real ones
-// have. It keeps count of what was fetched.
+// Package registry is a container registry on the loopback interface for tests. It keeps images in memory
+// (go-containerregistry), can inject the faults of real registries, and counts the requests.
 package registry

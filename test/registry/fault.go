@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Status answers so many requests for content with a status.
+// Status answers the next requests for content, as many as times says, with a status code.
 func Status(code int, times int32) Fault {
 	var left atomic.Int32
 	left.Store(times)
@@ -23,13 +23,14 @@ func Status(code int, times int32) Fault {
 	}
 }
 
-// serve answers with content, or the range of it that is asked for.
+// serve answers with content, or with the requested range of it.
 func serve(w http.ResponseWriter, r *http.Request, content []byte) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
 
-// blob says whether a request reads a blob, any if digest is empty, and gives it.
+// blob returns the whole blob that a request reads. It returns false if the request reads no blob, or not the blob of
+// digest. An empty digest stands for any blob.
 func blob(r *http.Request, next http.Handler, digest string) ([]byte, bool) {
 	if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/blobs/"+digest) ||
 		strings.Contains(r.URL.Path, "/blobs/uploads/") {
@@ -42,7 +43,7 @@ func blob(r *http.Request, next http.Handler, digest string) ([]byte, bool) {
 	return w.Body.Bytes(), w.Code == http.StatusOK
 }
 
-// Wrong answers a blob with one bit changed.
+// Wrong answers requests for a blob with one bit changed.
 func Wrong(digest string) Fault {
 	return func(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
 		content, ok := blob(r, next, digest)
@@ -56,7 +57,7 @@ func Wrong(digest string) Fault {
 	}
 }
 
-// Short answers a blob without its last bytes, as if that was all.
+// Short answers requests for a blob with its first half, as if it was the whole blob.
 func Short(digest string) Fault {
 	return func(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
 		content, ok := blob(r, next, digest)
@@ -68,7 +69,7 @@ func Short(digest string) Fault {
 	}
 }
 
-// Long answers a blob with more behind it.
+// Long answers requests for a blob with more bytes at its end.
 func Long(digest string) Fault {
 	return func(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
 		content, ok := blob(r, next, digest)
@@ -79,8 +80,8 @@ func Long(digest string) Fault {
 	}
 }
 
-// Reset breaks the connection in the middle of a blob so many times. It serves
-// ranges, so that the rest can be had.
+// Reset breaks the connection in the middle of a blob, as often as times says. Afterwards it serves the blob and its
+// ranges, so that a client can resume.
 func Reset(digest string, times int32) Fault {
 	var left atomic.Int32
 	left.Store(times)
@@ -101,7 +102,7 @@ func Reset(digest string, times int32) Fault {
 	}
 }
 
-// Slow answers a blob a piece at a time.
+// Slow answers requests for a blob in pieces of so many bytes, with a pause after each.
 func Slow(digest string, piece int, pause time.Duration) Fault {
 	return func(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
 		content, ok := blob(r, next, digest)
@@ -125,7 +126,7 @@ func Slow(digest string, piece int, pause time.Duration) Fault {
 	}
 }
 
-// Hang never answers a blob, until the request ends.
+// Hang does not answer requests for a blob. It returns when the client ends the request.
 func Hang(digest string) Fault {
 	return func(_ http.ResponseWriter, r *http.Request, _ http.Handler) bool {
 		if !strings.HasSuffix(r.URL.Path, "/blobs/"+digest) || r.Method != http.MethodGet {
@@ -136,8 +137,8 @@ func Hang(digest string) Fault {
 	}
 }
 
-// Stall answers a blob to its middle, and the rest of it when goOn is closed.
-func Stall(digest string, goOn <-chan struct{}) Fault {
+// Stall answers requests for a blob with its first half, and with the rest when resume is closed.
+func Stall(digest string, resume <-chan struct{}) Fault {
 	return func(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
 		content, ok := blob(r, next, digest)
 		if !ok {
@@ -147,7 +148,7 @@ func Stall(digest string, goOn <-chan struct{}) Fault {
 		_, _ = w.Write(content[:len(content)/2])
 		_ = http.NewResponseController(w).Flush()
 		select {
-		case <-goOn:
+		case <-resume:
 			_, _ = w.Write(content[len(content)/2:])
 		case <-r.Context().Done():
 		}

@@ -30,15 +30,15 @@ import (
 
 // Options of a Registry.
 type Options struct {
-	// TLS makes it serve HTTPS with a certificate of its own authority.
+	// TLS makes the registry serve HTTPS with a self-signed certificate.
 	TLS bool
-	// User and Password are wanted by those who pull; "": nobody is asked.
+	// User and Password are required for pulls. If User is empty, everyone may pull.
 	User, Password string
-	// Token has them exchanged for a token, as large registries do.
+	// Token makes clients exchange the password for a token, as large registries do.
 	Token bool
 }
 
-// Registry is one that listens.
+// Registry is a running registry.
 type Registry struct {
 	opts   Options
 	store  http.Handler
@@ -49,11 +49,10 @@ type Registry struct {
 	fetched map[string]int // GETs by path
 }
 
-// Fault may answer a request for content instead of the registry, and says
-// whether it has. next is the registry.
+// Fault may answer a request for content instead of the registry, and returns whether it did. next is the registry.
 type Fault func(w http.ResponseWriter, r *http.Request, next http.Handler) bool
 
-// New starts a registry that Close ends.
+// New starts a registry, which runs until Close.
 func New(o Options) *Registry {
 	r := &Registry{opts: o, fetched: map[string]int{}, store: registry.New(registry.Logger(log.New(io.Discard, "", 0)))}
 	r.server = httptest.NewUnstartedServer(r)
@@ -66,16 +65,16 @@ func New(o Options) *Registry {
 	return r
 }
 
-// Close ends it, with the requests that are under way.
+// Close ends the registry and cuts its connections.
 func (r *Registry) Close() {
 	r.server.CloseClientConnections()
 	r.server.Close()
 }
 
-// Host is its address: 127.0.0.1:port.
+// Host is the registry's address, 127.0.0.1:PORT.
 func (r *Registry) Host() string { return r.server.Listener.Addr().String() }
 
-// WriteHosts lets a containerd whose certs.d is dir reach it.
+// WriteHosts writes the configuration with which a containerd reaches the registry. dir is containerd's certs.d.
 func (r *Registry) WriteHosts(dir string) error {
 	host := strings.ReplaceAll(r.Host(), ":", "_") + "_"
 	if err := os.MkdirAll(filepath.Join(dir, host), 0o755); err != nil {
@@ -93,14 +92,14 @@ func (r *Registry) WriteHosts(dir string) error {
 	return os.WriteFile(filepath.Join(dir, host, "hosts.toml"), []byte(text), 0o644)
 }
 
-// Inject has requests for manifests and blobs go through a fault; nil ends that.
+// Inject passes requests for manifests and blobs to a fault first. A nil fault ends that.
 func (r *Registry) Inject(f Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fault = f
 }
 
-// Fetches is how many times a blob was asked for.
+// Fetches is the number of requests for a blob so far.
 func (r *Registry) Fetches(digest string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,10 +116,10 @@ const token = "a-token-of-this-registry"
 // ServeHTTP implements http.Handler.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.URL.Path == "/token" {
-		r.giveToken(w, req)
+		r.issueToken(w, req)
 		return
 	}
-	if !r.admitted(req) {
+	if !r.authorized(req) {
 		challenge := `Basic realm="test"`
 		if r.opts.Token {
 			challenge = fmt.Sprintf(`Bearer realm="%s/token",service="test"`, r.server.URL)
@@ -139,14 +138,14 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if fault != nil && content && fault(w, req, r.store) {
 		return
 	}
-	if content, ok := blob(req, r.store, ""); ok { // the store knows no open ranges
+	if content, ok := blob(req, r.store, ""); ok { // the store cannot serve ranges without an end
 		serve(w, req, content)
 		return
 	}
 	r.store.ServeHTTP(w, req)
 }
 
-func (r *Registry) admitted(req *http.Request) bool {
+func (r *Registry) authorized(req *http.Request) bool {
 	if r.opts.User == "" {
 		return true
 	}
@@ -157,7 +156,7 @@ func (r *Registry) admitted(req *http.Request) bool {
 	return user == r.opts.User && password == r.opts.Password
 }
 
-func (r *Registry) giveToken(w http.ResponseWriter, req *http.Request) {
+func (r *Registry) issueToken(w http.ResponseWriter, req *http.Request) {
 	user, password, ok := req.BasicAuth()
 	if !ok { // OAuth2, RFC 6749 4.3
 		user, password = req.PostFormValue("username"), req.PostFormValue("password")
@@ -169,7 +168,7 @@ func (r *Registry) giveToken(w http.ResponseWriter, req *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"token": token, "access_token": token})
 }
 
-// put stores content without the server, its faults and its counts.
+// put stores content directly, without the server's faults and counts.
 func (r *Registry) put(method, path, mediaType string, content []byte) error {
 	req := httptest.NewRequestWithContext(context.Background(), method, path, bytes.NewReader(content))
 	req.Header.Set("Content-Type", mediaType)
@@ -181,8 +180,7 @@ func (r *Registry) put(method, path, mediaType string, content []byte) error {
 	return nil
 }
 
-// Push makes an image of layers, one after the other, pullable as
-// HOST/repository. It returns the full name.
+// Push stores an image with these layers, the lowest first, as HOST/repository. It returns the full name.
 func (r *Registry) Push(repository string, layers ...v1.Layer) (string, error) {
 	image, err := mutate.AppendLayers(empty.Image, layers...)
 	if err != nil {
@@ -202,7 +200,7 @@ func (r *Registry) Push(repository string, layers ...v1.Layer) (string, error) {
 	return r.push(repository, image)
 }
 
-// PushArchive makes the image of a docker-archive pullable.
+// PushArchive stores the image of a docker-archive as HOST/repository. It returns the full name.
 func (r *Registry) PushArchive(repository, path string) (string, error) {
 	image, err := tarball.ImageFromPath(path, nil)
 	if err != nil {
@@ -255,8 +253,8 @@ func (r *Registry) putBlob(repository string, content []byte) error {
 		"application/octet-stream", content)
 }
 
-// Layer is a layer with these tar entries. A regular file has its content in
-// PAXRecords["content"], which is not written.
+// Layer is a layer with these tar entries. A regular file has its content in PAXRecords["content"]; the layer has no
+// such record.
 func Layer(entries ...tar.Header) (v1.Layer, error) {
 	var plain bytes.Buffer
 	w := tar.NewWriter(&plain)
@@ -278,7 +276,7 @@ func Layer(entries ...tar.Header) (v1.Layer, error) {
 	})
 }
 
-// Random is a layer with one file of so many bytes that do not compress.
+// Random is a layer with one file. The file has size bytes, which do not compress and are the same every time.
 func Random(file string, size int) (v1.Layer, error) {
 	content := make([]byte, 0, size+sha256.Size)
 	sum := sha256.Sum256([]byte(file))
@@ -289,7 +287,7 @@ func Random(file string, size int) (v1.Layer, error) {
 	return Layer(tar.Header{Name: file, Mode: 0o644, PAXRecords: map[string]string{"content": string(content[:size])}})
 }
 
-// Bomb is a layer of some kilobytes that unpacks to so many zeros.
+// Bomb is a layer of some kilobytes that unpacks to a file of size zero bytes.
 func Bomb(size int64) (v1.Layer, error) {
 	var packed bytes.Buffer
 	zip, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)

@@ -13,63 +13,63 @@ import (
 	"time"
 )
 
-// The guest's address, and where it finds the control plane: nothing else is there (qemu: -netdev user, restrict).
+// The addresses of the guest and of the control plane. The guest reaches nothing else (qemu: -netdev user, restrict).
 const (
 	guestIP        = "10.0.2.15"
 	controlPlaneIP = "10.0.2.100"
 )
 
-// asRelay is how qemu starts this program for each connection of the guest's.
+// asRelay is the argument with which qemu starts this program for each connection of the guest.
 const asRelay = "relay"
 
-// controlPlane is a cluster's without a node. It runs beside the guest.
+// controlPlane is the control plane of a cluster for the guest. It runs on the host.
 type controlPlane struct {
-	cmd   *exec.Cmd
-	stdin io.Closer // the control plane ends with it
-	found []byte    // a kubeapitest.Remote
-	said  strings.Builder
+	cmd    *exec.Cmd
+	stdin  io.Closer // closing it ends the control plane
+	remote []byte    // a kubeapitest.Remote as JSON
+	output strings.Builder
 }
 
 func startControlPlane(ctx context.Context) (*controlPlane, error) {
-	found, theirs, err := os.Pipe()
+	remote, childEnd, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	defer found.Close()
+	defer remote.Close()
 	c := &controlPlane{cmd: exec.CommandContext(ctx, "../bin/vm/test.test", "-test.run=^TestControlPlane$",
 		"-test.timeout=0")}
-	c.cmd.Dir, c.cmd.ExtraFiles, c.cmd.Stdout, c.cmd.Stderr = "test", []*os.File{theirs}, &c.said, &c.said
+	c.cmd.Dir, c.cmd.ExtraFiles, c.cmd.Stdout, c.cmd.Stderr = "test", []*os.File{childEnd}, &c.output, &c.output
 	c.cmd.Env = append(os.Environ(), "BERTH_TEST_CONTROL_PLANE=1")
 	c.cmd.Cancel, c.cmd.WaitDelay = func() error { return c.stdin.Close() }, 30*time.Second
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		return nil, errors.Join(err, theirs.Close())
+		return nil, errors.Join(err, childEnd.Close())
 	}
 	err = c.cmd.Start()
-	if err = errors.Join(err, theirs.Close()); err != nil {
+	if err = errors.Join(err, childEnd.Close()); err != nil {
 		return nil, err
 	}
-	if c.found, err = io.ReadAll(found); err == nil && len(c.found) > 0 {
+	if c.remote, err = io.ReadAll(remote); err == nil && len(c.remote) > 0 {
 		return c, nil
 	}
-	return nil, errors.Join(errors.New("it did not start"), err, c.stop())
+	return nil, errors.Join(errors.New("its process ended before it was ready"), err, c.stop())
 }
 
-// stop returns when nothing of it is left.
+// stop ends the control plane and waits until its processes have ended.
 func (c *controlPlane) stop() error {
 	if err := c.stdin.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return err
 	}
 	if err := c.cmd.Wait(); err != nil {
-		return fmt.Errorf("the control plane ended: %w; it said:\n%s", err, c.said.String())
+		return fmt.Errorf("control plane failed: %w; its output:\n%s", err, c.output.String())
 	}
 	return nil
 }
 
-// network are qemu's arguments for a network on which the guest finds the control plane's ports.
+// network returns qemu's arguments for a network on which the guest reaches the control plane's ports.
 func (c *controlPlane) network() ([]string, error) {
 	var ports struct{ API, Nodes string }
-	if err := json.Unmarshal(c.found, &ports); err != nil {
-		return nil, fmt.Errorf("read where the control plane is: %w", err)
+	if err := json.Unmarshal(c.remote, &ports); err != nil {
+		return nil, fmt.Errorf("read the control plane's ports: %w", err)
 	}
 	self, err := os.Executable()
 	if err != nil {

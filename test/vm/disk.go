@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// programs are the host's, copied for the scripts with the libraries they are linked with.
+// programs are the host's programs that scripts need. They are copied with their libraries.
 const programs = `sh
 	awk basename cat chmod chown cmp cp cut date dd df dirname uptime echo env false find grep head hostname id kill
 	ln ls mkdir mkfifo mknod mktemp mv nproc printf readlink rm rmdir sed seq sleep sort stat sync tail
@@ -20,12 +20,12 @@ const programs = `sh
 	dmesg losetup mkfs.ext4 mkswap mount pgrep pkill swapoff swapon sysctl taskset umount
 	nft apparmor_parser`
 
-// makeDisk writes an ext4 file system for the guest: a small Debian with the unpacked packages of
-// systemd, and in /berth what this tree has at the same places.
+// makeDisk writes an ext4 file system for the guest: a small Debian with the unpacked packages of systemd. /berth has
+// the files of this repository that the tests need, at the same paths.
 func makeDisk(ctx context.Context, path, systemd string) error {
 	root := path + ".d"
 	if err := os.CopyFS(root, os.DirFS(systemd)); err != nil {
-		return fmt.Errorf("copy systemd, which -systemd names: %w", err)
+		return fmt.Errorf("copy the directory of -systemd: %w", err)
 	}
 	if err := copyTree("test/vm/etc", filepath.Join(root, "etc")); err != nil {
 		return err
@@ -45,7 +45,7 @@ func makeDisk(ctx context.Context, path, systemd string) error {
 			return err
 		}
 	}
-	if err := os.Symlink("bin", filepath.Join(root, "sbin")); err != nil { // where runtimes look for apparmor_parser
+	if err := os.Symlink("bin", filepath.Join(root, "sbin")); err != nil { // runtimes look for apparmor_parser in /sbin
 		return err
 	}
 	var elf []string
@@ -98,7 +98,7 @@ func makeDisk(ctx context.Context, path, systemd string) error {
 	return os.RemoveAll(root)
 }
 
-// libraries are the paths of all that the programs are linked with, but for those in the packages of systemd.
+// libraries returns the paths of all libraries of the programs, except libraries from the packages of systemd.
 func libraries(ctx context.Context, systemd string, programs []string) ([]string, error) {
 	ldd := exec.CommandContext(ctx, "ldd", programs...)
 	path := "LD_LIBRARY_PATH="
@@ -108,7 +108,7 @@ func libraries(ctx context.Context, systemd string, programs []string) ([]string
 	}
 	ldd.Env = append(os.Environ(), path)
 	out, err := ldd.Output()
-	if err != nil && len(out) == 0 { // it fails where one is linked statically or is a script
+	if err != nil && len(out) == 0 { // ldd fails if a program is linked statically or is a script
 		return nil, fmt.Errorf("ldd: %w", err)
 	}
 	seen := map[string]bool{}
@@ -125,7 +125,7 @@ func libraries(ctx context.Context, systemd string, programs []string) ([]string
 	return all, nil
 }
 
-// copyTree copies a file or a directory. What is not there is not copied.
+// copyTree copies a file or a directory. If from does not exist, it makes only the directory for the copy.
 func copyTree(from, to string) error {
 	if _, err := os.Stat(from); os.IsNotExist(err) {
 		return os.MkdirAll(filepath.Dir(to), 0o755)
@@ -160,7 +160,7 @@ func copyFile(from, to string) error {
 		return err
 	}
 	if _, err := io.Copy(out, in); err != nil {
-		_ = out.Close() // the copy's error says why
+		_ = out.Close() // the error of the copy is the one to report
 		return err
 	}
 	return out.Close()

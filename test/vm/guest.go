@@ -14,32 +14,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the guest says itself: what went wrong, and in the end that it is done.
+// The guest's own messages on the console begin with guestPrefix. They are errors and, at the end, guestDone.
 const (
 	guestPrefix = "vm guest: "
 	guestDone   = "done"
 )
 
 const (
-	// asService is how systemd starts this program, with the job below.
-	asService = "guest"
-	handedOn  = "/berth/job"
+	// asService is the argument with which systemd starts this program. The program then runs the job at serviceJob.
+	asService  = "guest"
+	serviceJob = "/berth/job"
 )
 
-// guest is init: it makes the machine what an agent expects, runs the job and switches the machine off.
-// If systemd is to be init, the first and the last of that are for it and its service.
+// guest is process 1 of the machine: it prepares the machine for an agent, runs the job and powers the machine off. If
+// systemd is to be process 1, guest replaces itself by systemd, which starts this program again to run the job.
 func guest() {
-	say := func(text string) { fmt.Println(guestPrefix + strings.ReplaceAll(text, "\n", "; ")) }
+	report := func(text string) { fmt.Println(guestPrefix + strings.ReplaceAll(text, "\n", "; ")) }
 	if err := work(); err != nil {
-		say(err.Error())
+		report(err.Error())
 	}
-	say(guestDone)
-	say(fmt.Sprint("it cannot be switched off: ", unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)))
+	report(guestDone)
+	report(fmt.Sprint("power off the machine: ", unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)))
 }
 
 func work() error {
 	if os.Getpid() != 1 {
-		j, err := readJob(handedOn)
+		j, err := readJob(serviceJob)
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func work() error {
 		}
 	}
 	if j.Machine == "systemd" {
-		return handOn(j)
+		return startSystemd(j)
 	}
 	if err := mountAll(j.Machine); err != nil {
 		return err
@@ -82,13 +82,13 @@ func readJob(path string) (j job, err error) {
 	return j, json.Unmarshal(text, &j)
 }
 
-// handOn makes systemd init, which starts this program again as vm.service.
-func handOn(j job) error {
+// startSystemd replaces this process by systemd, which starts this program again as vm.service.
+func startSystemd(j job) error {
 	text, err := json.Marshal(j)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(handedOn, text, 0o644); err != nil {
+	if err := os.WriteFile(serviceJob, text, 0o644); err != nil {
 		return err
 	}
 	const systemd = "/lib/systemd/systemd"
@@ -120,8 +120,8 @@ func load(path string) error {
 	return nil
 }
 
-// enter makes the disk the root directory. The initramfs cannot stay it: containers could not leave it
-// (pivot_root(2)), and overlay file systems do not work there.
+// enter makes the disk the root directory. The initramfs cannot stay the root directory: pivot_root(2) fails there, so
+// containers could not start, and overlay file systems do not work on it.
 func enter() error {
 	for _, dir := range []string{"/dev", "/disk"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -159,7 +159,7 @@ func mount(source, at, kind, options string) error {
 	return nil
 }
 
-// hierarchies are cgroup v1's as systemd mounts them.
+// hierarchies are the hierarchies of cgroup v1 as systemd mounts them.
 const hierarchies = "cpuset cpu,cpuacct blkio memory devices freezer net_cls,net_prio perf_event hugetlb pids rdma misc"
 
 func mountAll(cgroup string) error {
@@ -201,8 +201,8 @@ func mountAll(cgroup string) error {
 	return nil
 }
 
-// leaveRootCgroup moves this process, and so its children, to where services are. What a cgroup has
-// tells what the kernel can do, and the root has least.
+// leaveRootCgroup moves this process, and so its children, to a cgroup like a service's. Programs read the kernel's
+// features from the files of their cgroup, and the root cgroup has the fewest files.
 func leaveRootCgroup() error {
 	const root, own = "/sys/fs/cgroup/", "/sys/fs/cgroup/vm.service/"
 	if err := os.WriteFile(root+"cgroup.subtree_control", []byte("+cpuset +cpu +io +memory +hugetlb +pids"),
@@ -215,7 +215,7 @@ func leaveRootCgroup() error {
 	return os.WriteFile(own+"cgroup.procs", []byte("0"), 0)
 }
 
-// prepare does what else Debian does before services start.
+// prepare does the rest of Debian's work before services start: the host name, links in /dev, /tmp and loopback.
 func prepare() error {
 	if err := unix.Sethostname([]byte("vm")); err != nil {
 		return fmt.Errorf("set the host name: %w", err)
@@ -257,12 +257,12 @@ func up(name, address string) error {
 	return nil
 }
 
-// run runs a command and waits for it, and for every orphan that ends meanwhile. cluster says how it finds
-// the control plane.
+// run runs a command and waits for it, and for every orphan that ends meanwhile. cluster is a kubeapitest.Remote as
+// JSON, or empty.
 func (c command) run(cluster string) error {
 	cmd := exec.CommandContext(context.Background(), c.Args[0], c.Args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, os.Stdout, os.Stderr
-	// Eight emulated CPUs that look for goroutines to run keep the two below them from running any.
+	// The host has two CPUs. Eight emulated CPUs that all look for goroutines would use most of their time.
 	cmd.Env = []string{"PATH=/bin:/usr/bin", "HOME=/root", "TMPDIR=/tmp", "GOMAXPROCS=2", "BERTH_TEST_VM=1",
 		"BERTH_TEST_CLUSTER=" + cluster}
 	if err := cmd.Start(); err != nil {

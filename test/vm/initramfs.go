@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// modules are what the guest needs of the kernel besides what is built in, without their dependencies.
+// modules are the kernel modules that the guest needs, without their dependencies.
 const modules = `virtio_pci virtio_blk virtio_net overlay veth bridge loop nfsv4 nfsd
 	nf_tables nft_chain_nat nft_ct nft_masq nft_nat nft_redir nft_fib_inet nft_reject_inet nft_limit nft_compat
 	xt_comment xt_mark xt_conntrack xt_MASQUERADE xt_addrtype`
 
-// job is what the guest does. It is the file /job in the initramfs.
+// job describes the work of the guest. It is the file /job in the initramfs.
 type job struct {
 	Machine  string // see boot
-	Cluster  string // how scripts find the control plane, if there is one
+	Cluster  string // a kubeapitest.Remote as JSON, or empty without a control plane
 	Modules  []string
 	Commands []command
 }
@@ -28,7 +28,7 @@ type job struct {
 type command struct {
 	Dir     string
 	Args    []string
-	Cluster bool // it needs a control plane
+	Cluster bool // the command needs a control plane
 }
 
 // initramfs writes the archive that the kernel starts from: init, the modules and the job.
@@ -63,7 +63,7 @@ func initramfs(path, kernel string, j job) error {
 	return os.WriteFile(path, archive.end(), 0o644)
 }
 
-// moduleFiles are the files of a kernel's modules by their names, which have _ where files have - or _.
+// moduleFiles returns the files of a kernel's modules by module name. Module names have _ where file names have - or _.
 func moduleFiles(kernel string) (map[string]string, error) {
 	files := map[string]string{}
 	err := filepath.WalkDir(filepath.Join(kernel, "lib/modules"), func(path string, d fs.DirEntry, err error) error {
@@ -75,13 +75,13 @@ func moduleFiles(kernel string) (map[string]string, error) {
 	return files, err
 }
 
-// depends reads what a module needs out of its section .modinfo: "depends=a,b".
+// depends reads the dependencies of a module from its section .modinfo: "depends=a,b".
 func depends(path string) ([]string, error) {
 	file, err := elf.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // opened for reading, so closing cannot lose data
 	section := file.Section(".modinfo")
 	if section == nil {
 		return nil, fmt.Errorf("%s has no section .modinfo", path)
@@ -98,7 +98,7 @@ func depends(path string) ([]string, error) {
 	return nil, nil
 }
 
-// loadOrder puts every module after those it depends on.
+// loadOrder sorts modules, and adds their dependencies, so that every module comes after the modules it depends on.
 func loadOrder(names []string, depends func(string) ([]string, error)) ([]string, error) {
 	var order []string
 	for _, name := range names {
@@ -139,7 +139,7 @@ func (c *cpio) add(name string, mode int, data []byte) {
 	c.pad()
 }
 
-// pad ends a part at a multiple of 4 bytes.
+// pad fills the archive up to a multiple of 4 bytes.
 func (c *cpio) pad() {
 	for c.buf.Len()%4 != 0 {
 		c.buf.WriteByte(0)

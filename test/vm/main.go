@@ -1,17 +1,17 @@
-// Command vm runs end-to-end scripts and tests of packages on a machine that is not the one at
-// hand: Debian's cloud kernel under qemu's software emulation, with 8 CPUs on 2 NUMA nodes, all
-// capabilities, and cgroup v2, v1, or Debian's systemd as process 1. It needs no KVM and no network,
-// and installs nothing.
+// Command vm runs end-to-end scripts and tests of packages in an emulated machine, the guest: Debian's cloud kernel
+// under qemu's software emulation, with 8 CPUs on 2 NUMA nodes and all capabilities. The guest has cgroup v2, cgroup v1,
+// or Debian's systemd as process 1. Command vm needs no KVM and no network, and installs nothing.
 //
 //	bin/vm/vm -kernel DIR -systemd DIR [-machine v1|v2|systemd] [-run REGEXP]
 //
-// Scripts of test/e2e have a control plane on the machine at hand, the only thing that the guest
-// reaches: what is done to the guest's clock is done to a node's.
+// Scripts of test/e2e use a control plane on the host, which is all that the guest reaches. A script that changes the
+// guest's clock therefore changes only the node's clock.
 //
-// The directories are unpacked packages (hack/unpack.sh prints them). bin/berth, bin/workload.tar,
-// bin/cluster and bin/vm, which has the compiled tests, are there (make vmtest). The exit status is 1 if a test failed.
+// The directories are unpacked packages (hack/unpack.sh prints their paths). The files bin/berth, bin/workload.tar,
+// bin/cluster and the compiled tests in bin/vm must exist; make vmtest builds them. The exit status is 1 if a test
+// failed.
 //
-// The same program is init in the machine, or a service of systemd's: see guest.go.
+// The same program is process 1 in the guest, or a service of systemd: see guest.go.
 package main
 
 import (
@@ -41,7 +41,7 @@ func main() {
 		}
 		return
 	}
-	runtime.LockOSThread() // qemu ends with the thread that started it
+	runtime.LockOSThread() // qemu ends with the thread that started it (Pdeathsig)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx)
 	stop()
@@ -53,16 +53,15 @@ func main() {
 
 // boot is one start of the machine.
 type boot struct {
-	machine string   // v2 and v1, of cgroups, or systemd, which has v2
-	scripts []string // of test/script
-	alone   []string // the same, beside which no other may run
-	e2e     []string // of test/e2e, alone too
+	machine string   // v2 or v1, the version of cgroups, or systemd, which has v2
+	scripts []string // scripts of test/script
+	alone   []string // scripts of test/script that must not run beside others
+	e2e     []string // scripts of test/e2e, which run alone too
 	units   []string // packages in internal
 }
 
-// boots are what make vmtest runs. A script or test that skips there has failed: it is on the list
-// because the machine has what it needs. Emulation is slow: what a script shows on the machine at
-// hand as well, as most do of cgroup v1, is not on the list.
+// boots lists what make vmtest runs. A script or test that skips there counts as failed, because it is on the list for
+// a feature of the machine. Emulation is slow, so the list omits scripts that show the same on the host.
 func boots() []boot {
 	return []boot{{
 		machine: "v2",
@@ -86,9 +85,9 @@ const limit = 30 * time.Minute
 func run(ctx context.Context) (err error) {
 	kernel := flag.String("kernel", "", "`directory` of an unpacked linux-image package")
 	systemd := flag.String("systemd", "", "`directory` of the unpacked packages of systemd and D-Bus")
-	machine := flag.String("machine", "", "only this one: v1, v2 or systemd (default all)")
-	only := flag.String("run", "", "only the scripts and packages that match this `regexp`")
-	patience := flag.Duration("patience", 5*time.Minute, "how long a script waits for what is to happen")
+	machine := flag.String("machine", "", "start only the `machine` v1, v2 or systemd (default all)")
+	only := flag.String("run", "", "run only the scripts and packages that match this `regexp`")
+	patience := flag.Duration("patience", 5*time.Minute, "how long a script waits for a condition before it fails")
 	flag.Parse()
 	match, err := regexp.Compile(*only)
 	if err != nil {
@@ -112,7 +111,7 @@ func run(ctx context.Context) (err error) {
 		bounded, cancel := context.WithTimeout(ctx, limit)
 		failed := b.start(bounded, *kernel, disk, commands)
 		if bounded.Err() == context.DeadlineExceeded {
-			failed = fmt.Errorf("it hangs: not ready after %v: %w", limit, failed)
+			failed = fmt.Errorf("machine did not finish within %v: %w", limit, failed)
 		}
 		cancel()
 		if failed != nil {
@@ -127,7 +126,7 @@ func run(ctx context.Context) (err error) {
 	return err
 }
 
-// commands are what the guest runs for a boot, of what match matches.
+// commands returns the guest's commands for the scripts and packages of a boot that match.
 func (b boot) commands(match *regexp.Regexp, patience time.Duration) []command {
 	matching := func(names []string) []string {
 		return slices.DeleteFunc(names, func(n string) bool { return !match.MatchString(n) })
@@ -139,7 +138,7 @@ func (b boot) commands(match *regexp.Regexp, patience time.Duration) []command {
 			Args: []string{"/berth/bin/vm/" + filepath.Base(unit) + ".test", "-test.v=test2json", "-test.timeout=5m"},
 		})
 	}
-	// With a control plane first: the guest's clock is still right then.
+	// Scripts with a control plane run before those in alone, which change the guest's clock.
 	for _, s := range []struct {
 		test  string
 		names []string

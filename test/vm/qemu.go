@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// start boots the machine, prints what its tests say and waits for its end.
+// start boots the machine, prints the results of its tests and waits until it is off.
 func (b boot) start(ctx context.Context, kernel, disk string, commands []command) (err error) {
 	images, err := filepath.Glob(filepath.Join(kernel, "boot/vmlinuz-*"))
 	if err != nil || len(images) != 1 {
@@ -26,7 +26,7 @@ func (b boot) start(ctx context.Context, kernel, disk string, commands []command
 			return fmt.Errorf("start a control plane: %w", failed)
 		}
 		defer func() { err = errors.Join(err, c.stop()) }()
-		j.Cluster = string(c.found)
+		j.Cluster = string(c.remote)
 		if network, err = c.network(); err != nil {
 			return err
 		}
@@ -36,16 +36,16 @@ func (b boot) start(ctx context.Context, kernel, disk string, commands []command
 		return fmt.Errorf("make the initramfs: %w", err)
 	}
 	args := []string{"-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
-		// Of the vendors, only Intel's CPUs have threads here. Without ERMS and FSRM the kernel copies words: an
-		// emulated rep movsb goes byte by byte.
+		// qemu emulates threads only for CPUs of Intel. Without ERMS and FSRM the kernel copies words; an emulated
+		// rep movsb would copy byte by byte.
 		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off,erms=off,fsrm=off,vendor=GenuineIntel",
 		"-smp", "8,sockets=2,cores=2,threads=2", "-m", "4G",
 		"-object", "memory-backend-ram,id=m0,size=2G", "-numa", "node,nodeid=0,cpus=0-3,memdev=m0",
 		"-object", "memory-backend-ram,id=m1,size=2G", "-numa", "node,nodeid=1,cpus=4-7,memdev=m1",
 		"-drive", "if=virtio,format=raw,snapshot=on,file=" + disk,
 		"-kernel", images[0], "-initrd", initrd,
-		// Emulated CPUs wait long for each other: that is no lockup. The other clocks are devices, slow to
-		// read. What is at the same address every time is translated once.
+		// Emulated CPUs wait long for each other, which the kernel must not report as a lockup. The TSC is the only
+		// clock that is not a slow device. Without randomized addresses, qemu translates the same code only once.
 		"-append", "console=ttyS0 quiet panic=-1 nowatchdog tsc=reliable mitigations=off norandmaps apparmor=1 " +
 			"security=apparmor rcupdate.rcu_cpu_stall_suppress=1"}
 	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", append(args, network...)...)
@@ -58,23 +58,23 @@ func (b boot) start(ctx context.Context, kernel, disk string, commands []command
 	if err := qemu.Start(); err != nil {
 		return fmt.Errorf("%w: make setup installs it", err)
 	}
-	said := newTranscript(os.Stdout, b.machine)
+	log := newTranscript(os.Stdout, b.machine)
 	for lines := bufio.NewReader(console); err == nil; {
 		var line string
 		if line, err = lines.ReadString('\n'); line != "" {
-			said.line(line)
+			log.line(line)
 		}
 	}
 	if err := qemu.Wait(); err != nil {
-		said.rest()
+		log.rest()
 		return fmt.Errorf("the machine stopped: %w", err)
 	}
-	if !said.done {
-		said.rest()
+	if !log.done {
+		log.rest()
 		return errors.New("the machine stopped before its tests ended: the kernel panicked")
 	}
-	if len(said.wrong) > 0 {
-		return fmt.Errorf("failed or skipped: %q", said.wrong)
+	if len(log.wrong) > 0 {
+		return fmt.Errorf("failed or skipped: %q", log.wrong)
 	}
 	return nil
 }

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// transcript reads what tests print with -test.v=test2json, which tells every verdict at once, and shows a line for each that has ended and the
-// whole of those that failed or skipped.
+// transcript reads the output of tests with -test.v=test2json, in which every verdict follows its test at once. It
+// prints a line for each test that has passed, and the whole output of a test that failed or skipped.
 type transcript struct {
 	out     io.Writer
 	machine string
-	test    string              // whose output comes
-	held    map[string][]string // what was printed of tests that go on, by name
-	wrong   []string            // tests that failed or skipped, and what the guest says itself
+	test    string              // the test whose output follows
+	pending map[string][]string // the output of tests without a verdict, by name
+	wrong   []string            // tests that failed or skipped, and errors of the guest itself
 	done    bool
 }
 
 func newTranscript(out io.Writer, machine string) *transcript {
-	return &transcript{out: out, machine: machine, held: map[string][]string{}}
+	return &transcript{out: out, machine: machine, pending: map[string][]string{}}
 }
 
 var (
@@ -33,17 +33,17 @@ func (t *transcript) line(line string) {
 		t.test = m[1]
 		return
 	}
-	if said, ok := strings.CutPrefix(line, guestPrefix); ok {
-		if t.done = said == guestDone; t.done {
+	if message, ok := strings.CutPrefix(line, guestPrefix); ok {
+		if t.done = message == guestDone; t.done {
 			return
 		}
-		t.wrong = append(t.wrong, said)
+		t.wrong = append(t.wrong, message)
 		fmt.Fprintln(t.out, line)
 		return
 	}
 	m := verdict.FindStringSubmatch(line)
 	if m == nil {
-		t.held[t.test] = append(t.held[t.test], line)
+		t.pending[t.test] = append(t.pending[t.test], line)
 		return
 	}
 	result, name, took := m[1], m[2], m[3]
@@ -51,19 +51,19 @@ func (t *transcript) line(line string) {
 	switch {
 	case result != "PASS":
 		t.wrong = append(t.wrong, name)
-		fmt.Fprintln(t.out, strings.Join(append(t.held[name], strings.Replace(line, "\x16", "", 1)), "\n"))
+		fmt.Fprintln(t.out, strings.Join(append(t.pending[name], strings.Replace(line, "\x16", "", 1)), "\n"))
 	case script != "":
 		dir := map[string]string{"TestE2E": "e2e/"}[parent]
 		fmt.Fprintf(t.out, "ok    %s  %s%s  %s\n", t.machine, dir, script, took)
 	case !strings.Contains(name, "/"):
 		fmt.Fprintf(t.out, "ok    %s  %s  %s\n", t.machine, name, took)
 	}
-	delete(t.held, name)
+	delete(t.pending, name)
 }
 
-// rest shows what is left of a machine that stopped halfway.
+// rest prints the output of tests without a verdict, after the machine has stopped early.
 func (t *transcript) rest() {
-	for name, lines := range t.held {
+	for name, lines := range t.pending {
 		fmt.Fprintf(t.out, "--- %s\n%s\n", name, strings.Join(lines, "\n"))
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestTranscript(t *testing.T) {
+func TestTranscriptShowsPassesInALineAndFailuresInFull(t *testing.T) {
 	const console = `=== RUN   TestScript
 === RUN   TestScript/embedded
 === RUN   TestScript/embedded/good
@@ -29,9 +29,9 @@ vm guest: test.test: exit status 1
 vm guest: done
 `
 	var out bytes.Buffer
-	said := newTranscript(&out, "v2")
+	log := newTranscript(&out, "v2")
 	for line := range strings.Lines(console) {
-		said.line(strings.ReplaceAll(line, "---", "\x16---"))
+		log.line(strings.ReplaceAll(line, "---", "\x16---"))
 	}
 	const want = `ok    v2  good  1.50s
 ok    v2  e2e/good  2.50s
@@ -45,12 +45,12 @@ vm guest: test.test: exit status 1
 		t.Errorf("output (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff([]string{"TestScript/embedded/bad", "TestLonely", "test.test: exit status 1"},
-		said.wrong); d != "" || !said.done {
-		t.Errorf("done %v, wrong (-want +got):\n%s", said.done, d)
+		log.wrong); d != "" || !log.done {
+		t.Errorf("done %v, wrong (-want +got):\n%s", log.done, d)
 	}
 }
 
-func TestLoadOrder(t *testing.T) {
+func TestLoadOrderPutsDependenciesFirst(t *testing.T) {
 	needs := map[string][]string{"overlay": nil, "bridge": {"stp", "llc"}, "stp": {"llc"}, "llc": nil}
 	depends := func(name string) ([]string, error) {
 		list, ok := needs[name]
@@ -65,6 +65,6 @@ func TestLoadOrder(t *testing.T) {
 	}
 	if _, err := loadOrder([]string{"none"}, depends); err == nil ||
 		err.Error() != "module none: there is no such file" {
-		t.Errorf("a module that is not there: %v", err)
+		t.Errorf("load order of an unknown module: error %v", err)
 	}
 }

@@ -1,8 +1,8 @@
-// Command workload is what runs in the containers of tests, benchmarks and the example: one small
-// static program instead of an image with a shell.
+// Command workload is the program in the containers of tests, benchmarks and the example: one small static program
+// instead of an image with a shell.
 //
-// Its first argument chooses what it does; usage lists the choices. Several may follow each other,
-// separated by the argument "then", as in `workload print ready then sleep`.
+// Its first argument chooses an action; usage lists them. Actions can follow each other, separated by the argument
+// "then", as in `workload print ready then sleep`.
 package main
 
 import (
@@ -34,25 +34,26 @@ const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
 
   print LINE...             print each line to stdout
   error LINE...             print each line to stderr
-  sleep [CODE]              until SIGTERM or SIGINT, then exit with CODE (default 0)
-  stopped                   until SIGTERM or SIGINT, then go on
+  sleep [CODE]              wait for SIGTERM or SIGINT, then exit with CODE (default 0)
+  stopped                   wait for SIGTERM or SIGINT, then continue
   stubborn                  sleep and ignore SIGTERM
-  wait DURATION             wait (2s, 100ms)
-  until FILE...             wait until all exist
+  wait DURATION             wait for DURATION, such as 2s or 100ms
+  until FILE...             wait until all files exist
   exit CODE [DURATION]      exit with CODE, after DURATION
   true | false              exit with 0 or 1
-  serve [ADDRESS]           HTTP until SIGTERM: / tells host name and addresses, /healthz the health,
-                            POST /healthz?ok=false changes it; /redirect?to=URL; /large?bytes=N;
-                            /print prints the request's headers to stdout; the gRPC health service has the
-                            same health (default :8080)
+  serve [ADDRESS]           serve HTTP until SIGTERM (default :8080): / shows the host name and addresses,
+                            /healthz the health, and POST /healthz?ok=false changes it; /redirect?to=URL;
+                            /large?bytes=N; /print prints the request's headers to stdout; the gRPC health
+                            service reports the same health
   get URL                   print the body of URL; exit with 1 unless the status is 2xx
   post URL                  the same with POST and no body
-  fetch URL DIR             get from a server of the authority in DIR/ca.crt, with the token in DIR/token
-  tar ARG...                what kubectl cp needs of tar(1)
+  fetch URL DIR             get URL from a server whose certificate is of the authority in DIR/ca.crt, with the
+                            token in DIR/token
+  tar ARG...                the part of tar(1) that kubectl cp uses
   stamp [FILE]              write the time at main's first instruction, in ns of CLOCK_REALTIME, to
                             FILE or stdout
   log LINES_PER_SECOND BYTES [COUNT]
-                            print lines of that length at that rate, until SIGTERM or COUNT lines
+                            print lines of BYTES bytes at this rate, until SIGTERM or COUNT lines
   env [NAME...]             print the environment, or the values of some variables
   cat FILE...               print files
   write FILE TEXT...        write the texts as lines to a file
@@ -61,17 +62,19 @@ const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
   stat FILE...              print mode, owner and size of files
   id                        print uid, gid and groups
   fork N                    start N children that sleep; do not wait for them
-  exists FILE...            exit with 1 unless all exist
-  eat BYTES                 use that much memory
+  exists FILE...            exit with 1 unless all files exist
+  eat BYTES                 use this much memory
   burn                      keep one CPU busy until SIGTERM
-  fill FILE BYTES           write that many bytes to a file
-  link TARGET NAME          put a symbolic link in the place of a name
-  swap NAME NAME            exchange two names, again and again, until SIGTERM
+  fill FILE BYTES           write this many bytes to a file
+  link TARGET NAME          replace NAME by a symbolic link to TARGET
+  swap NAME NAME            exchange two files again and again until SIGTERM
+  echo                      print each line of stdin until its end
+  size                      print the terminal's size, and once more after it has changed
 `
 
 func main() {
 	started := time.Now()
-	if filepath.Base(os.Args[0]) == "tar" { // the image has it under this name too, for kubectl cp
+	if filepath.Base(os.Args[0]) == "tar" { // the image has a link of this name for kubectl cp
 		os.Args = append([]string{os.Args[0], "tar"}, os.Args[1:]...)
 	}
 	for _, action := range split(os.Args[1:]) {
@@ -198,7 +201,7 @@ func each(args []string, f func(string) error) error {
 	return nil
 }
 
-// number is the argument at a place, or a default.
+// number is the argument at an index, or a default if there are fewer arguments.
 func number(args []string, at, otherwise int) (int, error) {
 	if len(args) <= at {
 		return otherwise, nil
@@ -291,7 +294,7 @@ func serve(args []string) error {
 		request, _ := io.ReadAll(r.Body)
 		health(w, bytes.HasSuffix(request, []byte("unknown")), sick.Load())
 	})
-	end := stopped() // who is answered may end it
+	end := stopped() // before the first answer, because the client may then stop the container
 	var config net.ListenConfig
 	listener, err := config.Listen(context.Background(), "tcp", address)
 	if err != nil {
@@ -303,7 +306,7 @@ func serve(args []string) error {
 	}()
 	server := &http.Server{Handler: mux, Protocols: new(http.Protocols)}
 	server.Protocols.SetHTTP1(true)
-	server.Protocols.SetUnencryptedHTTP2(true) // what gRPC speaks
+	server.Protocols.SetUnencryptedHTTP2(true) // for gRPC
 	return server.Serve(listener)
 }
 
@@ -325,7 +328,7 @@ func health(w http.ResponseWriter, unknown, sick bool) {
 	w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
 }
 
-// describe answers with what tells one pod from another.
+// describe answers with the host name, the client's address and the pod's addresses.
 func describe(w http.ResponseWriter, r *http.Request) {
 	host, _ := os.Hostname()
 	fmt.Fprintln(w, "host", host)
@@ -344,7 +347,7 @@ func request(method, url string) error {
 	return show(http.DefaultClient, request)
 }
 
-// fetch asks as a client of the API server does that runs in a pod.
+// fetch sends a request like a client of the API server that runs in a pod.
 func fetch(args []string) error {
 	if len(args) != 2 {
 		return errUsage
@@ -361,7 +364,7 @@ func fetch(args []string) error {
 	return show(&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}, request)
 }
 
-// show prints the body of the answer.
+// show prints the body of the answer. It returns an error unless the status is 2xx.
 func show(client *http.Client, request *http.Request) error {
 	response, err := client.Do(request)
 	if err != nil {
@@ -509,7 +512,7 @@ func fork(args []string) error {
 	return nil
 }
 
-// eat touches every page so that the memory counts.
+// eat touches every page, because the kernel counts only touched memory.
 func eat(args []string) error {
 	size, err := number(args, 0, 0)
 	if err != nil {
@@ -579,14 +582,14 @@ func echo() error {
 	return lines.Err()
 }
 
-// size asks until there is one: a terminal has none before it is told.
+// size prints the terminal's size twice: the first size, which a new terminal does not have at once, and the next.
 func size() error {
 	changed := make(chan os.Signal, 1)
 	signal.Notify(changed, syscall.SIGWINCH)
 	for shown, times := "", 0; times < 2; {
 		w, err := unix.IoctlGetWinsize(1, unix.TIOCGWINSZ)
 		if err != nil {
-			return fmt.Errorf("ask for the terminal's size: %w", err)
+			return fmt.Errorf("read the terminal's size: %w", err)
 		}
 		if now := fmt.Sprintf("%dx%d", w.Col, w.Row); w.Col > 0 && now != shown {
 			fmt.Println(now)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// archive is as much of tar(1) as kubectl cp calls in a container:
+// archive is the part of tar(1) that kubectl cp uses in a container:
 //
 //	tar cf - PATH...
 //	tar [--no-same-OWNER...] -xmf - [-C DIR]
@@ -82,8 +82,8 @@ func unpack(from io.Reader, dir string) error {
 			return err
 		}
 		path := filepath.Join(dir, header.Name)
-		if err := os.MkdirAll(filepath.Dir(path),
-			0o755); err != nil { // kubectl names directories that are empty, and no others
+		// kubectl sends entries only for empty directories.
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
 		switch header.Typeflag {
