@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/api/client"
 )
 
-// berthSide starts pods as a user does: by writing manifests.
+// berthSide runs pods with Berth. It starts them like a user, by writing manifests.
 type berthSide struct {
 	process
 	client *client.Client
@@ -81,7 +81,7 @@ func (b *berthSide) remove(ctx context.Context, prefix string, pods, _ int) (tim
 		}
 	}
 	if err := b.deleted(ctx, prefix); err != nil {
-		return 0, fmt.Errorf("wait for the end of %s: %w", prefix, err)
+		return 0, fmt.Errorf("wait for the deletion of pods %s: %w", prefix, err)
 	}
 	if err := b.nothingLeft(ctx); err != nil {
 		return 0, err
@@ -89,7 +89,7 @@ func (b *berthSide) remove(ctx context.Context, prefix string, pods, _ int) (tim
 	return time.Since(begin), clearDir(b.stamps)
 }
 
-// deleted waits until the agent knows no pod of this prefix any more.
+// deleted waits until the agent has deleted all pods with this prefix.
 func (b *berthSide) deleted(ctx context.Context, prefix string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -10,14 +10,14 @@ import (
 	"github.com/berth-run/berth/bench/proc"
 )
 
-// burst is the makespan of many pods at once, of their start or of their end.
+// burst is the time that many pods need together to start, or to end.
 type burst struct {
 	Pods  int             `json:"pods"`
 	Berth summary         `json:"berth"`
 	Floor map[int]summary `json:"floor"` // by concurrency
 	Best  int             `json:"bestConcurrency"`
 	Ratio float64         `json:"ratio"`
-	// BerthCPU and FloorCPU are seconds of each side's process for each burst.
+	// BerthCPU and FloorCPU are the CPU seconds of each side's process, an element for each burst.
 	BerthCPU []float64 `json:"berthCPUSeconds"`
 	FloorCPU []float64 `json:"floorCPUSeconds"`
 
@@ -25,8 +25,8 @@ type burst struct {
 	floor map[int][]time.Duration
 }
 
-// bursts compares the makespans of many pods at once with the floor's at each of
-// several concurrencies; its best counts.
+// bursts compares the bursts of Berth with the bursts of the floor. The floor runs at several concurrencies, and its
+// best one counts.
 func (b *bench) bursts(ctx context.Context) error {
 	up := burst{Pods: b.burst, floor: map[int][]time.Duration{}}
 	down := burst{Pods: b.burst, floor: map[int][]time.Duration{}}
@@ -46,7 +46,7 @@ func (b *bench) bursts(ctx context.Context) error {
 	return nil
 }
 
-// oneBurst starts and removes pods. Berth chooses its concurrency itself: 0.
+// oneBurst starts and removes pods on one side. The concurrency 0 stands for Berth, which chooses its own.
 func oneBurst(ctx context.Context, s side, prefix string, concurrency int, up, down *burst) error {
 	for _, half := range []struct {
 		*burst
@@ -94,7 +94,7 @@ func (b burst) row(p *page, what, goal string) {
 		row(p, fmt.Sprintf("%s (floor at its best concurrency, %d)", what, b.Best), goal)
 }
 
-// details are the floor at each concurrency, of both halves, and the CPU time.
+// burstDetails prints the floor's times at each concurrency, for start and end, and the CPU time of both sides.
 func burstDetails(p *page, up, down burst) {
 	p.line("\nThe floor's burst at each concurrency, p50 in ms:\n")
 	p.line("| concurrency | start | termination |")

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/bench/joined"
 )
 
-// clusterCost is what a node of a real cluster takes, beside the kubelet.
+// clusterCost is what a node of a real cluster costs with Berth, and with the kubelet for comparison.
 type clusterCost struct {
 	Pods        int        `json:"pods"`
 	Rounds      int        `json:"rounds"`
@@ -21,17 +21,18 @@ type clusterCost struct {
 	Kubelet     clusterUse `json:"kubelet"`
 }
 
-// clusterUse is one node's.
+// clusterUse is the cost of one node.
 type clusterUse struct {
-	Running      summary        `json:"runningMs"` // from the creation of the first pod to the last one Running in a watch
+	// Running is from the creation of the first pod until a watch shows the last one as Running.
+	Running      summary        `json:"runningMs"`
 	PodsASecond  float64        `json:"podsPerSecond"`
-	Requests     map[string]int `json:"requestsForStarts"` // of all rounds
+	Requests     map[string]int `json:"requestsForStarts"` // in all rounds
 	IdleRequests map[string]int `json:"requestsIdle"`
 	Agent        processUse     `json:"agent"`
-	Runtime      processUse     `json:"runtime,omitzero"` // where it is a process of its own
+	Runtime      processUse     `json:"runtime,omitzero"` // zero if the agent contains the runtime
 }
 
-// processUse is what a process of a node uses of the machine.
+// processUse is the CPU time and memory of one process of a node.
 type processUse struct {
 	StartCPU  float64 `json:"cpuMsPerPod"`
 	IdleCPU   float64 `json:"cpuIdlePercentOfACore"`
@@ -44,13 +45,13 @@ func (u processUse) plus(v processUse) processUse {
 		PrivateMB: u.PrivateMB + v.PrivateMB}
 }
 
-// watchCost is the memory for objects of the cluster that pods mount.
+// watchCost is the memory for watches of ConfigMaps and Secrets that pods mount.
 type watchCost struct {
 	Berth   []joined.Watched `json:"berth,omitempty"`
 	Kubelet []joined.Watched `json:"kubelet,omitempty"`
 }
 
-// cluster measures a node of a real cluster, and the kubelet as another one.
+// cluster measures Berth and the kubelet as two nodes of a real cluster.
 func (b *bench) cluster(ctx context.Context) error {
 	c := clusterCost{Pods: b.burst, Rounds: b.rounds, IdleSeconds: b.idleWatch.Seconds()}
 	berth, kubelet, err := b.joined(ctx, joined.Options{Pods: c.Pods, Rounds: c.Rounds, Idle: b.idleWatch})
@@ -62,7 +63,7 @@ func (b *bench) cluster(ctx context.Context) error {
 	return nil
 }
 
-// watches measures the memory for objects that are watched one by one.
+// watches measures the memory for ConfigMaps and Secrets, each of which has a watch.
 func (b *bench) watches(ctx context.Context) error {
 	berth, kubelet, err := b.joined(ctx, joined.Options{Objects: []int{0, 50, 150}})
 	b.results.Watches = watchCost{Berth: berth.Watched, Kubelet: kubelet.Watched}
@@ -80,7 +81,7 @@ func (b *bench) joined(ctx context.Context, o joined.Options) (berth, kubelet jo
 		return berth, kubelet, err
 	}
 	if berth, kubelet, err = joined.Measure(ctx, o); err != nil {
-		return berth, kubelet, err // something may still run
+		return berth, kubelet, err // keep the directory: a process may still use it
 	}
 	return berth, kubelet, os.RemoveAll(o.Dir)
 }
@@ -129,7 +130,7 @@ func (c clusterCost) text(p *page) {
 	p.line("\nRequests for a pod's start: Berth %s; the kubelet %s.", c.kinds(b.Requests), c.kinds(k.Requests))
 }
 
-// each is the number of requests for one pod's start.
+// each is the mean number of requests for one pod's start.
 func (c clusterCost) each(requests map[string]int) float64 {
 	return float64(sum(requests)) / float64(c.Pods*c.Rounds)
 }
@@ -138,7 +139,7 @@ func (c clusterCost) aMinute(u clusterUse) float64 {
 	return float64(sum(u.IdleRequests)) / c.IdleSeconds * 60
 }
 
-// kinds names the requests of which there is more than a hundredth for a pod.
+// kinds lists the kinds of requests with their number for each pod. It omits kinds with at most 0.01 for each pod.
 func (c clusterCost) kinds(requests map[string]int) string {
 	var all []string
 	for _, what := range slices.Sorted(maps.Keys(requests)) {

@@ -22,17 +22,16 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/sandbox"
 )
 
-// floorSide makes the CRI calls of a pod start itself, one after the other,
-// against the embedded runtime on a socket. Nothing decides, watches or reports.
+// floorSide runs pods without an agent. It makes the CRI calls of a pod start itself, one after the other, to the
+// embedded runtime on a socket. It decides, watches and reports nothing, so its time is the floor for an agent.
 type floorSide struct {
 	process
 	mu    sync.Mutex
 	pods  map[string]*floorPod // by name
-	execs atomic.Int64         // that succeeded
+	execs atomic.Int64         // the commands that succeeded
 }
 
-// floorPod is a pod whose CRI configuration has been made: the floor is not
-// charged for it.
+// floorPod is a pod with its CRI configuration, which is rendered before the measurement begins.
 type floorPod struct {
 	name       string
 	config     *runtimeapi.PodSandboxConfig
@@ -40,7 +39,7 @@ type floorPod struct {
 
 	sandbox string
 	ids     []string // of the containers
-	ended   bool     // it is removed: its containers are not to run again
+	ended   bool     // the pod is being removed, so its containers must not restart
 }
 
 func startFloor(ctx context.Context, root string) (*floorSide, error) {
@@ -55,7 +54,7 @@ func startFloor(ctx context.Context, root string) (*floorSide, error) {
 	if err := f.launch(config, "runtime", "--listen", f.socket(), "--image-archive", archive); err != nil {
 		return nil, err
 	}
-	// It is ready when it answers and has the image.
+	// The runtime is ready when it answers and has the image.
 	err := poll(ctx, 50*time.Millisecond, func() (bool, error) {
 		r, err := f.cri.Images.ImageStatus(ctx,
 			&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: image}})
@@ -93,7 +92,7 @@ func (f *floorSide) start(ctx context.Context, prefix string, pods int, s shape,
 	return last.Sub(begin), err
 }
 
-// prepare renders the pod that Berth is given, with the same code.
+// prepare renders the same pod that Berth gets, with the same code.
 func (f *floorSide) prepare(name string, s shape) (*floorPod, error) {
 	p := s.pod(name, f.stamps)
 	p.UID = types.UID(name)
@@ -187,8 +186,8 @@ func (f *floorSide) remove(ctx context.Context, prefix string, pods, concurrency
 	return took, clearDir(f.stamps)
 }
 
-// removePod stops the containers, as their end has to be known before the
-// sandbox's, and removes everything.
+// removePod stops the containers, then the sandbox, and removes everything of the pod. An agent must know the end of
+// the containers before it stops the sandbox, so the floor keeps this order too.
 func (f *floorSide) removePod(ctx context.Context, p *floorPod) error {
 	for _, id := range p.ids {
 		if _, err := f.cri.Runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id}); err != nil {
@@ -209,7 +208,7 @@ func (f *floorSide) removePod(ctx context.Context, p *floorPod) error {
 	return os.RemoveAll(f.logs(p.name))
 }
 
-// removeCgroups removes the parents of pods' cgroups, which the runtime leaves.
+// removeCgroups removes the pods' own cgroups, the parents of the containers' cgroups, which the runtime leaves.
 func (f *floorSide) removeCgroups(pods string) (err error) {
 	for _, root := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} { // version 1 or hybrid, version 2
 		dirs, globErr := filepath.Glob(filepath.Join(root, "berth-bench/floor", pods, "cgroup.procs"))
@@ -223,7 +222,7 @@ func (f *floorSide) removeCgroups(pods string) (err error) {
 	return err
 }
 
-// end ends the runtime; what an interrupted measurement left goes too.
+// end ends the runtime, and removes the cgroups that an interrupted measurement has left.
 func (f *floorSide) end() error {
 	return errors.Join(f.process.end(), f.removeCgroups("*"), f.removeCgroups("."))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/berth-run/berth/bench/proc"
 )
 
-// idleCost of the agent's process with the runtime in it; shims are not in it.
+// idleCost is the cost of the agent's process, which contains the runtime, while nothing happens. It omits the shims.
 type idleCost struct {
 	Pods       int     `json:"pods"`
 	Seconds    float64 `json:"seconds"`
@@ -16,7 +16,7 @@ type idleCost struct {
 	PrivateMB  float64 `json:"privateMB"`
 }
 
-// settle is the time after a start for what follows it: garbage, write-back.
+// settle is the time after a start in which garbage collection and write-back end.
 const settle = 15 * time.Second
 
 // idle measures the agent's process while pods run and nothing happens.

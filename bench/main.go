@@ -1,9 +1,8 @@
-// Command bench measures Berth beside the floor: the same CRI calls made
-// directly, and serially within a pod, against the embedded runtime alone. See
-// README.md for how to read the result.
+// Command bench measures Berth and, for comparison, the floor: the same CRI calls made directly to the embedded
+// runtime, one after the other within a pod, without an agent. README.md says how to read the result.
 //
-// It needs root, bin/berth and bin/workload.tar (make bench builds both). It
-// works on directories of its own and takes all of it away.
+// It needs root, bin/berth and bin/workload.tar (make bench builds both). It works in new temporary directories, and
+// removes everything at its end.
 package main
 
 import (
@@ -35,40 +34,41 @@ type options struct {
 func main() {
 	var o options
 	flag.IntVar(&o.pods, "pods", 20, "pods started one at a time, on each side")
-	flag.IntVar(&o.containers, "containers", 5, "containers of the pod with several")
+	flag.IntVar(&o.containers, "containers", 5, "containers of the pod with several containers")
 	flag.IntVar(&o.burst, "burst", 30, "pods started and removed at once")
-	flag.IntVar(&o.rounds, "rounds", 3, "bursts on each side and concurrency")
-	flag.IntVar(&o.restarts, "restarts", 50, "containers that end in each way, on each side")
-	flag.IntVar(&o.flips, "flips", 20, "how often a readiness probe's verdict changes")
+	flag.IntVar(&o.rounds, "rounds", 3, "bursts on each side, at each concurrency")
+	flag.IntVar(&o.restarts, "restarts", 50, "containers killed, and as many that exit, on each side")
+	flag.IntVar(&o.flips, "flips", 20, "how often the result of a readiness probe changes")
 	flag.IntVar(&o.probes, "probes", 100, "pods with an exec probe each second, on each side")
 	flag.IntVar(&o.many, "many", 100, "pods that mount one ConfigMap")
 	flag.IntVar(&o.updates, "updates", 5, "how often the ConfigMap is edited")
 	flag.DurationVar(&o.watch, "watch", 30*time.Second,
-		"how long CPU time is taken, of the idle agent and of exec probes")
+		"how long the CPU time of the idle agent, and of exec probes, is measured")
 	flag.DurationVar(&o.idleWatch, "idle-watch", time.Minute,
 		"how long the requests of an idle node of a cluster are counted")
 	flag.StringVar(&o.out, "out", "bench", "directory of RESULTS.md and results.json")
 	flag.Func("only",
-		"some parts, with commas between; nothing is written then but with -keep: "+strings.Join(partNames(), ", "),
+		"measure only these parts, separated by commas, and write no files unless -keep is set: "+
+			strings.Join(partNames(), ", "),
 		func(s string) error {
 			o.only = strings.Split(s, ",")
 			for _, name := range o.only {
 				if !slices.Contains(partNames(), name) {
-					return fmt.Errorf("there is no part %q", name)
+					return fmt.Errorf("unknown part %q", name)
 				}
 			}
 			return nil
 		})
-	flag.BoolVar(&o.keep, "keep", false, "with -only: keep what is in -out of the other parts, and write all")
+	flag.BoolVar(&o.keep, "keep", false, "with -only: keep the results of the other parts in -out, and write all")
 	o.concurrency = []int{1, 2, 3, 4, 6, 8, 16, 30}
 	flag.Func("concurrency",
-		"how many pods of a burst the floor starts or removes at once, with commas between (default 1,2,3,4,6,8,16,30)",
+		"how many pods of a burst the floor starts or removes at once, separated by commas (default 1,2,3,4,6,8,16,30)",
 		func(s string) error {
 			o.concurrency = nil
 			for text := range strings.SplitSeq(s, ",") {
 				n, err := strconv.Atoi(text)
 				if err != nil || n < 1 {
-					return fmt.Errorf("%q is not a number of pods", text)
+					return fmt.Errorf("concurrency %q: not a number of at least 1", text)
 				}
 				o.concurrency = append(o.concurrency, n)
 			}
@@ -83,7 +83,7 @@ func main() {
 	}
 }
 
-// bench is what the parts measure on, and what they found.
+// bench has the two sides that the parts measure, and the results.
 type bench struct {
 	options
 	berth   *berthSide
@@ -91,11 +91,11 @@ type bench struct {
 	results results
 }
 
-// part is a family of rows. It keeps its results itself.
+// part is a family of rows in the report. Its function stores the results in bench.results.
 type part struct {
 	name    string
 	measure func(*bench, context.Context) error
-	alone   bool // needs neither Berth nor the floor
+	alone   bool // the part needs neither Berth nor the floor to run
 }
 
 func parts() []part {
@@ -130,7 +130,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() {
-		if err == nil { // else something of it may still run
+		if err == nil { // after an error, a process may still use the directory
 			err = os.RemoveAll(dir)
 		}
 	}()

@@ -16,15 +16,14 @@ import (
 	"github.com/berth-run/berth/internal/api/client"
 )
 
-// What a pod of the objects row mounts.
+// The numbers of objects that a pod of the objects row mounts.
 const (
 	configMaps = 10
 	secrets    = 5
 )
 
-// objects compares the start of a pod of three containers that mounts ConfigMaps
-// and Secrets with the same pod without them, both under Berth. The objects are
-// there before.
+// objects compares the start of a pod of three containers that mounts ConfigMaps and Secrets with the start of the same
+// pod without them. Berth runs both. The objects exist before the pods.
 func (b *bench) objects(ctx context.Context) (err error) {
 	edit := func(*corev1.Pod) {}
 	var objects []string
@@ -73,7 +72,7 @@ func mount(p *corev1.Pod, name string, source corev1.VolumeSource) {
 	}
 }
 
-// write puts an object into the manifest directory, in one piece.
+// write writes an object to the manifest directory with one rename.
 func (b *berthSide) write(name string, object any) error {
 	text, err := yaml.Marshal(object)
 	if err != nil {
@@ -83,8 +82,7 @@ func (b *berthSide) write(name string, object any) error {
 	return errors.Join(os.WriteFile(temporary, text, 0o644), os.Rename(temporary, b.manifest(name)))
 }
 
-// liveUpdate edits a ConfigMap that many pods mount, and waits each time for the
-// last one's file.
+// liveUpdate edits a ConfigMap that many pods mount, and waits each time until the file of the last pod has changed.
 func (b *bench) liveUpdate(ctx context.Context) error {
 	const prefix, name = "live", "shared"
 	if err := b.berth.write(name, configMap(name, "0")); err != nil {
@@ -150,7 +148,7 @@ func newFiles(ctx context.Context, b *berthSide, volume string) (*volumeFiles, e
 	return f, nil
 }
 
-// all returns when the key was seen to have a value in each of the directories.
+// all waits until the key has this value in every directory, and returns the time of the last change.
 func (f *volumeFiles) all(ctx context.Context, value string) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -172,7 +170,7 @@ func (f *volumeFiles) all(ctx context.Context, value string) (time.Time, error) 
 	return time.Now(), nil
 }
 
-// update is how long an edit of a ConfigMap takes to the last of the pods that mount it.
+// update is the time from the edit of a ConfigMap until the last of the pods that mount it has the new value.
 type update struct {
 	Pods int     `json:"pods"`
 	Took summary `json:"took"`

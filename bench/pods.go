@@ -8,13 +8,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// shape is what the pods of a measurement have in common. Each of their
-// containers stamps the clock first.
+// shape describes the pods of a measurement. Each of their containers first writes its start time to a file, the stamp.
 type shape struct {
 	containers int      // at least one
-	args       []string // of the workload after the stamp; default sleep
-	// edit changes the pod further. The floor has no use for what is not in a
-	// CRI configuration, and no volumes.
+	args       []string // the workload's action after the stamp; default sleep
+	// edit changes the pod further. The floor ignores volumes, and fields that have no effect on CRI calls.
 	edit func(*corev1.Pod)
 }
 
@@ -22,10 +20,10 @@ func podName(prefix string, i int) string { return fmt.Sprintf("%s-%d", prefix, 
 
 func containerName(i int) string { return fmt.Sprintf("c%d", i) }
 
-// stampName is the file that a container stamps the clock into.
+// stampName is the name of the file with a container's start time.
 func stampName(pod string, container int) string { return pod + "-" + containerName(container) }
 
-// pod is a pod of this shape, whose stamps go to a directory of the host.
+// pod is a pod of this shape. stamps is the directory of the host for its stamps.
 func (s shape) pod(name, stamps string) *corev1.Pod {
 	args := s.args
 	if args == nil {
@@ -54,12 +52,12 @@ func (s shape) pod(name, stamps string) *corev1.Pod {
 	return p
 }
 
-// manifest is a pod as a user writes it.
+// manifest is a pod of this shape as YAML.
 func (s shape) manifest(name, stamps string) ([]byte, error) {
 	return yaml.Marshal(s.pod(name, stamps))
 }
 
-// stampNames of the pods of one start.
+// stampNames are the names of all stamps of the pods with a prefix.
 func (s shape) stampNames(prefix string, pods int) []string {
 	var names []string
 	for i := range pods {

@@ -20,25 +20,26 @@ import (
 	"github.com/berth-run/berth/bench/proc"
 )
 
-// probeCost is the CPU time of exec probes beside that of the same commands run
-// by a client that only calls ExecSync.
+// probeCost compares the CPU time of exec probes with the CPU time of the same commands when a bare client runs them
+// with ExecSync.
 type probeCost struct {
 	Pods    int       `json:"pods"`
 	Seconds float64   `json:"seconds"`
 	Berth   execUsage `json:"berth"`
 	Floor   execUsage `json:"floor"`
-	Ratio   float64   `json:"ratio"` // of the CPU time for each command
+	Ratio   float64   `json:"ratio"` // ratio of the CPU times of one command
 }
 
-// execUsage is CPU time in seconds.
+// execUsage is the number of commands and their CPU time.
 type execUsage struct {
 	Commands int     `json:"commands"`
 	Process  float64 `json:"processSeconds"`  // agent and runtime, or runtime and the bare client
-	Shims    float64 `json:"shimSeconds"`     // one per pod
+	Shims    float64 `json:"shimSeconds"`     // one shim for each pod
 	Children float64 `json:"childrenSeconds"` // runc and the commands
-	Each     float64 `json:"milliseconds"`    // of all three, for a command
+	Each     float64 `json:"milliseconds"`    // all three, for one command
 }
 
+// probeCost measures both sides, one after the other.
 func (b *bench) probeCost(ctx context.Context) error {
 	const prefix = "probed"
 	command := []string{"/workload", "true"}
@@ -83,7 +84,7 @@ func (b *bench) probeCost(ctx context.Context) error {
 	return nil
 }
 
-// usage watches a side while commands run.
+// usage measures a side for the time of -watch while commands run.
 func (b *bench) usage(ctx context.Context, p *process, count func(context.Context) (int, error)) (execUsage, error) {
 	take := func() (u execUsage, err error) {
 		if u, err = p.tree(); err != nil {
@@ -108,8 +109,8 @@ func (b *bench) usage(ctx context.Context, p *process, count func(context.Contex
 	return u, err
 }
 
-// tree is the CPU time so far of a side's process, of this one, which is the
-// floor's client, and of the shims, that are found by the root in their arguments.
+// tree is the CPU time so far of a side's process, of the shims, and of this process, which is the floor's client. It
+// finds the shims by the root directory in their arguments.
 func (p *process) tree() (u execUsage, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -118,7 +119,7 @@ func (p *process) tree() (u execUsage, err error) {
 	for _, file := range files {
 		line, err := os.ReadFile(file)
 		if err != nil || !strings.Contains(string(line), p.root) {
-			continue // or it has ended
+			continue // another program, or a process that has ended
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err != nil {
@@ -126,7 +127,7 @@ func (p *process) tree() (u execUsage, err error) {
 		}
 		used, err := proc.CPU(pid)
 		switch {
-		case err != nil: // it has ended: its parent has its time
+		case err != nil: // the process has ended; its time counts as its parent's Children
 		case pid == p.pid():
 			u.Process += used.Own.Seconds()
 			u.Children += used.Children.Seconds()
@@ -140,7 +141,7 @@ func (p *process) tree() (u execUsage, err error) {
 	return u, err
 }
 
-// execEachSecond has a command run in the pods' containers each second while run does.
+// execEachSecond runs a command each second in the first container of every pod until run returns.
 func (f *floorSide) execEachSecond(ctx context.Context, prefix string, command []string, run func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -149,7 +150,7 @@ func (f *floorSide) execEachSecond(ctx context.Context, prefix string, command [
 	pods := f.withPrefix(prefix)
 	for i, p := range pods {
 		wg.Go(func() {
-			// As if they had been started one after the other.
+			// Spread the pods over the second, as if they had started one after the other.
 			if sleep(ctx, time.Duration(i)*time.Second/time.Duration(len(pods))) != nil {
 				return
 			}
@@ -171,7 +172,7 @@ func (f *floorSide) execEachSecond(ctx context.Context, prefix string, command [
 	return run()
 }
 
-// execs is how many commands the agent has had the runtime run.
+// execs is the number of commands that the runtime has run for the agent.
 func (b *berthSide) execs(ctx context.Context) (int, error) {
 	var dialer net.Dialer
 	client := http.Client{Transport: &http.Transport{
@@ -195,7 +196,7 @@ func (b *berthSide) execs(ctx context.Context) (int, error) {
 			return strconv.Atoi(value)
 		}
 	}
-	return 0, fmt.Errorf("read the agent's metrics: %s, no count of commands", response.Status)
+	return 0, fmt.Errorf("read the agent's metrics: no count of commands in the answer (%s)", response.Status)
 }
 
 func (c probeCost) text(p *page) {

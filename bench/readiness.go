@@ -19,13 +19,13 @@ import (
 	"github.com/berth-run/berth/internal/api/client"
 )
 
-// readiness is how soon a readiness probe's other answer is in the pod's status,
-// as a watch of the local API tells it.
+// readiness is the time from a changed answer of a readiness probe until a watch of the local API shows it in the pod's
+// status.
 type readiness struct {
-	// HTTP is from the moment before the last byte of the answer.
+	// HTTP begins just before the server sends the last byte of the answer.
 	HTTP summary `json:"http"`
-	// Exec is from the first instruction of the probe's command; the floor's, which
-	// is the same command by ExecSync, ends with the call.
+	// Exec begins with the first instruction of the probe's command. The floor runs the same command with ExecSync, and
+	// its time ends with the call.
 	Exec comparison `json:"exec"`
 }
 
@@ -38,7 +38,7 @@ func (b *bench) readiness(ctx context.Context) (err error) {
 	return err
 }
 
-// flipping is a shape with a readiness probe each second of which one answer decides.
+// flipping is a shape with a readiness probe each second. A single answer changes the pod's readiness.
 func flipping(probe func(*corev1.Pod) corev1.ProbeHandler) shape {
 	return shape{edit: func(p *corev1.Pod) {
 		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: probe(p), PeriodSeconds: 1,
@@ -46,7 +46,7 @@ func flipping(probe func(*corev1.Pod) corev1.ProbeHandler) shape {
 	}}
 }
 
-// httpFlips has pods probed that all answer from here, each time differently.
+// httpFlips runs pods whose probes reach a server in this process. The server's answers alternate for each pod.
 func (b *bench) httpFlips(ctx context.Context) (summary, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -56,7 +56,7 @@ func (b *bench) httpFlips(ctx context.Context) (summary, error) {
 	answers := &answers{turns: map[string]int{}, last: map[string]time.Time{}}
 	server := &http.Server{Handler: answers, ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(listener) }() // ends with Close
-	defer func() { _ = server.Close() }()      // its probes have ended
+	defer func() { _ = server.Close() }()      // after the pods, so that no probe is cut
 	const pods, prefix = 5, "flip-http"
 	s := flipping(func(p *corev1.Pod) corev1.ProbeHandler {
 		return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
@@ -79,7 +79,7 @@ func (b *bench) httpFlips(ctx context.Context) (summary, error) {
 	return summarise(took), err
 }
 
-// answers is a server whose every other answer to a path is success.
+// answers is a server that answers requests for a path with success and failure in turn.
 type answers struct {
 	mu    sync.Mutex
 	turns map[string]int
@@ -103,8 +103,8 @@ func (a *answers) lastOf(pod string) time.Time {
 	return a.last["/"+pod]
 }
 
-// execFlips has a pod probed by a command that fails when a file is missing, and
-// after each flip runs the same command directly.
+// execFlips runs a pod whose probe is a command that fails if a file is missing. After each change of readiness it runs
+// the same command directly on the floor.
 func (b *bench) execFlips(ctx context.Context) (c comparison, err error) {
 	const prefix = "flip-exec"
 	name := podName(prefix, 0)
@@ -121,7 +121,7 @@ func (b *bench) execFlips(ctx context.Context) (c comparison, err error) {
 	if err != nil {
 		return c, err
 	}
-	// The pod is not ready yet, or already not: let it become so.
+	// The pod is not ready at this moment. The file makes it ready, which is the first change.
 	if err := setReady(b.berth.stamps, true); err != nil {
 		return c, err
 	}
@@ -131,7 +131,7 @@ func (b *bench) execFlips(ctx context.Context) (c comparison, err error) {
 		}
 		began, ok := readStamp(filepath.Join(b.berth.stamps, "probe"))
 		if !ok {
-			return c, fmt.Errorf("pod %s flipped without a probe", name)
+			return c, fmt.Errorf("read the stamp of the probe: pod %s changed its readiness without one", name)
 		}
 		c.berth = append(c.berth, f.at.Sub(began))
 		if err := setReady(b.berth.stamps, !f.ready); err != nil {
@@ -154,8 +154,7 @@ func (b *bench) execFlips(ctx context.Context) (c comparison, err error) {
 	return c, nil
 }
 
-// exec runs a command that stamps the clock, and returns the time from its first
-// instruction to the call's end.
+// exec runs a command that writes a stamp, and returns the time from its first instruction to the end of the call.
 func (f *floorSide) exec(ctx context.Context, id string, command []string) (time.Duration, error) {
 	if _, err := f.cri.Runtime.ExecSync(ctx,
 		&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: 5}); err != nil {
@@ -164,12 +163,12 @@ func (f *floorSide) exec(ctx context.Context, id string, command []string) (time
 	ended := time.Now()
 	began, ok := readStamp(filepath.Join(f.stamps, "probe"))
 	if !ok {
-		return 0, fmt.Errorf("command in container %s left no stamp", id)
+		return 0, fmt.Errorf("read the stamp of the command in container %s: it wrote none", id)
 	}
 	return ended.Sub(began), nil
 }
 
-// setReady makes or removes the file that the command looks for.
+// setReady makes or removes the file for which the probe's command checks.
 func setReady(stamps string, ready bool) error {
 	path := filepath.Join(stamps, "ready")
 	if !ready {
@@ -185,7 +184,7 @@ type flip struct {
 	at    time.Time
 }
 
-// watchReady yields the flips of pods from now on.
+// watchReady yields the changes of readiness of pods from now on. prefix is only for its error.
 func (b *bench) watchReady(ctx context.Context, prefix string) func(yield func(flip, error) bool) {
 	return func(yield func(flip, error) bool) {
 		ready, synced := map[string]bool{}, false

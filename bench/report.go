@@ -19,7 +19,7 @@ type results struct {
 	One     comparison `json:"onePod"`
 	Several comparison `json:"severalContainers"`
 	Burst   burst      `json:"burst"`
-	// Termination is the end of the bursts.
+	// Termination is the time to remove the pods of the bursts.
 	Termination burst       `json:"termination"`
 	Restart     restarts    `json:"restart"`
 	Readiness   readiness   `json:"readiness"`
@@ -31,12 +31,12 @@ type results struct {
 	Statuses    statusRates `json:"statuses"`
 	Cluster     clusterCost `json:"cluster"`
 	Watches     watchCost   `json:"watches"`
-	// Alone are the parts that were measured in runs of their own, and when.
+	// Alone has the dates of parts that were measured in separate runs with -only and -keep.
 	Alone map[string]string `json:"measuredAlone,omitempty"`
 }
 
-// keep fills in what was measured before, on the same kind of machine, of other
-// parts than those that are measured now.
+// keep reads the results of an earlier run on the same kind of machine, so that the new results replace only the parts
+// that are measured now.
 func (r *results) keep(dir string, measured []string) error {
 	raw, err := os.ReadFile(filepath.Join(dir, "results.json"))
 	if err != nil {
@@ -47,7 +47,8 @@ func (r *results) keep(dir string, measured []string) error {
 		return fmt.Errorf("read %s: %w", filepath.Join(dir, "results.json"), err)
 	}
 	if before.Machine != r.Machine {
-		return fmt.Errorf("the results in %s are of another machine (%s): measure all parts", dir, before.Machine)
+		return fmt.Errorf("keep the results in %s: they are of another machine (%s); next: measure all parts",
+			dir, before.Machine)
 	}
 	if before.Alone == nil {
 		before.Alone = map[string]string{}
@@ -59,7 +60,7 @@ func (r *results) keep(dir string, measured []string) error {
 	return nil
 }
 
-// summary of some durations, in milliseconds.
+// summary has the quantiles of some durations in milliseconds.
 type summary struct {
 	N   int     `json:"n"`
 	Min float64 `json:"min"`
@@ -69,6 +70,7 @@ type summary struct {
 	Max float64 `json:"max"`
 }
 
+// comparison is a measurement of Berth and of the floor. Ratio is the ratio of their medians.
 type comparison struct {
 	Containers int     `json:"containers,omitempty"`
 	Berth      summary `json:"berth"`
@@ -102,7 +104,7 @@ func summarise(times []time.Duration) summary {
 	return summary{N: len(sorted), Min: at(0), P50: at(0.5), P90: at(0.9), P99: at(0.99), Max: at(1)}
 }
 
-// machine names the kind of machine, not the machine.
+// machine describes the kind of machine, without its name.
 func machine() string {
 	cgroups := "cgroup v1"
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
@@ -125,7 +127,7 @@ func machine() string {
 	return fmt.Sprintf("virtual machine, %d CPUs (%s), Linux %s, %s", runtime.NumCPU(), model, major, cgroups)
 }
 
-// page is RESULTS.md in the making.
+// page collects the lines of RESULTS.md.
 type page struct{ strings.Builder }
 
 func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }

@@ -14,29 +14,31 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology/topologytest"
 )
 
-// placement is the time to decide on which CPUs and NUMA nodes a container runs,
-// in nanoseconds, by the number of nodes.
+// placement is the time, in nanoseconds, to decide on which CPUs and NUMA nodes a container runs. It has a row for each
+// number of NUMA nodes.
 type placement struct {
 	Merge    []mergeCost    `json:"merge"`
 	Allocate []allocateCost `json:"allocate"`
 }
 
-// mergeCost is of hints for CPUs, memory and four devices.
+// mergeCost is the time to merge hints for CPUs, memory and four devices.
 type mergeCost struct {
 	Nodes int `json:"nodes"`
-	// Hints are those of all six resources together, Ways the ways to choose one of each.
+	// Hints is the number of hints of all six resources. Ways is the number of ways to choose one hint for each
+	// resource.
 	Hints      int     `json:"hints"`
 	Ways       float64 `json:"ways"`
 	Agreed     float64 `json:"agreed"`
 	NotAgreed  float64 `json:"notAgreed"`
 	Closest    float64 `json:"notAgreedClosest"`
 	SingleNode float64 `json:"singleNode"`
-	// EachWay is NotAgreed by trying each way; 0: not tried.
+	// EachWay is the time for NotAgreed with an algorithm that tries every way. It is 0 if there are more than
+	// mostWays.
 	EachWay float64 `json:"eachWay,omitempty"`
 }
 
-// allocateCost is of 170 of 512 CPUs, a third of which is held, and of the hints
-// for 16.
+// allocateCost is the time to allocate 170 of 512 CPUs, of which a third is allocated already, and to compute the hints
+// for 16 CPUs.
 type allocateCost struct {
 	Nodes  int     `json:"nodes"`
 	Packed float64 `json:"packed"`
@@ -46,7 +48,7 @@ type allocateCost struct {
 	Hints  float64 `json:"hints"`
 }
 
-// mostWays are tried one by one in about a minute.
+// mostWays bounds the ways that the measurement tries one by one, which needs about a minute.
 const mostWays = 1 << 24
 
 func (b *bench) placement(ctx context.Context) error {
@@ -119,8 +121,8 @@ func measureAllocate(nodes int) (allocateCost, error) {
 	return row, nil
 }
 
-// perCall is the time of a call in nanoseconds: the least mean of five rounds,
-// as what else runs on the machine only ever adds to it.
+// perCall is the time of a call in nanoseconds. It is the least mean of five rounds, because other programs on the
+// machine can only make a round slower.
 func perCall(f func()) float64 {
 	const round = 50 * time.Millisecond
 	least := math.Inf(1)

@@ -14,15 +14,15 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 )
 
-// restarts is how soon a container that ended runs again. Crash backoff has no
-// part in it: a first restart has none.
+// restarts is the time from the end of a container until it runs again. It contains no crash back-off, because the
+// first restart has none.
 type restarts struct {
-	// Killed by SIGKILL from outside; Exited by itself, when a signal told it to.
-	// Both until the first instruction of the next instance.
+	// Killed is for containers that SIGKILL ended, Exited for containers that exited after SIGTERM. Both end with the
+	// first instruction of the next instance.
 	Killed comparison `json:"killed"`
 	Exited comparison `json:"exited"`
-	// Begun is until Berth tells that it has begun the restart, of both kinds; the
-	// floor's is until the runtime tells of the end.
+	// Begun is for both kinds. It ends when Berth reports the begin of the restart. For the floor it ends when the
+	// runtime reports the end of the container.
 	Begun comparison `json:"begun"`
 }
 
@@ -71,7 +71,7 @@ func (b *bench) restart(ctx context.Context) error {
 	return nil
 }
 
-// endOne ends the container of a pod and waits until the next one runs.
+// endOne ends the container of a pod with a signal, and waits until the next instance runs.
 func endOne(ctx context.Context, p *process, podName string, signal unix.Signal,
 	begins <-chan begin) (took, begun time.Duration, err error) {
 	_, pid, err := p.container(ctx, podName)
@@ -99,7 +99,7 @@ func endOne(ctx context.Context, p *process, podName string, signal unix.Signal,
 		select {
 		case <-ctx.Done():
 			return 0, 0, ctx.Err()
-		case b := <-begins: // those before are of other pods and of the first start
+		case b := <-begins: // earlier ones are for other pods or for the first start
 			if b.pod == podName+p.suffix && b.at.After(end) {
 				return next.Sub(end), b.at.Sub(end), nil
 			}
@@ -107,20 +107,20 @@ func endOne(ctx context.Context, p *process, podName string, signal unix.Signal,
 	}
 }
 
-// begin of a container's start.
+// begin is the time at which the start of a pod's container began.
 type begin struct {
 	pod string
 	at  time.Time
 }
 
-// restartsBegun tells of every start of a container, the restarts among them, by
-// the event of its first act. It ends with ctx.
+// restartsBegun reports the begin of every start of a container, including restarts. A start begins with the event
+// Pulled. It ends with ctx.
 func (b *berthSide) restartsBegun(ctx context.Context) <-chan begin {
 	begins := make(chan begin, 1000)
 	go func() {
 		for change, err := range b.client.WatchEvents(ctx, client.Select{Namespace: namespace}) {
 			if err != nil {
-				return // whoever waits for a begin gives up with its stamp
+				return // endOne fails at its own timeout, which waits for the stamp
 			}
 			if at := time.Now(); !change.Synced && change.Object.Reason == reason.Pulled {
 				begins <- begin{pod: change.Object.InvolvedObject.Name, at: at}
@@ -130,8 +130,7 @@ func (b *berthSide) restartsBegun(ctx context.Context) <-chan begin {
 	return begins
 }
 
-// startEndedAgain starts containers again that the runtime tells the end of, and
-// tells of it. It ends with ctx.
+// startEndedAgain restarts containers whose end the runtime reports, and reports the times. It ends with ctx.
 func (f *floorSide) startEndedAgain(ctx context.Context) (<-chan begin, error) {
 	stream, err := f.cri.Runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err != nil {
@@ -142,7 +141,7 @@ func (f *floorSide) startEndedAgain(ctx context.Context) (<-chan begin, error) {
 		for {
 			e, err := stream.Recv()
 			if err != nil {
-				return // as above
+				return // endOne fails at its own timeout
 			}
 			if at := time.Now(); e.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT {
 				begins <- begin{pod: e.PodSandboxStatus.GetMetadata().GetName(), at: at}
@@ -153,15 +152,14 @@ func (f *floorSide) startEndedAgain(ctx context.Context) (<-chan begin, error) {
 	return begins, nil
 }
 
-// startAgain makes and starts the next instance of a container. The dead one
-// stays, as its log and status do under Berth. A failure shows as a stamp that
-// does not come.
+// startAgain makes and starts the next instance of a container. The exited one stays, because Berth keeps its log and
+// status too. If the start fails, endOne fails because the stamp does not appear.
 func (f *floorSide) startAgain(ctx context.Context, id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range f.pods {
-		for i, have := range p.ids {
-			if have != id || i >= len(p.containers) || p.ended {
+		for i, current := range p.ids {
+			if current != id || i >= len(p.containers) || p.ended {
 				continue
 			}
 			config := p.containers[i]
@@ -169,7 +167,7 @@ func (f *floorSide) startAgain(ctx context.Context, id string) {
 			config.LogPath = fmt.Sprintf("%s/%d.log", config.Metadata.Name, config.Metadata.Attempt)
 			next, err := f.startContainer(ctx, p, config)
 			if err != nil {
-				fmt.Fprintln(os.Stderr, "bench: start container again:", err)
+				fmt.Fprintln(os.Stderr, "bench: restart container:", err)
 				return
 			}
 			p.ids[i] = next
@@ -190,7 +188,7 @@ func (r restarts) text(p *page) {
 	r.Begun.tailRow(p, "seen and restart begun; the floor: the runtime tells of the end", "under 100")
 }
 
-// tailRow is a row of what matters in its slow cases.
+// tailRow prints a row with the 99th percentile, for times whose slow cases matter.
 func (c comparison) tailRow(p *page, what, goal string) {
 	p.line("| %s, n=%d | %.1f, %.1f | %.1f, %.1f | **%.2f** | %s |", what, c.Berth.N,
 		c.Berth.P50, c.Berth.P99, c.Floor.P50, c.Floor.P99, c.Ratio, goal)

@@ -26,30 +26,29 @@ const (
 	namespace = "default"
 
 	configHeader = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-	// patience is how long anything may take before the measurement is given up.
+	// patience bounds every wait. The measurement fails after it.
 	patience = 2 * time.Minute
 )
 
-// side has pods in one of the two ways that are compared.
+// side runs pods in one of the two ways that bench compares.
 type side interface {
-	// start makes the pods at once and returns the time from the first act to the
-	// last container's first instruction. Their names begin with prefix.
+	// start starts the pods at once, with names that begin with prefix. It returns the time until the first instruction
+	// of the last container.
 	start(ctx context.Context, prefix string, pods int, s shape, concurrency int) (time.Duration, error)
-	// remove ends them again and returns the time until nothing of them is left:
-	// no container, sandbox, cgroup or directory.
+	// remove ends the pods, and returns the time until they have no container, sandbox, cgroup or directory.
 	remove(ctx context.Context, prefix string, pods, concurrency int) (time.Duration, error)
-	// host is the process that has the runtime in it.
+	// host is the process that contains the runtime.
 	host() *process
 }
 
-// process is a side's process and what lies below its root.
+// process is a side's process with its root directory and its CRI client.
 type process struct {
 	root, stamps string
 	cmd          *exec.Cmd
 	cri          *cri.Client
-	// suffix is what the names of pods get: the node's for those of manifests.
+	// suffix is the end that the side adds to the names of pods. Berth adds the node's name to pods from manifests.
 	suffix string
-	// remains are patterns of what there is of a pod besides containers.
+	// remains are patterns of the files and cgroups of pods. They match nothing after all pods have ended.
 	remains []string
 }
 
@@ -79,10 +78,10 @@ func (p *process) launch(config string, args ...string) error {
 	return p.cmd.Start()
 }
 
-// end ends the process and has everything below its root removed.
+// end ends the process and removes everything of it from the machine.
 func (p *process) end() error {
 	err := p.cmd.Process.Signal(unix.SIGTERM)
-	_ = p.cmd.Wait() // it was told to end
+	_ = p.cmd.Wait() // the error says that the signal ended it
 	out, resetErr := exec.Command(binary, "reset", "--yes", "--root-dir", p.root, "--config",
 		p.config()).CombinedOutput()
 	if resetErr != nil {
@@ -91,19 +90,20 @@ func (p *process) end() error {
 	return errors.Join(err, p.cri.Close())
 }
 
-// nothingLeft waits until nothing of any pod is left.
+// nothingLeft waits until no pod has a container, sandbox, cgroup or directory.
 func (p *process) nothingLeft(ctx context.Context) error {
-	var what string
+	var remaining string
 	err := poll(ctx, 2*time.Millisecond, func() (done bool, err error) {
-		what, err = p.left(ctx)
-		return what == "", err
+		remaining, err = p.left(ctx)
+		return remaining == "", err
 	})
 	if err != nil {
-		return fmt.Errorf("wait until %s is gone: %w", what, err)
+		return fmt.Errorf("wait until %s is removed: %w", remaining, err)
 	}
 	return nil
 }
 
+// left names something that pods still have, or returns "".
 func (p *process) left(ctx context.Context) (string, error) {
 	containers, err := p.cri.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 	if err != nil {
@@ -128,7 +128,7 @@ func (p *process) left(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// container waits until the container of a pod of one runs, and finds its process.
+// container waits until the container of a pod with one container runs, and returns its ID and process.
 func (p *process) container(ctx context.Context, podName string) (id string, pid int, err error) {
 	request := &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
 		LabelSelector: map[string]string{"io.kubernetes.pod.name": podName + p.suffix},
@@ -157,12 +157,12 @@ func (p *process) container(ctx context.Context, podName string) (id string, pid
 	return id, info.Pid, nil
 }
 
-// poll asks until it is done.
-func poll(ctx context.Context, pause time.Duration, ask func() (done bool, err error)) error {
+// poll calls check, with pauses between, until it returns true or an error, or patience is over.
+func poll(ctx context.Context, pause time.Duration, check func() (done bool, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		done, err := ask()
+		done, err := check()
 		if err != nil || done {
 			return err
 		}

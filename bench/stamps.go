@@ -13,7 +13,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// stampWatch waits for the files that the workloads write at their start.
+// stampWatch waits for stamps, the files to which workloads write their start time.
 type stampWatch struct {
 	dir     string
 	notify  *fsnotify.Watcher
@@ -21,7 +21,7 @@ type stampWatch struct {
 	newest  time.Time
 }
 
-// watchStamps waits for files that are not there yet.
+// watchStamps watches for stamps that do not exist yet.
 func watchStamps(dir string, names ...string) (*stampWatch, error) {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -39,7 +39,7 @@ func watchStamps(dir string, names ...string) (*stampWatch, error) {
 
 func (w *stampWatch) close() { _ = w.notify.Close() }
 
-// last returns when the last of the containers executed its first instruction.
+// last waits for all stamps, and returns the time at which the last container executed its first instruction.
 func (w *stampWatch) last(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -48,13 +48,14 @@ func (w *stampWatch) last(ctx context.Context) (time.Time, error) {
 		case <-ctx.Done():
 			return time.Time{}, fmt.Errorf("wait for the stamps of %d containers: %w", len(w.missing), ctx.Err())
 		case e := <-w.notify.Events:
-			w.take(filepath.Base(e.Name))
+			w.note(filepath.Base(e.Name))
 		}
 	}
 	return w.newest, nil
 }
 
-func (w *stampWatch) take(name string) {
+// note reads a stamp if it is a missing one and complete.
+func (w *stampWatch) note(name string) {
 	if !w.missing[name] {
 		return
 	}
@@ -68,7 +69,7 @@ func (w *stampWatch) take(name string) {
 	}
 }
 
-// readStamp reads a stamp, unless it is not there or is still being written.
+// readStamp reads a stamp. It returns false if the file does not exist or is incomplete.
 func readStamp(path string) (time.Time, bool) {
 	text, err := os.ReadFile(path)
 	if err != nil || !strings.HasSuffix(string(text), "\n") {

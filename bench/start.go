@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// one compares the start of a pod of one container.
+// one compares the start of a pod with one container.
 func (b *bench) one(ctx context.Context) (err error) {
 	b.results.One, err = b.starts(ctx, 1)
 	return err
 }
 
-// several compares the start of a pod of several containers, to the last one.
+// several compares the start of a pod with several containers, up to the last container.
 func (b *bench) several(ctx context.Context) (err error) {
 	b.results.Several, err = b.starts(ctx, b.containers)
 	b.results.Several.Containers = b.containers
@@ -25,15 +25,15 @@ func (b *bench) starts(ctx context.Context, containers int) (comparison, error) 
 		way{b.floor, s, fmt.Sprintf("one-%d", containers)})
 }
 
-// way is one of two ways to have a pod.
+// way is one of the two ways to run a pod that alternate compares.
 type way struct {
 	side
 	shape
 	prefix string
 }
 
-// alternate starts pods one at a time, in turn in each way, so that both see
-// the same machine. The first of each is a warm-up.
+// alternate starts pods one at a time in each way in turn, so that both ways run under the same conditions. The first
+// pod of each way is a warm-up.
 func alternate(ctx context.Context, n int, ours, floor way) (comparison, error) {
 	var c comparison
 	for i := range n + 1 {

@@ -7,7 +7,7 @@ import (
 	"github.com/berth-run/berth/bench/statusrate"
 )
 
-// statusRates are the status changes a second that a real API server takes.
+// statusRates are the rates at which a real API server accepts changes of pods' statuses.
 type statusRates struct {
 	Pods int          `json:"pods"`
 	Rows []statusRate `json:"rows"`
@@ -15,7 +15,7 @@ type statusRates struct {
 
 // statusRate is one way to write statuses.
 type statusRate struct {
-	InFlight int     `json:"inFlight"` // 0: each pod's object is read first, one pod after the other
+	InFlight int     `json:"inFlight"` // pods written at once; 0: one after the other, and each is read first
 	Changes  int     `json:"changes"`
 	Rate     float64 `json:"changesPerSecond"`
 	Requests float64 `json:"requestsPerChange"`
@@ -23,8 +23,7 @@ type statusRate struct {
 	Seen     summary `json:"seenMs"` // from the change to its event in a watch, all pods changing at once
 }
 
-// statuses measures how fast statuses of pods reach a real API server, which has the
-// same CPUs as bench.
+// statuses measures how fast statuses of pods reach a real API server, which runs on the same CPUs as bench.
 func (b *bench) statuses(ctx context.Context) error {
 	rates, err := statusrate.Measure(ctx, b.rounds, 0, 1, 4, 8, 16, 32, 64)
 	if err != nil {

@@ -8,18 +8,18 @@ import (
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 )
 
-// Use starts a control plane for f, on the same CPUs, and ends it. What fails in the control plane is
-// the error, too.
+// Use starts a control plane on the same CPUs, calls f and ends the control plane. It returns the error of f, and
+// failures of the control plane.
 func Use(o kubeapitest.Options, f func(*kubeapitest.Cluster) error) error {
 	u := &user{}
 	err := u.run(func() error { return f(kubeapitest.Start(u, o)) })
 	return errors.Join(err, u.end())
 }
 
-// user is what a test is elsewhere.
+// user takes the place of a test for package kubeapitest.
 type user struct{ cleanups []func() }
 
-// failure is what Fatalf ends run with.
+// failure is the value with which Fatalf panics, so that run ends.
 type failure struct{ error }
 
 func (*user) Helper() {}
@@ -30,7 +30,7 @@ func (*user) Fatalf(format string, args ...any) { panic(failure{fmt.Errorf(forma
 
 func (u *user) Cleanup(f func()) { u.cleanups = append(u.cleanups, f) }
 
-// run calls f and gives its error, or that of a Fatalf.
+// run calls f and returns its error, or the error of a Fatalf.
 func (*user) run(f func() error) (err error) {
 	defer func() {
 		switch r := recover().(type) {
@@ -44,7 +44,7 @@ func (*user) run(f func() error) (err error) {
 	return f()
 }
 
-// end has the control plane removed.
+// end runs the cleanups, which remove the control plane.
 func (u *user) end() error {
 	var err error
 	for len(u.cleanups) > 0 {

@@ -1,2 +1,2 @@
-// Package controlplane lends bench a control plane that is meant for tests.
+// Package controlplane lets bench, which is no test, use the control plane that is made for tests.
 package controlplane

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// audit is the API server's own log of what nodes ask of it. Watches are in it when they begin,
-// all else when it is answered.
+// audit reads the API server's audit log of the nodes' requests. The API server logs a watch when it begins, and other
+// requests when it has answered them.
 type audit struct{ policy, log string }
 
 const policyText = `apiVersion: audit.k8s.io/v1
@@ -30,7 +30,7 @@ func (a *audit) flags() []string {
 	return []string{"--audit-policy-file", a.policy, "--audit-log-path", a.log}
 }
 
-// mark is the log's size.
+// mark returns a position in the log: its size now.
 func (a *audit) mark() (int64, error) {
 	info, err := os.Stat(a.log)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package joined measures nodes of a real cluster: Berth with its own runtime, and beside it the kubelet
-// of the control plane's version on the machine's containerd. It owns the control plane and both
-// nodes, which take turns; bench reads what it found.
+// Package joined measures two nodes of a real cluster: Berth with its own runtime, and the kubelet of the control
+// plane's version on the machine's containerd. It owns the control plane and both nodes, which take turns. It returns
+// the results to bench.
 package joined

@@ -21,54 +21,57 @@ import (
 const (
 	image    = "example.com/workload:1"
 	patience = 3 * time.Minute
-	// settle is the time for what follows a change: garbage, write-back.
+	// settle is the time after a change in which garbage collection and write-back end.
 	settle = 15 * time.Second
-	// follow is the time for the last requests of a start, which are events.
+	// follow is the time after a start in which a node sends its last requests, which are events.
 	follow = 5 * time.Second
 )
 
 // Options of a measurement.
 type Options struct {
-	// Dir holds everything; short, because unix sockets lie below it.
+	// Dir holds all files. Its path must be short, because unix sockets lie below it.
 	Dir string
-	// Binary is Berth, Archive the image of the pods.
+	// Binary is the path of berth, Archive the image of the pods.
 	Binary, Archive string
 	Pods, Rounds    int
-	// Idle is how long nothing happens.
+	// Idle is how long the nodes are measured while nothing happens.
 	Idle time.Duration
-	// Objects are numbers of ConfigMaps and as many Secrets that a pod mounts; none: not measured.
+	// Objects lists numbers: for each, a pod mounts so many ConfigMaps and so many Secrets. If it is empty, Measure
+	// omits this part.
 	Objects []int
 }
 
-// Result of one node.
+// Result is the result of one node.
 type Result struct {
-	// Took is from the creation of the first pod until a watch has shown the last of them Running.
+	// Took has for each round the time from the creation of the first pod until a watch has shown the last one as
+	// Running.
 	Took []time.Duration
-	// Starts are the requests for all pods of all rounds until all is quiet, Idle those with all pods
-	// running and nothing to do, by verb and resource.
+	// Starts counts the requests of all rounds for the start of the pods. Idle counts the requests while all pods run
+	// and nothing happens. The keys are verb and resource.
 	Starts, Idle map[string]int
-	// Agent, and Runtime where that is another process.
+	// Agent is the agent's process. Runtime is zero if the agent contains the runtime.
 	Agent, Runtime Use
 	Watched        []Watched
 }
 
-// Use of the machine by a process.
+// Use is the CPU time and memory of a process.
 type Use struct {
-	// Start is the CPU time for all pods of all rounds until they are Running, Idle that of the idle time.
+	// Start is the CPU time in which all pods of all rounds became Running. Idle is the CPU time while nothing
+	// happened.
 	Start, Idle time.Duration
-	// RSS and Private are of the idle process with all pods, in MB.
+	// RSS and Private are the memory of the idle process with all pods, in MB.
 	RSS, Private float64
 }
 
-// Watched is a node with a pod that mounts ConfigMaps and Secrets.
+// Watched is the cost of a node with a pod that mounts ConfigMaps and Secrets.
 type Watched struct {
-	Objects int     `json:"objects"` // of both kinds together
-	Watches int     `json:"watches"` // of ConfigMaps and Secrets, at the API server
-	RSS     float64 `json:"rssMB"`   // of the agent
+	Objects int     `json:"objects"` // ConfigMaps and Secrets together
+	Watches int     `json:"watches"` // watches of ConfigMaps and Secrets at the API server
+	RSS     float64 `json:"rssMB"`   // memory of the agent
 	Private float64 `json:"privateMB"`
 }
 
-// Measure starts a control plane on the same CPUs and gives the results of Berth and of the kubelet.
+// Measure starts a control plane on the same CPUs, and returns the results of Berth and of the kubelet.
 func Measure(ctx context.Context, o Options) (ours, theirs Result, err error) {
 	audit, err := newAudit(o.Dir)
 	if err != nil {
@@ -114,7 +117,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 	return b.objects(ctx, nodes)
 }
 
-// rounds start pods on the nodes in turn. The pods of the last round stay for the idle time of both.
+// rounds starts pods on the nodes in turn. The pods of the last round stay for the idle time of both nodes.
 func (b *bench) rounds(ctx context.Context, nodes []*node) error {
 	if b.options.Rounds == 0 {
 		return nil
@@ -143,6 +146,7 @@ func (b *bench) rounds(ctx context.Context, nodes []*node) error {
 	return nil
 }
 
+// round starts the pods of a round on a node, and adds its cost to the node's result unless it is the warm-up.
 func (b *bench) round(ctx context.Context, n *node, counts bool) error {
 	before, err := n.cpu()
 	if err != nil {
@@ -174,7 +178,7 @@ func (b *bench) round(ctx context.Context, n *node, counts bool) error {
 	return nil
 }
 
-// idle looks at all nodes at the same time.
+// idle measures all nodes at the same time while nothing happens.
 func (b *bench) idle(ctx context.Context, nodes []*node) error {
 	if err := sleep(ctx, settle); err != nil {
 		return err
@@ -223,12 +227,12 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// ready waits until a node is, and says so of itself when it is not.
+// ready waits until a node is ready and has no taints.
 func (b *bench) ready(ctx context.Context, name string) error {
 	return poll(ctx, "node "+name+" is ready", func() (bool, error) {
 		object, err := b.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return false, nil //nolint:nilerr // it is not there yet
+			return false, nil //nolint:nilerr // the node does not exist yet
 		}
 		for _, c := range object.Status.Conditions {
 			if c.Type == corev1.NodeReady {
@@ -239,22 +243,22 @@ func (b *bench) ready(ctx context.Context, name string) error {
 	})
 }
 
-// poll asks until it is so.
-func poll(ctx context.Context, what string, ask func() (bool, error)) error {
+// poll calls check until it returns true or an error. The text says what the caller waits for.
+func poll(ctx context.Context, text string, check func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		is, err := ask()
-		if err != nil || is {
+		done, err := check()
+		if err != nil || done {
 			return err
 		}
 		if err := sleep(ctx, 50*time.Millisecond); err != nil {
-			return fmt.Errorf("wait until %s: %w", what, err)
+			return fmt.Errorf("wait until %s: %w", text, err)
 		}
 	}
 }
 
-// write makes a file and its directory.
+// write writes a file, and makes its directory.
 func write(path, format string, args ...any) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -20,12 +20,12 @@ import (
 type node struct {
 	name           string
 	result         *Result
-	agent, runtime int // processes; no runtime where the agent has it within
-	// end ends the node's agent and takes away all that is of it.
+	agent, runtime int // process IDs; runtime is 0 if the agent contains the runtime
+	// end ends the node's agent and removes everything of the node from the machine.
 	end func() error
 }
 
-// cpuTimes are of a node's processes so far.
+// cpuTimes are the CPU times of a node's processes so far.
 type cpuTimes struct{ agent, runtime time.Duration }
 
 func (n *node) cpu() (t cpuTimes, err error) {
@@ -39,7 +39,7 @@ func (n *node) cpu() (t cpuTimes, err error) {
 
 func (n *node) user() string { return "system:node:" + n.name }
 
-// config writes a node's configuration, the same for both but for what they must not share.
+// config writes a node's configuration. Both nodes have the same, except for paths, ports, networks and certificates.
 func (b *bench) config(name, cgroup, more string) (dir, path string, err error) {
 	dir = filepath.Join(b.options.Dir, name)
 	port, err := kubelet.FreePort()
@@ -81,7 +81,7 @@ func (b *bench) startBerth(ctx context.Context) (*node, error) {
 	}
 	n := &node{name: name, agent: cmd.Process.Pid, end: func() error {
 		err := cmd.Process.Signal(unix.SIGTERM)
-		_ = cmd.Wait() // it was told to end
+		_ = cmd.Wait() // the error says that the signal ended it
 		return errors.Join(err, reset(b.options.Binary, root, config))
 	}}
 	err = b.ready(ctx, name)
@@ -138,7 +138,7 @@ func (b *bench) startKubelet(ctx context.Context) (_ *node, err error) {
 	return n, nil
 }
 
-// reset has all removed that a node has had on the machine, a kubelet's too.
+// reset removes everything that a node has left on the machine. It works for a kubelet's node too.
 func reset(binary, root, config string) error {
 	return run(exec.Command(binary, "reset", "--yes", "--root-dir", root, "--config", config))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/bench/proc"
 )
 
-// objects measures what it takes to watch ConfigMaps and Secrets, one by one.
+// objects measures the memory of the nodes' watches of ConfigMaps and Secrets, which have a watch each.
 func (b *bench) objects(ctx context.Context, nodes []*node) error {
 	made := 0
 	for _, many := range b.options.Objects {
@@ -31,7 +31,7 @@ func (b *bench) objects(ctx context.Context, nodes []*node) error {
 	return nil
 }
 
-// size is of each object's content, in bytes.
+// size is the length of each object's content in bytes.
 const size = 1 << 10
 
 func (b *bench) makeObjects(ctx context.Context, i int) error {
@@ -48,7 +48,7 @@ func (b *bench) makeObjects(ctx context.Context, i int) error {
 	return err
 }
 
-// watched has a pod mount as many objects of each kind on a node until the agent's memory has settled.
+// watched runs a pod on a node that mounts so many objects of each kind, and measures the agent's memory after settle.
 func (b *bench) watched(ctx context.Context, n *node, many int) error {
 	p := b.pod(n, n.name)
 	sources := make([]corev1.VolumeProjection, 0, 2*many)
@@ -98,7 +98,7 @@ func (b *bench) watched(ctx context.Context, n *node, many int) error {
 	})
 }
 
-// watches is how many of ConfigMaps and Secrets the API server has now, of all clients.
+// watches is the number of watches of ConfigMaps and Secrets that the API server has now, from all clients.
 func (b *bench) watches(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// pod is one that the scheduler may bind to a node, and only to it.
+// pod is a pod that the scheduler may bind only to this node.
 func (b *bench) pod(n *node, name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.namespace, Labels: map[string]string{"node": n.name}},
@@ -24,7 +24,7 @@ func (b *bench) pod(n *node, name string) *corev1.Pod {
 	}
 }
 
-// startPods creates all pods of a round at once and waits until a watch has shown each Running.
+// startPods creates all pods of a round at once, and returns the time until a watch has shown each as Running.
 func (b *bench) startPods(ctx context.Context, n *node) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -50,7 +50,7 @@ func (b *bench) startPods(ctx context.Context, n *node) (time.Duration, error) {
 	for e := range w.ResultChan() {
 		p, ok := e.Object.(*corev1.Pod)
 		if !ok {
-			return 0, fmt.Errorf("watch pods: %v", e.Object)
+			return 0, fmt.Errorf("watch pods: unexpected object %v", e.Object)
 		}
 		if p.Status.Phase == corev1.PodRunning {
 			running[p.Name] = true
@@ -62,7 +62,7 @@ func (b *bench) startPods(ctx context.Context, n *node) (time.Duration, error) {
 	return 0, fmt.Errorf("%d of %d pods run: %w", len(running), b.options.Pods, ctx.Err())
 }
 
-// removePods deletes the pods of a node and waits until the API has none of them.
+// removePods deletes the pods of a node and waits until the API server has removed them.
 func (b *bench) removePods(ctx context.Context, n *node) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -84,7 +84,7 @@ func (b *bench) removePods(ctx context.Context, n *node) error {
 	for left := len(list.Items); left > 0; {
 		e, ok := <-w.ResultChan()
 		if !ok {
-			return fmt.Errorf("%d pods of node %s are not gone: %w", left, n.name, ctx.Err())
+			return fmt.Errorf("wait for the deletion of %d pods of node %s: %w", left, n.name, ctx.Err())
 		}
 		if e.Type == watch.Deleted {
 			left--

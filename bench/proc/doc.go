@@ -1,2 +1,2 @@
-// Package proc reads what a process has used of the machine, from /proc.
+// Package proc reads the CPU time and memory of a process from /proc.
 package proc

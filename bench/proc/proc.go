@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// tick is the unit of the process times in /proc: USER_HZ is always 100 to user space.
+// tick is the unit of the CPU times in /proc. User space always sees 100 ticks a second (USER_HZ).
 const tick = time.Second / 100
 
-// Time of a process, user and system together.
+// Time is the CPU time of a process, user and system together.
 type Time struct {
 	Own      time.Duration
-	Children time.Duration // those that have ended and were waited for, with theirs
+	Children time.Duration // children that have ended and were waited for, and their descendants
 }
 
-// CPU reads /proc/PID/stat (proc_pid_stat(5)).
+// CPU reads the CPU time of a process from /proc/PID/stat (proc_pid_stat(5)).
 func CPU(pid int) (Time, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -37,8 +37,8 @@ func CPU(pid int) (Time, error) {
 	return Time{Own: time.Duration(ticks[0]+ticks[1]) * tick, Children: time.Duration(ticks[2]+ticks[3]) * tick}, nil
 }
 
-// Memory is the resident memory of a process in MB, and what of it is the process's alone and in no file
-// (/proc/PID/smaps_rollup).
+// Memory returns the resident memory of a process in MB, and the part of it that only this process uses and that is in
+// no file (/proc/PID/smaps_rollup).
 func Memory(pid int) (rss, private float64, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {

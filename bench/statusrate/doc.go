@@ -1,3 +1,3 @@
-// Package statusrate measures how many changes of pods' statuses a real API server takes in a
-// second. It owns a control plane and a node whose pods run nowhere; bench reads what it found.
+// Package statusrate measures how many changes of pods' statuses a real API server accepts in a second. It owns a
+// control plane and a node whose pods run nowhere. It returns the results to bench.
 package statusrate

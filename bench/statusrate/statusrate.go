@@ -23,7 +23,7 @@ import (
 	"github.com/berth-run/berth/internal/cluster/report"
 )
 
-// Pods is the kubelet's limit of pods on a node.
+// Pods is the number of pods of the measurement: the kubelet's default limit for a node.
 const Pods = 110
 
 const (
@@ -33,15 +33,15 @@ const (
 
 // Rate is one way to write statuses.
 type Rate struct {
-	InFlight int           // 0: each pod's object is read first, one pod after the other
-	Took     time.Duration // all of Seen
+	InFlight int           // pods written at once; 0: one after the other, and each is read first
+	Took     time.Duration // the time for all changes
 	Requests int64
 	CPU      time.Duration   // of this process: the writer, its client and the watch
 	Seen     []time.Duration // from the change to its event in a watch, all pods changing at once
 }
 
-// Measure starts a control plane, which has the same CPUs, and changes all pods so many rounds with each
-// number of pods in flight.
+// Measure starts a control plane on the same CPUs. For each number of pods in flight it changes all pods, as many
+// rounds as rounds says.
 func Measure(ctx context.Context, rounds int, inFlight ...int) ([]Rate, error) {
 	var rates []Rate
 	err := controlplane.Use(kubeapitest.Options{}, func(c *kubeapitest.Cluster) error {
@@ -61,7 +61,7 @@ func Measure(ctx context.Context, rounds int, inFlight ...int) ([]Rate, error) {
 	return rates, err
 }
 
-// node has pods that run nowhere: their statuses are made up.
+// node is a node whose pods run nowhere. Their statuses are made up.
 type node struct {
 	config   *rest.Config
 	client   kubernetes.Interface
@@ -71,7 +71,7 @@ type node struct {
 
 	mu     sync.Mutex
 	newest map[types.UID]*corev1.Pod
-	told   func(*corev1.Pod) // of each object that the watch brings
+	onPod  func(*corev1.Pod) // called with each object from the watch
 }
 
 func newNode(ctx context.Context, cluster *kubeapitest.Cluster) (*node, error) {
@@ -98,7 +98,7 @@ func newNode(ctx context.Context, cluster *kubeapitest.Cluster) (*node, error) {
 	return n, nil
 }
 
-// measure has all pods change at once, round by round.
+// measure changes all pods at once, round by round.
 func (n *node) measure(ctx context.Context, inFlight, rounds int) (Rate, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -109,14 +109,14 @@ func (n *node) measure(ctx context.Context, inFlight, rounds int) (Rate, error) 
 		fields.OneTermEqualSelector("spec.nodeName", "bench"))
 	_, watch := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: lw, ObjectType: &corev1.Pod{},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: n.hear, UpdateFunc: func(_, o any) { n.hear(o) },
+			AddFunc: n.observe, UpdateFunc: func(_, o any) { n.observe(o) },
 		}})
 	all.Go(func() { watch.Run(ctx.Done()) })
 	if !cache.WaitForCacheSync(ctx.Done(), watch.HasSynced) {
 		return Rate{}, ctx.Err()
 	}
 	round := func() ([]time.Duration, error) { return n.round(ctx, w, inFlight > 0) }
-	if _, err := round(); err != nil { // connections, caches
+	if _, err := round(); err != nil { // a warm-up for connections and caches
 		return Rate{}, err
 	}
 	var seen []time.Duration
@@ -140,7 +140,7 @@ func (n *node) round(ctx context.Context, w *report.Writer, parallel bool) ([]ti
 	seen := map[types.UID]time.Duration{}
 	done := make(chan struct{})
 	n.mu.Lock()
-	n.told = func(p *corev1.Pod) {
+	n.onPod = func(p *corev1.Pod) {
 		mu.Lock()
 		defer mu.Unlock()
 		if s := p.Status.ContainerStatuses; seen[p.UID] == 0 && len(s) > 0 && s[0].RestartCount == state {
@@ -167,7 +167,8 @@ func (n *node) round(ctx context.Context, w *report.Writer, parallel bool) ([]ti
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-time.After(patience):
-		return nil, fmt.Errorf("status %d was not seen of all pods: %+v", state, w.Stats())
+		return nil, fmt.Errorf("wait for status %d of all pods: not seen after %v; writer: %+v", state, patience,
+			w.Stats())
 	case <-done:
 	}
 	var times []time.Duration
@@ -192,19 +193,19 @@ func (n *node) oneByOne(ctx context.Context, state int32) error {
 	return nil
 }
 
-// hear takes what the watch brings.
-func (n *node) hear(o any) {
+// observe stores an object from the watch and calls onPod.
+func (n *node) observe(o any) {
 	p := o.(*corev1.Pod)
 	n.mu.Lock()
 	n.newest[p.UID] = p
-	told := n.told
+	onPod := n.onPod
 	n.mu.Unlock()
-	if told != nil {
-		told(p)
+	if onPod != nil {
+		onPod(p)
 	}
 }
 
-// madeUp is the status number i of a pod, which is ready in every other.
+// madeUp is the made-up status number i of a pod. The pod is ready if i is odd.
 func madeUp(i int32) corev1.PodStatus {
 	since := metav1.NewTime(time.Unix(1_800_000_000+int64(i), 0))
 	is := []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue}[i%2]

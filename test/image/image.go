@@ -20,9 +20,9 @@ import (
 
 const workload = "github.com/berth-run/berth/test/workload"
 
-// Build compiles the workload with the go command and writes an image of it to a docker-archive in dir, with a name such
-// as "example.com/workload:1". It returns the archive's path. The workload is the image's entrypoint, /workload; its
-// arguments choose what it does.
+// Build compiles the workload with the go command and writes an image of it to a docker-archive in dir, with a name
+// such as "example.com/workload:1". It returns the archive's path. The workload is the image's entrypoint, /workload;
+// its arguments choose what it does.
 func Build(ctx context.Context, dir, imageName string) (path string, err error) {
 	tag, err := name.NewTag(imageName)
 	if err != nil {

@@ -88,8 +88,8 @@ func move(from, to string) error {
 // Pid is the ID of the kubelet's process.
 func (k *Kubelet) Pid() int { return k.cmd.Process.Pid }
 
-// End ends the kubelet with a signal, and undoes its changes of the machine. Its pods continue to run. A second End does
-// nothing.
+// End ends the kubelet with a signal, and undoes its changes of the machine. Its pods continue to run. A second End
+// does nothing.
 func (k *Kubelet) End(s syscall.Signal) {
 	if k.restore == nil {
 		return

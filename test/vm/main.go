@@ -1,6 +1,6 @@
 // Command vm runs end-to-end scripts and tests of packages in an emulated machine, the guest: Debian's cloud kernel
-// under qemu's software emulation, with 8 CPUs on 2 NUMA nodes and all capabilities. The guest has cgroup v2, cgroup v1,
-// or Debian's systemd as process 1. Command vm needs no KVM and no network, and installs nothing.
+// under qemu's software emulation, with 8 CPUs on 2 NUMA nodes and all capabilities. The guest has cgroup v2, cgroup
+// v1, or Debian's systemd as process 1. Command vm needs no KVM and no network, and installs nothing.
 //
 //	bin/vm/vm -kernel DIR -systemd DIR [-machine v1|v2|systemd] [-run REGEXP]
 //
