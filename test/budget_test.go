@@ -18,8 +18,7 @@ const (
 	maxFields           = 20
 	maxMethods          = 25
 	maxFunctionLiterals = 14 // in one struct literal
-	// maxPackageLines has no exception.
-	maxPackageLines = 1800
+	maxPackageLines     = 1800
 	// columns is how long a line may be. A longer one counts as the lines that it would wrap to.
 	columns  = 120
 	tabWidth = 4
@@ -39,6 +38,33 @@ var exceptions = map[string]string{
 	"internal/pod/podstatus.computation":      "one status is one computation, its methods are the paragraphs of it",
 	"internal/pod/steps/volume.Volumes":       "the step, what others look up in it, and its metrics",
 	"internal/pod/steps/probe.Probes":         "the schedule of all probes and the four ways to ask",
+}
+
+// debts are what was over its budget when the budgets began to count wrappers, embedded parts and wrapped lines. The
+// number is the most that is allowed. It may only shrink: a split lowers it, and removes the line at the budget.
+var debts = map[string]int{
+	"internal/agent.Agent fields":                33,
+	"internal/api/client.Client methods":         33,
+	"internal/api/https.Server methods":          31,
+	"internal/api/server.Server methods":         52,
+	"internal/api/servertest.Agent fields":       23,
+	"internal/api/servertest.Agent methods":      43,
+	"internal/cli/follow.session fields":         22,
+	"internal/cluster/cert.Client fields":        22,
+	"internal/cluster/join.Cluster fields":       24,
+	"internal/cluster/join.Cluster methods":      38,
+	"internal/config.Config fields":              33,
+	"internal/cri/critest.imageServer methods":   30,
+	"internal/cri/critest.runtimeServer methods": 46,
+	"internal/node/resource/cpu.taker methods":   28,
+	"internal/pod/fleet.Fleet methods":           28,
+	"internal/pod/steps/device.Devices methods":  46,
+	"internal/pod/steps/resize.Resizes methods":  29,
+	"internal/pod/steps/volume/csi.Kind methods": 38,
+	"internal/record/podlog.reader fields":       23,
+	"bench lines":                                2530,
+	"internal/cri/critest lines":                 2440,
+	"internal/runtime lines":                     2540,
 }
 
 // shape is what the budgets measure of one struct type.
@@ -144,8 +170,15 @@ func wrapped(text string) (lines int) {
 func TestBudgets(t *testing.T) {
 	all, set := load(t)
 	over := func(key string, got, most int, what string) {
+		kind, _, _ := strings.Cut(what, " ")
+		if allowed, owed := debts[key+" "+kind]; owed {
+			if got <= most {
+				t.Errorf("%s is within its budget of %d %s now: remove its line from debts", key, most, what)
+			}
+			most = allowed
+		}
 		if got > most && exceptions[key] == "" {
-			t.Errorf("%s has %d %s, the budget is %d", key, got, what, most)
+			t.Errorf("%s has %d %s, the most is %d: split it at a noun", key, got, what, most)
 		}
 	}
 	each(all, func(s source, n ast.Node) {
@@ -174,10 +207,7 @@ func TestBudgets(t *testing.T) {
 		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(lines)) {
-		if lines[dir] > maxPackageLines {
-			t.Errorf("%s has %d lines of code, the budget is %d without exception: split it at a noun", dir, lines[dir],
-				maxPackageLines)
-		}
+		over(dir, lines[dir], maxPackageLines, "lines of code")
 	}
 }
 

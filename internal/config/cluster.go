@@ -182,7 +182,7 @@ func readNodeStatus(in *input) NodeStatus {
 }
 
 // readOffline returns nil if no pods are saved.
-func readOffline(in *input, f Flags) *Offline {
+func readOffline(f Flags) *Offline {
 	if f.Kubeconfig == "" || f.Offline.Off {
 		return nil
 	}

@@ -54,7 +54,7 @@ func build(f Flags, files *v1beta1.KubeletConfiguration, h host) (*Config, field
 	c.Pods = readPods(in)
 	c.Tracing = readTracing(in)
 	if !f.Apart {
-		c.Cluster, c.Offline = readCluster(in, c.Flags), readOffline(in, c.Flags)
+		c.Cluster, c.Offline = readCluster(in, c.Flags), readOffline(c.Flags)
 		c.Server = readServer(in, c.Flags)
 		c.Shutdown = readShutdown(in)
 		checkMachine(in, h)

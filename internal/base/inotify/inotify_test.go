@@ -98,7 +98,7 @@ func TestAddNamesThePath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer i.Close()
+	defer func() { _ = i.Close() }()
 	path := filepath.Join(t.TempDir(), "none")
 	_, err = i.Add(path, unix.IN_MODIFY)
 	if want := "watch " + path + ": no such file or directory"; err == nil || err.Error() != want {

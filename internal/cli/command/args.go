@@ -27,7 +27,7 @@ func PodArgument(args []string) (string, error) {
 }
 
 // CompleteTyped completes the word "pod", and then names of pods.
-func (a *App) CompleteTyped(s *Scope) completion {
+func (a *App) CompleteTyped(s *Scope) Completion {
 	names := a.CompletePod(s)
 	return func(cmd *cobra.Command, args []string, partial string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {

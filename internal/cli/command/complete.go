@@ -13,10 +13,11 @@ import (
 // completeTimeout limits how long a shell waits for completions.
 const completeTimeout = time.Second
 
-type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
+// Completion completes one argument or flag of a command.
+type Completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
 // CompletePod completes the first argument with the names of pods in the namespace.
-func (a *App) CompletePod(s *Scope) completion {
+func (a *App) CompletePod(s *Scope) Completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -36,7 +37,7 @@ func (a *App) CompletePod(s *Scope) completion {
 }
 
 // CompleteContainer completes a flag with the containers of the pod in the first argument.
-func (a *App) CompleteContainer(s *Scope) completion {
+func (a *App) CompleteContainer(s *Scope) Completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp

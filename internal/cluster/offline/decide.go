@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// AnnotationAlways, with the value "true", marks a pod that is always saved, whatever the configuration says. Its
+// AnnotationAlways marks a pod, with the value "true", that is always saved, whatever the configuration says. Its
 // saved copy never becomes too old.
 const AnnotationAlways = "node.kubernetes.io/bootstrap-checkpoint"
 

@@ -103,8 +103,8 @@ func (w *Watcher) scan(notify *fsnotify.Watcher) (map[string]identity, error) {
 		}
 		var st unix.Stat_t
 		if err := unix.Lstat(path, &st); err == nil {
-			found[path] = identity{inode: st.Ino, device: uint64(st.Dev),
-				made: st.Mtim.Nano()} //nolint:unconvert // 32 bits wide on some machines
+			device := uint64(st.Dev) //nolint:unconvert // 32 bits wide on some machines
+			found[path] = identity{inode: st.Ino, device: device, made: st.Mtim.Nano()}
 		}
 		return nil
 	})

@@ -19,11 +19,14 @@ import (
 type Verdict int
 
 const (
+	// Admitted lets the pod run.
 	Admitted Verdict = iota
+	// NotYet lets the pod wait, and asks again.
 	NotYet
-	// Blocked: this node, as it is now, cannot do what the pod asks for. The pod stays Pending, and starts when a
+	// Blocked means that this node, as it is now, cannot do what the pod asks for. The pod stays Pending, and starts when a
 	// later agent finds that the node can.
 	Blocked
+	// Rejected fails the pod.
 	Rejected
 )
 

@@ -12,19 +12,19 @@ import (
 type Status int
 
 const (
-	// Works: the field has the effect that Kubernetes gives it. The fields below it have entries of their own.
+	// Works means that the field has the effect that Kubernetes gives it. The fields below it have entries of their own.
 	Works Status = iota
-	// Whole: the field works with all fields below it.
+	// Whole means that the field works with all fields below it.
 	Whole
-	// Scheduled: the field is for a scheduler or another controller. The node accepts it with all fields below it.
+	// Scheduled means that the field is for a scheduler or another controller. The node accepts it with all fields below it.
 	Scheduled
-	// Standalone: the field works with all fields below it, also without a control plane, where a kubelet refuses the
+	// Standalone means that the field works with all fields below it, also without a control plane, where a kubelet refuses the
 	// pod. The objects that it names come from manifests.
 	Standalone
-	// Joined: the field needs a control plane. A standalone agent refuses it. Every agent refuses it in a pod of a
+	// Joined means that the field needs a control plane. A standalone agent refuses it. Every agent refuses it in a pod of a
 	// manifest, which the API server does not know.
 	Joined
-	// Refused: a pod that sets the field is rejected.
+	// Refused means that a pod that sets the field is rejected.
 	Refused
 )
 

@@ -74,7 +74,9 @@ func (s *Statuses) Run(ctx context.Context) error {
 		pods, all := s.opts.Stale.take()
 		if all {
 			for _, p := range s.opts.Fleet.Pods() {
-				pods[p.UID] = pods[p.UID]
+				if _, marked := pods[p.UID]; !marked {
+					pods[p.UID] = false
+				}
 			}
 		}
 		for uid, plan := range pods {

@@ -21,6 +21,7 @@ func ParseName(p string) Name {
 	return n
 }
 
+// Child returns the name of a cgroup below n.
 func (n Name) Child(parts ...string) Name {
 	return append(append(make(Name, 0, len(n)+len(parts)), n...), parts...)
 }

@@ -22,6 +22,7 @@ func (t *Tree) At(n Name) (g cgroupfile.Group, path string, err error) {
 	return g, path, err
 }
 
+// Group returns the directories of a cgroup, by controller.
 func (t *Tree) Group(n Name) (cgroupfile.Group, error) {
 	paths, err := t.Paths(n)
 	return cgroupfile.Group{Unified: t.unified, Dirs: paths}, err

@@ -16,7 +16,7 @@ func (s Source) Key(namespace, name string) object.Key {
 // no files.
 func (s Source) Files(o payload.Objects, namespace string, r payload.Reference, mode int32) (payload.Files, error) {
 	data, err := s.data(o, namespace, r.Name)
-	if err != nil && !(r.IsOptional() && payload.IsMissing(err)) {
+	if err != nil && (!r.IsOptional() || !payload.IsMissing(err)) {
 		return nil, err
 	}
 	missingKey := "configmap references non-existent config key: %s"
