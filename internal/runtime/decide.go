@@ -4,17 +4,16 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	srvconfig "github.com/containerd/containerd/v2/cmd/containerd/server/config"
+
+	"github.com/berth-run/berth/internal/runtime/network"
 )
 
 const (
 	defaultCNIConfDir = "/etc/cni/net.d"
 	defaultBridge     = "berth0"
-	// builtInConf is the name of the file that configures the built-in network.
-	builtInConf = "10-berth.conflist"
 	// handler is the only runtime handler (the handler of a RuntimeClass in Kubernetes).
 	handler = "runc"
 	// maxState is the longest State in bytes. The path of a unix socket has at most 107 bytes, and the shims' sockets
@@ -81,40 +80,7 @@ func validate(c Config) error {
 	if len(c.Bridge) > maxBridge || strings.ContainsAny(c.Bridge, "/ :") {
 		return fmt.Errorf("bridge name %q is not a device name of at most %d bytes", c.Bridge, maxBridge)
 	}
-	return validRanges(c.PodCIDRs)
-}
-
-// parseRanges reads the ranges of an UpdateRuntimeConfig request: CIDR[,CIDR].
-func parseRanges(text string) ([]netip.Prefix, error) {
-	var all []netip.Prefix
-	for part := range strings.SplitSeq(text, ",") {
-		cidr, err := netip.ParsePrefix(strings.TrimSpace(part))
-		if err != nil {
-			return nil, fmt.Errorf("pod CIDR %q: %w", part, err)
-		}
-		all = append(all, cidr)
-	}
-	return all, validRanges(all)
-}
-
-func validRanges(cidrs []netip.Prefix) error {
-	var v4, v6 int
-	for _, cidr := range cidrs {
-		switch {
-		case !cidr.IsValid():
-			return fmt.Errorf("pod CIDR %s is not valid", cidr)
-		case cidr != cidr.Masked():
-			return fmt.Errorf("pod CIDR %s has host bits set, use %s", cidr, cidr.Masked())
-		case cidr.Addr().Is4():
-			v4++
-		default:
-			v6++
-		}
-	}
-	if v4 > 1 || v6 > 1 {
-		return fmt.Errorf("pod CIDRs %v: at most one IPv4 and one IPv6 range", cidrs)
-	}
-	return nil
+	return network.ValidateRanges(c.PodCIDRs)
 }
 
 // checkSize returns an error if a layer has unpacked to too many bytes (out) for the compressed bytes that were read
@@ -159,115 +125,6 @@ func (h host) snapshotter() string {
 		return "overlayfs"
 	}
 	return "native"
-}
-
-// source says which configuration new pods' network comes from. Its text is for the log.
-type source string
-
-const (
-	machine   source = "the machine's CNI configuration"
-	builtIn   source = "the built-in network"
-	noNetwork source = "none, waiting for a CNI configuration"
-)
-
-// source decides which network new pods get. configured says that the machine has a CNI configuration.
-func (c Config) source(configured bool) source {
-	switch {
-	case configured:
-		return machine
-	case c.CNIOnly:
-		return noNetwork
-	}
-	return builtIn
-}
-
-// podCIDRs returns the ranges of the address families that the machine supports.
-func podCIDRs(cidrs []netip.Prefix, ipv6 bool) []netip.Prefix {
-	var usable []netip.Prefix
-	for _, cidr := range cidrs {
-		if ipv6 || cidr.Addr().Is4() {
-			usable = append(usable, cidr)
-		}
-	}
-	return usable
-}
-
-// gateways decides how to make the gateway of range r the first address in the kernel's list for a bridge. present are
-// the bridge's addresses of one family. The caller removes the addresses in remove, then adds those in add in this
-// order. An address of another range stays while pods have leases in that range. A bridge without addresses is left as
-// it is.
-func gateways(present []netip.Prefix, r netip.Prefix, leases []netip.Addr) (remove, add []netip.Prefix) {
-	want := netip.PrefixFrom(r.Addr().Next(), r.Bits())
-	if len(present) == 0 || slices.Equal(present, []netip.Prefix{want}) {
-		return nil, nil
-	}
-	var used []netip.Prefix
-	for _, p := range present {
-		if p != want && slices.ContainsFunc(leases, p.Masked().Contains) {
-			used = append(used, p)
-		}
-	}
-	if present[0] == want && len(used) == len(present)-1 {
-		return nil, nil
-	}
-	if r.Addr().Is6() { // the kernel lists the newest IPv6 address first
-		slices.Reverse(used)
-		return present, append(used, want)
-	}
-	return present, append([]netip.Prefix{want}, used...)
-}
-
-// isConf reports whether containerd reads a file of this name as CNI configuration.
-func isConf(name string) bool {
-	return slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name))
-}
-
-// concerns reports whether a change of path can change the content of dir: path is dir, an entry of it, or a directory
-// above it.
-func concerns(path, dir string) bool {
-	return path == dir || filepath.Dir(path) == dir || strings.HasPrefix(dir, strings.TrimSuffix(path, "/")+"/")
-}
-
-// networkConfig is the CNI configuration list of the built-in network: a bridge with addresses from the node's ranges,
-// masquerading to the outside, and host ports. The plugin records the addresses in use in the state directory, since no
-// address outlives a reboot.
-// https://github.com/containernetworking/cni/blob/spec-v1.1.0/SPEC.md
-func networkConfig(c Config, h host) map[string]any {
-	var ranges, routes []any
-	for _, cidr := range podCIDRs(c.PodCIDRs, h.ipv6) {
-		everywhere := "0.0.0.0/0"
-		if cidr.Addr().Is6() {
-			everywhere = "::/0"
-		}
-		ranges = append(ranges, []any{map[string]any{"subnet": cidr.String()}})
-		routes = append(routes, map[string]any{"dst": everywhere})
-	}
-	return map[string]any{
-		"cniVersion": "1.0.0",
-		"name":       c.Bridge,
-		"plugins": []any{
-			map[string]any{
-				"type":          "bridge",
-				"bridge":        c.Bridge,
-				"isGateway":     true,
-				"ipMasq":        true,
-				"ipMasqBackend": h.filter,
-				"hairpinMode":   true,
-				"ipam": map[string]any{
-					"type":    "host-local",
-					"dataDir": layout{c.Root, c.State}.addresses(),
-					"ranges":  ranges,
-					"routes":  routes,
-				},
-			},
-			map[string]any{
-				"type":         "portmap",
-				"backend":      h.filter,
-				"snat":         true,
-				"capabilities": map[string]any{"portMappings": true},
-			},
-		},
-	}
 }
 
 // serverConfig is containerd's configuration. The keys are those of containerd's TOML file, version 4.

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // example is a complete configuration.
@@ -57,75 +56,11 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestNetworkConfig(t *testing.T) {
-	golden(t, "network-dual.json", networkConfig(example(), host{ipv6: true, filter: "nftables"}))
-	golden(t, "network-ipv4.json", networkConfig(example(), host{filter: "iptables"}))
-}
-
 func TestServerConfig(t *testing.T) {
 	golden(t, "server.json", serverConfig(example(), host{overlay: true, lowerOOM: true}, "localhost/pause:1").Plugins)
 	bounded := example()
 	bounded.SystemdCgroup = true
 	golden(t, "server-bounded.json", serverConfig(bounded, host{}, "localhost/pause:1").Plugins)
-}
-
-func TestSource(t *testing.T) {
-	for want, test := range map[source]struct{ only, configured bool }{
-		machine: {configured: true}, builtIn: {}, noNetwork: {only: true},
-	} {
-		if got := (Config{CNIOnly: test.only}).source(test.configured); got != want {
-			t.Errorf("%+v: %s, want %s", test, got, want)
-		}
-	}
-	if got := (Config{CNIOnly: true}).source(true); got != machine {
-		t.Errorf("with a CNI configuration and CNIOnly: %s", got)
-	}
-}
-
-func TestGateways(t *testing.T) {
-	type change struct{ Remove, Add []netip.Prefix }
-	leases := []netip.Addr{netip.MustParseAddr("10.1.0.7"), netip.MustParseAddr("fd01::7")}
-	for name, test := range map[string]struct {
-		present []netip.Prefix
-		ranged  string
-		want    change
-	}{
-		"none yet": {ranged: "10.2.0.0/24"},
-		"this one": {present: prefixes("10.2.0.1/24"), ranged: "10.2.0.0/24"},
-		"another, in use": {prefixes("10.1.0.1/16"), "10.2.0.0/24",
-			change{prefixes("10.1.0.1/16"), prefixes("10.2.0.1/24", "10.1.0.1/16")}},
-		"another, not in use": {prefixes("10.9.0.1/16"), "10.2.0.0/24",
-			change{prefixes("10.9.0.1/16"), prefixes("10.2.0.1/24")}},
-		"first already": {present: prefixes("10.2.0.1/24", "10.1.0.1/16"), ranged: "10.2.0.0/24"},
-		"the same, second": {prefixes("10.1.0.1/16", "10.2.0.1/24"), "10.2.0.0/24",
-			change{prefixes("10.1.0.1/16", "10.2.0.1/24"), prefixes("10.2.0.1/24", "10.1.0.1/16")}},
-		"first, with a useless": {prefixes("10.2.0.1/24", "10.9.0.1/16"), "10.2.0.0/24",
-			change{prefixes("10.2.0.1/24", "10.9.0.1/16"), prefixes("10.2.0.1/24")}},
-		"part of another": {prefixes("10.1.0.1/16"), "10.1.2.0/24",
-			change{prefixes("10.1.0.1/16"), prefixes("10.1.2.1/24", "10.1.0.1/16")}},
-		"IPv6, in use": {prefixes("fd01::1/64"), "fd02::/64",
-			change{prefixes("fd01::1/64"), prefixes("fd01::1/64", "fd02::1/64")}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var got change
-			got.Remove, got.Add = gateways(test.present, netip.MustParsePrefix(test.ranged), leases)
-			if diff := cmp.Diff(test.want, got, cmpopts.EquateComparable(netip.Prefix{}),
-				cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestConcerns(t *testing.T) {
-	for path, want := range map[string]bool{
-		"/etc/cni/net.d": true, "/etc/cni/net.d/10-a.conf": true, "/etc/cni": true, "/etc": true,
-		"/etc/passwd": false, "/etc/cni/net": false, "/etc/cni/net.d/a/b.conf": false,
-	} {
-		if got := concerns(path, "/etc/cni/net.d"); got != want {
-			t.Errorf("%s: %t, want %t", path, got, want)
-		}
-	}
 }
 
 var update = flag.Bool("update", false, "rewrite the files in testdata")

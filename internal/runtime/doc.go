@@ -18,15 +18,6 @@
 // A shim is a separate program (package shim). Shims and containers outlive this process: a later Run on the same
 // directories finds them again.
 //
-// # The pod network
-//
-// containerd reads the CNI configuration from Root/cni and reloads it on every change. This package keeps that
-// directory equal to [Config].CNIConfDir, or writes the built-in network there while CNIConfDir holds no configuration.
-//
-// A pod keeps the network that it was started with. When the pod ends, the plugins of that network detach it, even if
-// another network has replaced it since or the agent has restarted. The record that libcni keeps of each attachment
-// says which plugins these are.
-//
 // # What is stock and what is ours
 //
 // Berth's own are the installation of the programs, the pause image, the network configuration and the in-memory
@@ -34,5 +25,5 @@
 // service and the CNI plugins.
 //
 // Each stock part is named in one place and can be replaced there: the sandbox controller and the shim in
-// [serverConfig], the linked plugins in plugins.go, the task service in package shim, the network in [networkConfig].
+// [serverConfig], the linked plugins in plugins.go, the task service in package shim, the network in package network.
 package runtime

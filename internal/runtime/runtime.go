@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/berth-run/berth/internal/runtime/network"
 )
 
 // Config configures a runtime: its directories, its pod network and its limits.
@@ -57,7 +59,7 @@ type Config struct {
 // Runtime is a containerd inside this process. A process can run only one, and only once.
 type Runtime struct {
 	config  Config
-	network *podNetwork
+	network *network.Network
 
 	// ready is closed when up or err is set.
 	ready chan struct{}
@@ -69,9 +71,14 @@ type Runtime struct {
 
 // New allocates a runtime; Run starts it.
 func New(config Config) *Runtime {
-	chosen := len(config.PodCIDRs) > 0
+	fixed := len(config.PodCIDRs) > 0
 	config = withDefaults(config)
-	return &Runtime{config: config, network: &podNetwork{config: config, chosen: chosen}, ready: make(chan struct{})}
+	l := layout{config.Root, config.State}
+	return &Runtime{config: config, ready: make(chan struct{}), network: network.New(network.Config{
+		Dir: l.cniConf(), CNIConfDir: config.CNIConfDir, CNIOnly: config.CNIOnly, PodCIDRs: config.PodCIDRs,
+		Fixed: fixed, RangesFile: l.ranges(), LeaseDir: l.addresses(), BinDirs: l.cniBins(), Bridge: config.Bridge,
+		Log: config.Log,
+	})}
 }
 
 func (r *Runtime) layout() layout { return layout{r.config.Root, r.config.State} }
@@ -139,7 +146,7 @@ func (r *Runtime) run(ctx context.Context) error {
 		r.config.Log.Debug("cannot return unused memory to the kernel", "err", err)
 	}
 	parts, ctx := errgroup.WithContext(ctx)
-	parts.Go(func() error { return r.network.follow(ctx) })
+	parts.Go(func() error { return r.network.Follow(ctx) })
 	parts.Go(func() error { return r.serve(ctx, up, failed) })
 	return parts.Wait()
 }
@@ -214,7 +221,7 @@ func (r *Runtime) prepare(ctx context.Context, programs map[string]program) (hos
 	if err := nameShims(r.layout()); err != nil {
 		return host{}, err
 	}
-	return h, r.network.prepare(h)
+	return h, r.network.Prepare(network.Machine{IPv6: h.ipv6, PacketFilter: h.filter})
 }
 
 // server returns the running containerd. It waits until the runtime is ready or has failed.
@@ -287,3 +294,7 @@ func Listen(address string) (net.Listener, error) {
 	}
 	return listener, nil
 }
+
+// RemoveNetwork removes the bridge of the built-in network. Call it only when no pod is left. The next pod creates the
+// bridge again.
+func (r *Runtime) RemoveNetwork() error { return network.RemoveBridge(r.config.Bridge) }

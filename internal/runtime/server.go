@@ -17,6 +17,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/runtime/network"
 )
 
 const (
@@ -39,7 +41,7 @@ type server struct {
 		UpdateImage(ctx context.Context, name string) error
 	}
 	snapshotter string
-	network     *podNetwork
+	network     *network.Network
 	importing   sync.Mutex
 	transfers   transfers
 }
@@ -157,7 +159,7 @@ func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
 				ctx, done = s.transfers.begin(ctx, pull.GetImage().GetImage())
 				defer done()
 			}
-			if err := s.network.before(ctx, req); err != nil {
+			if err := s.network.Before(ctx, req); err != nil {
 				return nil, err
 			}
 			return handle(traced(ctx, tracer, info.FullMethod), req)

@@ -1,4 +1,4 @@
-package runtime
+package network
 
 import (
 	"context"
@@ -54,20 +54,20 @@ func TestFollowConfDir(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "cni", "net.d")
 	config := example()
-	config.Root, config.State, config.CNIConfDir, config.CNIOnly = filepath.Join(top, "root"), t.TempDir(), dir, true
+	config.Dir, config.CNIConfDir, config.CNIOnly = filepath.Join(top, "root", "cni"), dir, true
 	config.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
-	n := &podNetwork{config: config}
-	if err := n.prepare(host{}); err != nil {
+	n := New(config)
+	if err := n.Prepare(Machine{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- n.follow(ctx) }()
+	go func() { ended <- n.Follow(ctx) }()
 	await := func(want map[string]string) {
 		t.Helper()
 		deadline := time.Now().Add(20 * time.Second)
 		for diff := "-"; diff != ""; time.Sleep(10 * time.Millisecond) {
-			if diff = cmp.Diff(want, contents(t, n.layout().cniConf())); diff != "" && time.Now().After(deadline) {
+			if diff = cmp.Diff(want, contents(t, n.config.Dir)); diff != "" && time.Now().After(deadline) {
 				t.Fatalf("for containerd (-want +got):\n%s", diff)
 			}
 		}
@@ -109,19 +109,19 @@ func TestFollowConfDir(t *testing.T) {
 	}
 }
 
-// prepare removes files of an earlier agent from containerd's directory before containerd reads it.
+// Prepare removes files of an earlier agent from containerd's directory before containerd reads it.
 func TestPlaceAnew(t *testing.T) {
 	top := t.TempDir()
 	config := example()
-	config.Root, config.State, config.CNIConfDir, config.CNIOnly = top, t.TempDir(), filepath.Join(top, "net.d"), true
+	config.Dir, config.CNIConfDir, config.CNIOnly = filepath.Join(top, "cni"), filepath.Join(top, "net.d"), true
 	write(t, filepath.Join(config.CNIConfDir, "10-net.conflist"), "mine")
 	write(t, filepath.Join(top, "cni", "10-berth.conflist"), "built in")
 	write(t, filepath.Join(top, "cni", "10-net.conflist.next"), "half")
-	n := &podNetwork{config: config}
-	if err := n.prepare(host{}); err != nil {
+	n := New(config)
+	if err := n.Prepare(Machine{}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]string{"10-net.conflist": "mine"}, contents(t, n.layout().cniConf())); diff != "" {
+	if diff := cmp.Diff(map[string]string{"10-net.conflist": "mine"}, contents(t, n.config.Dir)); diff != "" {
 		t.Errorf("for containerd (-want +got):\n%s", diff)
 	}
 }
@@ -131,10 +131,10 @@ func TestPlaceAnew(t *testing.T) {
 func TestRangesOfTheCluster(t *testing.T) {
 	root, confs := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(confs, "10-net.conf"), "another's")
-	start := func(given ...netip.Prefix) *podNetwork {
-		n := New(Config{Root: root, State: t.TempDir(), PodCIDRs: given, CNIConfDir: confs,
-			Log: slog.New(slog.DiscardHandler)}).network
-		if err := n.prepare(host{filter: "nftables"}); err != nil {
+	start := func(given ...netip.Prefix) *Network {
+		n := New(Config{Dir: filepath.Join(root, "cni"), RangesFile: filepath.Join(root, "pod-cidrs"), PodCIDRs: given,
+			Fixed: len(given) > 0, CNIConfDir: confs, Log: slog.New(slog.DiscardHandler)})
+		if err := n.Prepare(Machine{PacketFilter: "nftables"}); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -154,7 +154,7 @@ func TestRangesOfTheCluster(t *testing.T) {
 		t.Errorf("after a restart (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]string{"10-net.conf": "another's"},
-		contents(t, first.layout().cniConf())); diff != "" {
+		contents(t, first.config.Dir)); diff != "" {
 		t.Errorf("for containerd (-want +got):\n%s", diff)
 	}
 }

@@ -1,4 +1,4 @@
-package runtime
+package network
 
 import (
 	"bytes"
@@ -105,9 +105,9 @@ func placeLink(path, to string) error {
 	return os.Symlink(to, path)
 }
 
-// follow updates containerd's directory after every change of the machine's CNI configuration, until ctx ends. A
+// Follow updates containerd's directory after every change of the machine's CNI configuration, until ctx ends. A
 // network plugin of a cluster writes that configuration when it is installed and removes it when it is uninstalled.
-func (n *podNetwork) follow(ctx context.Context) error {
+func (n *Network) Follow(ctx context.Context) error {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch CNI configuration: %w", err)
@@ -133,7 +133,7 @@ func (n *podNetwork) follow(ctx context.Context) error {
 }
 
 // await waits until the configuration may have changed or again fires. It returns false when ctx has ended.
-func (n *podNetwork) await(ctx context.Context, notify *fsnotify.Watcher, again <-chan time.Time) bool {
+func (n *Network) await(ctx context.Context, notify *fsnotify.Watcher, again <-chan time.Time) bool {
 	for {
 		select {
 		case <-ctx.Done():

@@ -1,4 +1,4 @@
-package runtime
+package network
 
 import (
 	"context"
@@ -6,85 +6,64 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
 )
 
-// inspectHost finds the machine's features. The root directory must exist.
-func inspectHost(ctx context.Context, c Config) (host, error) {
-	lower, err := mayLowerOOMScore()
-	if err != nil {
-		return host{}, err
-	}
-	return host{
-		ipv6:        ipv6Enabled(),
-		overlay:     overlayutils.Supported(c.Root) == nil,
-		lowerOOM:    lower,
-		filter:      packetFilter(ctx),
-		systemdInit: exists("/run/systemd/system"),
-	}, nil
+// Config configures the pod network of a runtime.
+type Config struct {
+	// Dir is the directory that containerd reads its CNI configuration from. Only this package writes there.
+	Dir string
+	// CNIConfDir is the machine's directory of CNI configuration. While it holds any, pods start on that network. It
+	// need not exist.
+	CNIConfDir string
+	// CNIOnly turns the built-in network off.
+	CNIOnly bool
+	// PodCIDRs are the ranges of pod addresses in the built-in network, at most one IPv4 and one IPv6 range.
+	PodCIDRs []netip.Prefix
+	// Fixed keeps PodCIDRs at the start of the agent. Otherwise the ranges in RangesFile replace them.
+	Fixed bool
+	// RangesFile stores the ranges of the last UpdateRuntimeConfig.
+	RangesFile string
+	// LeaseDir is the directory in which the plugin host-local records the addresses in use.
+	LeaseDir string
+	// BinDirs are the directories of the CNI plugins.
+	BinDirs []string
+	// Bridge is the name of the built-in network and of its bridge device.
+	Bridge string
+	// Log is never nil.
+	Log *slog.Logger
 }
 
-// mayLowerOOMScore reports whether this process has CAP_SYS_RESOURCE, see proc_pid_oom_score_adj(5).
-func mayLowerOOMScore() (bool, error) {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		return false, fmt.Errorf("read own capabilities: %w", err)
-	}
-	return data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0, nil
+// Machine describes the machine's features that the built-in network depends on.
+type Machine struct {
+	IPv6         bool   // IPv6 is present and not disabled
+	PacketFilter string // "nftables" or "iptables", empty if neither works
 }
 
-// ipv6Enabled reports whether new devices get IPv6.
-func ipv6Enabled() bool {
-	disabled, err := os.ReadFile("/proc/sys/net/ipv6/conf/all/disable_ipv6")
-	return err == nil && strings.TrimSpace(string(disabled)) == "0"
-}
-
-// packetFilter returns the first tool for masquerading and host ports that works on this machine. Starting a pod takes
-// as long with either tool; stopping it is faster with nftables.
-func packetFilter(ctx context.Context) string {
-	if exec.CommandContext(ctx, "nft", "list", "tables").Run() == nil {
-		return "nftables"
-	}
-	if exec.CommandContext(ctx, "iptables", "-w", "-t", "nat", "-S").Run() == nil {
-		return "iptables"
-	}
-	return ""
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
-// podNetwork keeps the CNI configuration for containerd in a directory of the runtime. It is a copy of the machine's
-// CNI configuration if there is one, and else the built-in network's. Pods keep the network that they were started
-// with.
-type podNetwork struct {
-	config Config
-	chosen bool // the configuration sets the ranges of pod addresses
-	host   host // set by prepare
+// Network keeps the CNI configuration for containerd in Config.Dir. It is a copy of the machine's CNI configuration if
+// there is one, and else the built-in network's. Pods keep the network that they were started with.
+type Network struct {
+	config  Config
+	machine Machine // set by Prepare
 
 	mu     sync.Mutex
 	source source // the network whose files are in the directory
 }
 
-func (n *podNetwork) layout() layout { return layout{n.config.Root, n.config.State} }
+// New allocates a network. Prepare and Follow do the work.
+func New(config Config) *Network { return &Network{config: config} }
 
-// prepare writes the configuration before containerd reads it.
-func (n *podNetwork) prepare(h host) error {
-	n.host = h
+// Prepare writes the configuration before containerd reads it.
+func (n *Network) Prepare(m Machine) error {
+	n.machine = m
 	err := n.recallRanges()
 	if err == nil {
 		err = n.sync()
@@ -96,13 +75,13 @@ func (n *podNetwork) prepare(h host) error {
 }
 
 // sync reads the machine's configuration and updates containerd's directory to match.
-func (n *podNetwork) sync() error {
+func (n *Network) sync() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.syncLocked()
 }
 
-func (n *podNetwork) syncLocked() error {
+func (n *Network) syncLocked() error {
 	files, err := readConfDir(n.config.CNIConfDir)
 	if err != nil {
 		return err
@@ -112,7 +91,7 @@ func (n *podNetwork) syncLocked() error {
 		files, err = n.makeBuiltIn()
 	}
 	// Also after an error, so that stale files of the machine's configuration do not stay.
-	if err := errors.Join(err, place(n.layout().cniConf(), files)); err != nil {
+	if err := errors.Join(err, place(n.config.Dir, files)); err != nil {
 		return err
 	}
 	if from != n.source {
@@ -124,11 +103,11 @@ func (n *podNetwork) syncLocked() error {
 
 // makeBuiltIn creates the bridge of the built-in network and returns the network's configuration. The error says why
 // this machine cannot have one.
-func (n *podNetwork) makeBuiltIn() (map[string]confFile, error) {
-	if n.host.filter == "" {
+func (n *Network) makeBuiltIn() (map[string]confFile, error) {
+	if n.machine.PacketFilter == "" {
 		return nil, errors.New("neither nft nor iptables works here: install the package nftables or iptables")
 	}
-	usable := podCIDRs(n.config.PodCIDRs, n.host.ipv6)
+	usable := podCIDRs(n.config.PodCIDRs, n.machine.IPv6)
 	if len(usable) == 0 {
 		return nil,
 			fmt.Errorf("IPv6 is disabled on this machine and the pod CIDRs %v have no IPv4 range", n.config.PodCIDRs)
@@ -139,15 +118,15 @@ func (n *podNetwork) makeBuiltIn() (map[string]confFile, error) {
 	if err := n.makeBridge(usable); err != nil {
 		return nil, err
 	}
-	text, err := json.MarshalIndent(networkConfig(n.config, n.host), "", "  ")
+	text, err := json.MarshalIndent(networkConfig(n.config, n.machine), "", "  ")
 	if err != nil {
 		return nil, err
 	}
 	return map[string]confFile{builtInConf: {text: text}}, nil
 }
 
-// before does the network's part of a CRI call. It runs before containerd serves the call.
-func (n *podNetwork) before(ctx context.Context, req any) error {
+// Before does the network's part of a CRI call. It runs before containerd serves the call.
+func (n *Network) Before(ctx context.Context, req any) error {
 	switch req := req.(type) {
 	case *runtimeapi.UpdateRuntimeConfigRequest:
 		if err := n.useRanges(req.GetRuntimeConfig().GetNetworkConfig().GetPodCidr()); err != nil {
@@ -162,9 +141,9 @@ func (n *podNetwork) before(ctx context.Context, req any) error {
 }
 
 // recallRanges reads the ranges of the last UpdateRuntimeConfig from disk, unless the configuration sets ranges.
-func (n *podNetwork) recallRanges() error {
-	text, err := os.ReadFile(n.layout().ranges())
-	if n.chosen || errors.Is(err, fs.ErrNotExist) {
+func (n *Network) recallRanges() error {
+	text, err := os.ReadFile(n.config.RangesFile)
+	if n.config.Fixed || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
@@ -172,7 +151,7 @@ func (n *podNetwork) recallRanges() error {
 	}
 	cidrs, err := parseRanges(string(text))
 	if err != nil {
-		return fmt.Errorf("read %s: %w", n.layout().ranges(), err)
+		return fmt.Errorf("read %s: %w", n.config.RangesFile, err)
 	}
 	n.config.PodCIDRs = cidrs
 	return nil
@@ -181,7 +160,7 @@ func (n *podNetwork) recallRanges() error {
 // useRanges changes the ranges of the built-in network to those of a CRI UpdateRuntimeConfig call, and stores them for
 // the next start. New pods get addresses of these ranges. It does not change the network of the machine's CNI
 // configuration.
-func (n *podNetwork) useRanges(text string) error {
+func (n *Network) useRanges(text string) error {
 	if n.config.CNIOnly || text == "" {
 		return nil
 	}
@@ -191,11 +170,11 @@ func (n *podNetwork) useRanges(text string) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.source == builtIn && len(podCIDRs(cidrs, n.host.ipv6)) == 0 {
+	if n.source == builtIn && len(podCIDRs(cidrs, n.machine.IPv6)) == 0 {
 		return fmt.Errorf("IPv6 is disabled on this machine and the pod CIDRs %v have no IPv4 range", cidrs)
 	}
 	n.config.PodCIDRs = cidrs
-	if err := errors.Join(replace(n.layout().ranges(), []byte(text)), n.syncLocked()); err != nil {
+	if err := errors.Join(replace(n.config.RangesFile, []byte(text)), n.syncLocked()); err != nil {
 		return fmt.Errorf("change pod network: %w", err)
 	}
 	n.config.Log.Info("address ranges of the built-in network changed", "podCIDRs", cidrs)

@@ -1,4 +1,4 @@
-package runtime
+package network
 
 import (
 	"errors"
@@ -17,13 +17,13 @@ import (
 // (RFC 4862) off. With it, the first pod could not use the gateway's IPv6 address for a second. No other host can have
 // that address, since only this node's pods are on the bridge. The CNI plugin adds the gateways' addresses with the
 // first pod.
-func (n *podNetwork) makeBridge(ranges []netip.Prefix) error {
+func (n *Network) makeBridge(ranges []netip.Prefix) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = n.config.Bridge
 	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("make bridge %q: %w", attrs.Name, err)
 	}
-	if n.host.ipv6 {
+	if n.machine.IPv6 {
 		if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", attrs.Name, "accept_dad"), []byte("0"),
 			0); err != nil {
 			n.config.Log.Warn(
@@ -31,7 +31,7 @@ func (n *podNetwork) makeBridge(ranges []netip.Prefix) error {
 				"bridge", attrs.Name, "err", err)
 		}
 	}
-	leases, err := readLeases(filepath.Join(n.layout().addresses(), n.config.Bridge))
+	leases, err := readLeases(filepath.Join(n.config.LeaseDir, n.config.Bridge))
 	if err != nil {
 		return err
 	}
@@ -100,21 +100,21 @@ func address(p netip.Prefix) *netlink.Addr {
 	return &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
 }
 
-// RemoveNetwork removes the bridge of the built-in network. Call it only when no pod is left. The next pod creates the
+// RemoveBridge removes the bridge of the built-in network. Call it only when no pod is left. The next pod creates the
 // bridge again.
-func (r *Runtime) RemoveNetwork() error {
-	link, err := netlink.LinkByName(r.config.Bridge)
+func RemoveBridge(name string) error {
+	link, err := netlink.LinkByName(name)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("remove bridge %q: %w", r.config.Bridge, err)
+		return fmt.Errorf("remove bridge %q: %w", name, err)
 	}
 	if link.Type() != "bridge" {
-		return fmt.Errorf("remove bridge %q: it is a %s", r.config.Bridge, link.Type())
+		return fmt.Errorf("remove bridge %q: it is a %s", name, link.Type())
 	}
 	if err := netlink.LinkDel(link); err != nil {
-		return fmt.Errorf("remove bridge %q: %w", r.config.Bridge, err)
+		return fmt.Errorf("remove bridge %q: %w", name, err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package runtime
+package network
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 // network. containerd calls only the plugins of the current network, and would leave addresses and rules of earlier
 // ones behind. A failure, such as a plugin that is no longer installed, is logged and does not keep the pod from
 // stopping.
-func (n *podNetwork) release(ctx context.Context, sandbox string) {
-	cni := libcni.NewCNIConfig(n.layout().cniBins(), nil)
+func (n *Network) release(ctx context.Context, sandbox string) {
+	cni := libcni.NewCNIConfig(n.config.BinDirs, nil)
 	attachments, err := cni.GetCachedAttachments(sandbox)
 	if err != nil {
 		n.config.Log.Warn("cannot read the networks of a pod, its addresses and rules on earlier networks stay",
@@ -43,7 +43,7 @@ func detach(ctx context.Context, cni *libcni.CNIConfig, a *libcni.NetworkAttachm
 		return fmt.Errorf("read configuration of the attachment: %w", err)
 	}
 	netns := a.NetNS
-	if !exists(netns) { // for plugins an empty path means that the namespace no longer exists
+	if _, err := os.Stat(netns); err != nil { // for plugins an empty path means that the namespace no longer exists
 		netns = ""
 	}
 	return cni.DelNetworkList(ctx, list, &libcni.RuntimeConf{
@@ -53,15 +53,15 @@ func detach(ctx context.Context, cni *libcni.CNIConfig, a *libcni.NetworkAttachm
 
 // current returns the name of the network that containerd uses now, which is the network in the first file. It is empty
 // when there is no file.
-func (n *podNetwork) current() string {
+func (n *Network) current() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	entries, err := os.ReadDir(n.layout().cniConf())
+	entries, err := os.ReadDir(n.config.Dir)
 	first := slices.IndexFunc(entries, func(e os.DirEntry) bool { return isConf(e.Name()) })
 	if err != nil || first < 0 {
 		return ""
 	}
-	text, err := os.ReadFile(filepath.Join(n.layout().cniConf(), entries[first].Name()))
+	text, err := os.ReadFile(filepath.Join(n.config.Dir, entries[first].Name()))
 	var conf struct {
 		Name string `json:"name"`
 	}

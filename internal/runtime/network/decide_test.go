@@ -1,0 +1,119 @@
+package network
+
+import (
+	"encoding/json"
+	"flag"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// example is the configuration of a network with one range of each family.
+func example() Config {
+	return Config{
+		PodCIDRs: prefixes("10.201.0.0/16", "fd62:6572:7468::/64"), Bridge: "berth0", LeaseDir: "/run/berth/ipam",
+		Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+func TestNetworkConfig(t *testing.T) {
+	golden(t, "dual.json", networkConfig(example(), Machine{IPv6: true, PacketFilter: "nftables"}))
+	golden(t, "ipv4.json", networkConfig(example(), Machine{PacketFilter: "iptables"}))
+}
+
+func TestSource(t *testing.T) {
+	for want, test := range map[source]struct{ only, configured bool }{
+		machine: {configured: true}, builtIn: {}, noNetwork: {only: true},
+	} {
+		if got := (Config{CNIOnly: test.only}).source(test.configured); got != want {
+			t.Errorf("%+v: %s, want %s", test, got, want)
+		}
+	}
+	if got := (Config{CNIOnly: true}).source(true); got != machine {
+		t.Errorf("with a CNI configuration and CNIOnly: %s", got)
+	}
+}
+
+func TestGateways(t *testing.T) {
+	type change struct{ Remove, Add []netip.Prefix }
+	leases := []netip.Addr{netip.MustParseAddr("10.1.0.7"), netip.MustParseAddr("fd01::7")}
+	for name, test := range map[string]struct {
+		present []netip.Prefix
+		ranged  string
+		want    change
+	}{
+		"none yet": {ranged: "10.2.0.0/24"},
+		"this one": {present: prefixes("10.2.0.1/24"), ranged: "10.2.0.0/24"},
+		"another, in use": {prefixes("10.1.0.1/16"), "10.2.0.0/24",
+			change{prefixes("10.1.0.1/16"), prefixes("10.2.0.1/24", "10.1.0.1/16")}},
+		"another, not in use": {prefixes("10.9.0.1/16"), "10.2.0.0/24",
+			change{prefixes("10.9.0.1/16"), prefixes("10.2.0.1/24")}},
+		"first already": {present: prefixes("10.2.0.1/24", "10.1.0.1/16"), ranged: "10.2.0.0/24"},
+		"the same, second": {prefixes("10.1.0.1/16", "10.2.0.1/24"), "10.2.0.0/24",
+			change{prefixes("10.1.0.1/16", "10.2.0.1/24"), prefixes("10.2.0.1/24", "10.1.0.1/16")}},
+		"first, with a useless": {prefixes("10.2.0.1/24", "10.9.0.1/16"), "10.2.0.0/24",
+			change{prefixes("10.2.0.1/24", "10.9.0.1/16"), prefixes("10.2.0.1/24")}},
+		"part of another": {prefixes("10.1.0.1/16"), "10.1.2.0/24",
+			change{prefixes("10.1.0.1/16"), prefixes("10.1.2.1/24", "10.1.0.1/16")}},
+		"IPv6, in use": {prefixes("fd01::1/64"), "fd02::/64",
+			change{prefixes("fd01::1/64"), prefixes("fd01::1/64", "fd02::1/64")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got change
+			got.Remove, got.Add = gateways(test.present, netip.MustParsePrefix(test.ranged), leases)
+			if diff := cmp.Diff(test.want, got, cmpopts.EquateComparable(netip.Prefix{}),
+				cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestConcerns(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/etc/cni/net.d": true, "/etc/cni/net.d/10-a.conf": true, "/etc/cni": true, "/etc": true,
+		"/etc/passwd": false, "/etc/cni/net": false, "/etc/cni/net.d/a/b.conf": false,
+	} {
+		if got := concerns(path, "/etc/cni/net.d"); got != want {
+			t.Errorf("%s: %t, want %t", path, got, want)
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite the files in testdata")
+
+// golden compares the JSON of a value with a file.
+func golden(t *testing.T, name string, value any) {
+	t.Helper()
+	got, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
