@@ -23,6 +23,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/runtime"
+	"github.com/berth-run/berth/internal/runtime/unpack"
 	"github.com/berth-run/berth/test/image"
 )
 
@@ -56,7 +57,7 @@ func testConfig(dir string) runtime.Config {
 		CNIConfDir: filepath.Join(dir, "net.d"),
 		Bridge:     "berthrt0",
 		// Small limits, so that a test can exceed them.
-		Unpack:      runtime.Unpacking{Harmless: 8 << 20, MaxRatio: 100},
+		Unpack:      unpack.Limits{Harmless: 8 << 20, MaxRatio: 100},
 		RegistryDir: filepath.Join(dir, "certs.d"),
 		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.202.0.0/24"),
 			netip.MustParsePrefix("fd62:6572:7468:202::/64")},

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/berth-run/berth/internal/runtime/network"
+	"github.com/berth-run/berth/internal/runtime/unpack"
 )
 
 // Config configures a runtime: its directories, its pod network and its limits.
@@ -48,7 +49,7 @@ type Config struct {
 	// (https://github.com/containerd/containerd/blob/main/docs/hosts.md). Empty: no registry has its own settings.
 	RegistryDir string
 	// Unpack limits how much disk space a layer may use once it is unpacked.
-	Unpack Unpacking
+	Unpack unpack.Limits
 	// Tracer receives the spans of work inside a call, such as the set-up of a pod's network. Only calls that carry a
 	// trace over Conn make spans. nil: no spans are made.
 	Tracer trace.TracerProvider
@@ -132,7 +133,7 @@ func (r *Runtime) run(ctx context.Context) error {
 		}
 	})
 	config := serverConfig(r.config, h, pauseImageName(programs["pause"]))
-	registerUnpack(r.config.Unpack, r.config.Root)
+	unpack.Register(r.config.Unpack, r.config.Root)
 	up, err := startServer(ctx, config, h.snapshotter(), failed)
 	if err != nil {
 		return err

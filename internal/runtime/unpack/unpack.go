@@ -1,4 +1,4 @@
-package runtime
+package unpack
 
 import (
 	"context"
@@ -14,33 +14,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unpacking limits how much disk space a compressed layer may use once it is unpacked. A manifest states only the
+// Limits bound how much disk space a compressed layer may use once it is unpacked. A manifest states only the
 // compressed size of a layer, and a small layer can unpack to any size.
-type Unpacking struct {
+type Limits struct {
 	// MaxRatio is the largest allowed ratio of unpacked to compressed size, for layers larger than Harmless. Default
 	// 500: real files compress far less, only data such as zeros compresses more (gzip: 1030).
 	MaxRatio int64
 	// Harmless is the unpacked size in bytes up to which MaxRatio does not apply. Default 1 GiB.
 	Harmless int64
-	// Reserve is how many bytes of the file system under Root stay free. Default 5 % of it, at most 1 GiB. 5 % of its
+	// Reserve is how many bytes of the file system under root stay free. Default 5 % of it, at most 1 GiB. 5 % of its
 	// inodes stay free, too.
 	Reserve int64
 }
 
-func (u Unpacking) withDefaults() Unpacking {
-	if u.MaxRatio == 0 {
-		u.MaxRatio = 500
+func (l Limits) withDefaults() Limits {
+	if l.MaxRatio == 0 {
+		l.MaxRatio = 500
 	}
-	if u.Harmless == 0 {
-		u.Harmless = 1 << 30
+	if l.Harmless == 0 {
+		l.Harmless = 1 << 30
 	}
-	return u
+	return l
 }
 
-// registerUnpack limits the unpacking of all layers in this process. containerd's list of stream processors is global
+// Register limits the unpacking of all layers in this process. root is a directory on the file system that holds the
+// unpacked layers. containerd's list of stream processors is global
 // to the process, which runs only one runtime.
-func registerUnpack(bounds Unpacking, root string) {
-	bounds = bounds.withDefaults()
+func Register(limits Limits, root string) {
+	limits = limits.withDefaults()
 	diff.RegisterProcessor(func(ctx context.Context, mediaType string) (diff.StreamProcessorInit, bool) {
 		compressed, err := images.DiffCompression(ctx, mediaType)
 		if err != nil {
@@ -49,7 +50,7 @@ func registerUnpack(bounds Unpacking, root string) {
 		return func(_ context.Context, stream diff.StreamProcessor, _ map[string]typeurl.Any) (diff.StreamProcessor,
 			error) {
 			in := &countedInput{Reader: stream}
-			layer := &boundedLayer{in: in, out: io.NopCloser(in), bounds: bounds, free: func() (space, error) {
+			layer := &boundedLayer{in: in, out: io.NopCloser(in), limits: limits, free: func() (space, error) {
 				return freeSpace(root)
 			}}
 			if compressed == "" {
@@ -93,11 +94,11 @@ func freeSpace(path string) (space, error) {
 // checkEvery is how many bytes are unpacked between two checks of the free space.
 const checkEvery = 16 << 20
 
-// boundedLayer is a layer as a tar stream. It ends with an error when the layer exceeds bounds.
+// boundedLayer is a layer as a tar stream. It ends with an error when the layer exceeds the limits.
 type boundedLayer struct {
 	in     *countedInput
 	out    io.ReadCloser
-	bounds Unpacking
+	limits Limits
 	free   func() (space, error)
 
 	n         int64 // bytes unpacked so far
@@ -112,7 +113,7 @@ func (b *boundedLayer) Read(p []byte) (int, error) {
 		b.nextCheck = b.n + checkEvery
 		now, err := b.free()
 		if err == nil {
-			err = b.bounds.checkSpace(now)
+			err = b.limits.checkSpace(now)
 		}
 		if err != nil {
 			return 0, err
@@ -120,7 +121,7 @@ func (b *boundedLayer) Read(p []byte) (int, error) {
 	}
 	n, err := b.out.Read(p)
 	b.n += int64(n)
-	if tooLarge := b.bounds.checkSize(b.in.n, b.n); tooLarge != nil {
+	if tooLarge := b.limits.checkSize(b.in.n, b.n); tooLarge != nil {
 		return 0, tooLarge
 	}
 	return n, err
