@@ -38,8 +38,7 @@ func (l Limits) withDefaults() Limits {
 }
 
 // Register limits the unpacking of all layers in this process. root is a directory on the file system that holds the
-// unpacked layers. containerd's list of stream processors is global
-// to the process, which runs only one runtime.
+// unpacked layers. containerd's list of stream processors is global to the process, which runs only one runtime.
 func Register(limits Limits, root string) {
 	limits = limits.withDefaults()
 	diff.RegisterProcessor(func(ctx context.Context, mediaType string) (diff.StreamProcessorInit, bool) {
