@@ -63,7 +63,7 @@ func (b *bench) cluster(ctx context.Context) error {
 	return nil
 }
 
-// watches measures the memory for ConfigMaps and Secrets, each of which has a watch.
+// watches measures the memory that watched ConfigMaps and Secrets need. Each object has a watch of its own.
 func (b *bench) watches(ctx context.Context) error {
 	berth, kubelet, err := b.joined(ctx, joined.Options{Objects: []int{0, 50, 150}})
 	b.results.Watches = watchCost{Berth: berth.Watched, Kubelet: kubelet.Watched}

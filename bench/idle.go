@@ -16,7 +16,7 @@ type idleCost struct {
 	PrivateMB  float64 `json:"privateMB"`
 }
 
-// settle is the time after a start in which garbage collection and write-back end.
+// settle is how long to wait after a start, until garbage collection and write-back have ended.
 const settle = 15 * time.Second
 
 // idle measures the agent's process while pods run and nothing happens.

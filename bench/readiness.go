@@ -168,7 +168,7 @@ func (f *floorSide) exec(ctx context.Context, id string, command []string) (time
 	return ended.Sub(began), nil
 }
 
-// setReady makes or removes the file for which the probe's command checks.
+// setReady creates or removes the file "ready". The probe's command succeeds while that file exists.
 func setReady(stamps string, ready bool) error {
 	path := filepath.Join(stamps, "ready")
 	if !ready {

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology/topologytest"
 )
 
-// placement is the time, in nanoseconds, to decide on which CPUs and NUMA nodes a container runs. It has a row for each
-// number of NUMA nodes.
+// placement is the time, in nanoseconds, to choose the CPUs and NUMA nodes of a container. It has a row for each number
+// of NUMA nodes.
 type placement struct {
 	Merge    []mergeCost    `json:"merge"`
 	Allocate []allocateCost `json:"allocate"`
@@ -37,8 +37,8 @@ type mergeCost struct {
 	EachWay float64 `json:"eachWay,omitempty"`
 }
 
-// allocateCost is the time to allocate 170 of 512 CPUs, of which a third is allocated already, and to compute the hints
-// for 16 CPUs.
+// allocateCost is the time to allocate 170 of 512 CPUs, and to compute the hints for 16 CPUs. A third of the 512 CPUs
+// is allocated already.
 type allocateCost struct {
 	Nodes  int     `json:"nodes"`
 	Packed float64 `json:"packed"`

@@ -107,7 +107,7 @@ func endOne(ctx context.Context, p *process, podName string, signal unix.Signal,
 	}
 }
 
-// begin is the time at which the start of a pod's container began.
+// begin says when the start of a pod's container began.
 type begin struct {
 	pod string
 	at  time.Time

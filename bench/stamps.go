@@ -13,7 +13,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// stampWatch waits for stamps, the files to which workloads write their start time.
+// stampWatch waits for stamps. A stamp is a file with the start time of a workload, which the workload writes.
 type stampWatch struct {
 	dir     string
 	notify  *fsnotify.Watcher
@@ -39,7 +39,7 @@ func watchStamps(dir string, names ...string) (*stampWatch, error) {
 
 func (w *stampWatch) close() { _ = w.notify.Close() }
 
-// last waits for all stamps, and returns the time at which the last container executed its first instruction.
+// last waits for all stamps, and returns when the last container executed its first instruction.
 func (w *stampWatch) last(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 
 const module = "github.com/berth-run/berth"
 
-// rule says what the packages below a folder may import of Berth's own, and why.
+// rule lists the folders of Berth that packages below a folder may import from, and says why.
 type rule struct {
 	folder string
 	may    []string

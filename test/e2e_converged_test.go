@@ -19,7 +19,7 @@ import (
 )
 
 // awaitConverged waits until the API server, the node and its runtime agree: on the pods, on their statuses, and on
-// the running containers, each of which runs once. A pod has at most one ready sandbox.
+// the running containers. Each container runs once, and a pod has at most one ready sandbox.
 func (h *harness) awaitConverged(ts *testscript.TestScript, _ []string) {
 	eventually(ts, func() (bool, any) {
 		differences, err := h.differences(ts)

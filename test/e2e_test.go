@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/test/kubelet"
 )
 
-// nodeName is the name of the node on which a script's agent or kubelet runs.
+// nodeName is the name that a script's agent or kubelet registers its node with.
 const nodeName = "node1"
 
 // TestE2E runs the scripts of test/e2e on a node of a real cluster. Each script has its own control plane. The scripts
@@ -32,7 +32,7 @@ func TestE2E(t *testing.T) {
 	t.Run("moving", testMoving)
 }
 
-// testMoving runs the scripts in which the node's addresses change. The test starts itself again in a new network
+// testMoving runs the scripts that change the node's addresses. The test starts itself again in a new network
 // namespace, with the control plane on that loopback interface, so that the scripts may change the network at will.
 func testMoving(t *testing.T) {
 	if os.Getenv(placeEnv) != "" {
@@ -100,7 +100,7 @@ func newHarness(t *testing.T, runtime string) *harness {
 	return h
 }
 
-// clusterCommands returns the commands that the scripts of test/e2e have besides those of harness.commands.
+// clusterCommands returns the commands that only the scripts of test/e2e have. They also have harness.commands.
 //
 // The cluster:
 //

@@ -252,7 +252,7 @@ func (p *points) endApp() {
 type proxy struct {
 	server *grpc.Server
 	behind *grpc.ClientConn
-	frozen chan string // the name of the call at which it stopped
+	frozen chan string // the name of the call that it stopped at
 
 	mu       sync.Mutex
 	left     int  // calls that change something, up to the one to stop at

@@ -565,7 +565,7 @@ func (h *harness) interrupts(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// pullEnded returns the time at which a pod's image pull ended, from the pod's timeline.
+// pullEnded returns when a pod's image pull ended, from the pod's timeline.
 func pullEnded(ts *testscript.TestScript, k types.NamespacedName) (at time.Time) {
 	line, err := clientOf(ts).Timeline(context.Background(), k)
 	ts.Check(err)

@@ -104,7 +104,7 @@ func (h *harness) endClean(ts *testscript.TestScript, name string) {
 	}
 }
 
-// leasesOf returns the files in which the CNI plugin host-local keeps the addresses of a sandbox.
+// leasesOf returns the files of the CNI plugin host-local that record the addresses of a sandbox.
 func leasesOf(ts *testscript.TestScript, sandbox string) (left []string) {
 	for _, pattern := range []string{filepath.Join(rootOf(ts), "run/runtime/ipam/*/*"), ts.MkAbs("ipam/*/*")} {
 		files, err := filepath.Glob(pattern)

@@ -11,7 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// systemd is a service manager to which agents report their state (sd_notify(3)).
+// systemd stands for a service manager: it receives the states that agents report (sd_notify(3)).
 type systemd struct {
 	conn *net.UnixConn
 	env  []string

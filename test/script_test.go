@@ -100,8 +100,8 @@ func inVM() bool { return os.Getenv("BERTH_TEST_VM") != "" }
 // onSystemd says whether this machine is the emulated one whose init is systemd.
 func onSystemd() bool { return inVM() && exists("/run/systemd/system") }
 
-// harness has what the scripts of one runtime share: the paths of berth and of the workload's archive, and the
-// runtime's name.
+// harness holds the values that all scripts of one runtime share: the paths of berth and of the workload's archive, and
+// the runtime's name.
 type harness struct {
 	bin, archive, runtime string
 	parts                 containerd.Parts // for the external runtime

@@ -21,9 +21,9 @@ import (
 const (
 	image    = "example.com/workload:1"
 	patience = 3 * time.Minute
-	// settle is the time after a change in which garbage collection and write-back end.
+	// settle is how long to wait after a change, until garbage collection and write-back have ended.
 	settle = 15 * time.Second
-	// follow is the time after a start in which a node sends its last requests, which are events.
+	// follow is how long to count requests after a start. The last ones are events.
 	follow = 5 * time.Second
 )
 
@@ -56,8 +56,8 @@ type Result struct {
 
 // Use is the CPU time and memory of a process.
 type Use struct {
-	// Start is the CPU time in which all pods of all rounds became Running. Idle is the CPU time while nothing
-	// happened.
+	// Start is the CPU time that was used until all pods of all rounds were Running. Idle is the CPU time that was
+	// used while nothing happened.
 	Start, Idle time.Duration
 	// RSS and Private are the memory of the idle process with all pods, in MB.
 	RSS, Private float64

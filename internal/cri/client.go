@@ -32,7 +32,7 @@ const (
 
 // Client is a CRI v1 runtime and image service over one connection. Its calls go through the stack in intercept.go, so
 // the error of a failed call is always an *Error. The client reconnects by itself. A call while the runtime is
-// unreachable fails at once with an error for which IsUnavailable returns true.
+// unreachable fails at once, and IsUnavailable reports true for its error.
 type Client struct {
 	Runtime runtimeapi.RuntimeServiceClient
 	Images  runtimeapi.ImageServiceClient

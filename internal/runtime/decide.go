@@ -100,7 +100,7 @@ func (h host) snapshotter() string {
 	return "native"
 }
 
-// serverConfig is containerd's configuration. The keys are those of containerd's TOML file, version 4.
+// serverConfig returns containerd's configuration. It has the keys of containerd's TOML file, version 4.
 func serverConfig(c Config, h host, pauseImage string) *srvconfig.Config {
 	l := layout{c.Root, c.State}
 	snapshotter := h.snapshotter()

@@ -13,7 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// otherNetwork is a CNI configuration like that of a cluster's network plugin.
+// otherNetwork is a CNI configuration, such as a network plugin of a cluster installs.
 const (
 	otherBridge  = "berthrt1"
 	otherNetwork = `{"cniVersion": "1.0.0", "name": "other", "plugins": [

@@ -1,8 +1,8 @@
 package runtime
 
 // These imports link the containerd plugins that the CRI plugin needs. There is no gRPC server plugin: the only socket
-// that containerd opens is the private one on which shims publish their events (server/ttrpc). registerContent
-// registers the content store.
+// that containerd opens is a private one, where shims publish their events (server/ttrpc). registerContent registers
+// the content store.
 import (
 	_ "github.com/containerd/containerd/api/types/runc/options"
 	_ "github.com/containerd/containerd/v2/core/runtime/v2"

@@ -101,7 +101,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 // Pid is the ID of the daemon's process.
 func (d *Daemon) Pid() int { return d.cmd.Process.Pid }
 
-// Endpoint is the address at which the daemon serves CRI.
+// Endpoint is the address where the daemon serves CRI.
 func (d *Daemon) Endpoint() string { return "unix://" + filepath.Join(d.opts.Dir, "c.sock") }
 
 // Dir is the directory with all files of the daemon.

@@ -34,7 +34,7 @@ type Driver struct {
 	Name, NodeID string
 	// Dir is the directory with the volumes' content.
 	Dir string
-	// Version is the API version with which it registers; the default is 1.0.0.
+	// Version is the API version that the driver registers with; the default is 1.0.0.
 	Version string
 	// Can lists the node service's capabilities.
 	Can []csi.NodeServiceCapability_RPC_Type

@@ -30,7 +30,7 @@ type Options struct {
 	Resource string
 	// Devices is the number of devices.
 	Devices int
-	// NUMA is the number of NUMA nodes to which the devices are assigned in turn. If it is 0, they have no topology.
+	// NUMA is the number of NUMA nodes. The devices are assigned to them in turn. If it is 0, they have no topology.
 	NUMA int
 	// Preferred makes the plugin offer GetPreferredAllocation, which prefers devices with high IDs.
 	Preferred bool

@@ -93,7 +93,7 @@ func (d *Driver) Stop() {
 	}
 }
 
-// Socket is the path of the socket on which the driver serves.
+// Socket is the path of the driver's socket.
 func (d *Driver) Socket() string {
 	return filepath.Join(d.opts.Root, "plugins", d.opts.Name, "dra.sock")
 }

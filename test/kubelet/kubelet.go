@@ -70,8 +70,8 @@ func Start(o Options) (*Kubelet, error) {
 	return k, nil
 }
 
-// devices is the path, below the default root directory, of the file in which a kubelet keeps the devices of pods. The
-// kubelet uses this path even if its root directory is another one.
+// devices is the path of the kubelet's file about the devices of pods, below the default root directory. A kubelet with
+// another root directory uses the same file.
 const (
 	devices      = "device-plugins/kubelet_internal_checkpoint"
 	devicesOfAll = "/var/lib/kubelet/" + devices
@@ -176,7 +176,7 @@ func HostAddress() (string, error) {
 	return "", errors.New("find an address for the node: this machine has only loopback addresses")
 }
 
-// FreePort is a port on which no process listens.
+// FreePort returns a port that no process listens on.
 func FreePort() (int, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", ":0")
 	if err != nil {

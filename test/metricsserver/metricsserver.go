@@ -144,7 +144,7 @@ func (s *Server) window(of part) metav1.Duration {
 	return metav1.Duration{Duration: s.now[of].at.Sub(s.last[of].at)}
 }
 
-// pods returns the metrics of the pods of which every container was scraped twice.
+// pods returns the metrics of pods. It leaves out a pod until each of its containers was scraped twice.
 func (s *Server) pods() []metricsv1beta1.PodMetrics {
 	pods := map[part]*metricsv1beta1.PodMetrics{}
 	for of := range s.now {

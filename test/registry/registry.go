@@ -74,7 +74,7 @@ func (r *Registry) Close() {
 // Host is the registry's address, 127.0.0.1:PORT.
 func (r *Registry) Host() string { return r.server.Listener.Addr().String() }
 
-// WriteHosts writes the configuration with which a containerd reaches the registry. dir is containerd's certs.d.
+// WriteHosts writes the configuration that containerd needs to reach the registry. dir is containerd's certs.d.
 func (r *Registry) WriteHosts(dir string) error {
 	host := strings.ReplaceAll(r.Host(), ":", "_") + "_"
 	if err := os.MkdirAll(filepath.Join(dir, host), 0o755); err != nil {

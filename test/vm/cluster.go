@@ -19,7 +19,7 @@ const (
 	controlPlaneIP = "10.0.2.100"
 )
 
-// asRelay is the argument with which qemu starts this program for each connection of the guest.
+// asRelay is the argument of this program when qemu starts it, which it does for each connection of the guest.
 const asRelay = "relay"
 
 // controlPlane is the control plane of a cluster for the guest. It runs on the host.
@@ -65,7 +65,7 @@ func (c *controlPlane) stop() error {
 	return nil
 }
 
-// network returns qemu's arguments for a network on which the guest reaches the control plane's ports.
+// network returns qemu's arguments for a network. Through it the guest reaches the control plane's ports.
 func (c *controlPlane) network() ([]string, error) {
 	var ports struct{ API, Nodes string }
 	if err := json.Unmarshal(c.remote, &ports); err != nil {

@@ -21,13 +21,13 @@ const (
 )
 
 const (
-	// asService is the argument with which systemd starts this program. The program then runs the job at serviceJob.
+	// asService is the argument of this program when systemd starts it. The program then runs the job at serviceJob.
 	asService  = "guest"
 	serviceJob = "/berth/job"
 )
 
-// guest is process 1 of the machine: it prepares the machine for an agent, runs the job and powers the machine off. If
-// systemd is to be process 1, guest replaces itself by systemd, which starts this program again to run the job.
+// guest is process 1 of the machine: it prepares the machine for an agent, runs the job and powers the machine off. On
+// a machine with systemd, guest replaces itself by systemd, which starts this program again to run the job.
 func guest() {
 	report := func(text string) { fmt.Println(guestPrefix + strings.ReplaceAll(text, "\n", "; ")) }
 	if err := work(); err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// transcript reads the output of tests with -test.v=test2json, in which every verdict follows its test at once. It
-// prints a line for each test that has passed, and the whole output of a test that failed or skipped.
+// transcript reads the output of tests with -test.v=test2json: the verdict of each test follows its output at once. It
+// prints a line for each test that has passed, and the whole output of a test that failed or was skipped.
 type transcript struct {
 	out     io.Writer
 	machine string

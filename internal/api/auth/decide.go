@@ -17,8 +17,8 @@ const nodes = "nodes"
 // and must not be able to fill the memory.
 const maxKey = 10_000
 
-// reviewFor returns the access review for a user and an action, and the key under which to cache the answer.
-// The key is empty if the answer must not be cached.
+// reviewFor returns the access review for a user and an action, and the key for caching the answer. The key is empty if
+// the answer must not be cached.
 func reviewFor(who user.Info, want attributes) (authorizationv1.SubjectAccessReviewSpec, string, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User:   who.GetName(),

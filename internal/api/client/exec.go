@@ -66,7 +66,7 @@ func (c Container) Attach(ctx context.Context, tty bool, streams Streams) error 
 	return nil
 }
 
-// prepare asks the agent for the URL at which the runtime waits for the streams.
+// prepare asks the agent for the URL of the runtime's streaming server.
 func prepare(ctx context.Context, c *Client, path string, q url.Values) (*rest.Config, *url.URL, error) {
 	var prepared api.Stream
 	if err := c.call(ctx, http.MethodPost, path, q, nil, &prepared); err != nil {

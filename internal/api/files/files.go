@@ -27,12 +27,12 @@ type Files struct {
 	CRI *cri.Client
 	// Runtime is the runtime's name for error messages.
 	Runtime string
-	// ID returns the id under which the runtime knows a pod's container.
+	// ID returns the runtime's id of a pod's container.
 	ID func(p *corev1.Pod, container string) string
 }
 
-// process opens the root directory of a running container. owner is the user and group of the container's
-// process, to whom new files will belong.
+// process opens the root directory of a running container. owner is the user and group of the container's process. New
+// files will belong to them.
 func (x Files) process(ctx context.Context, id string) (root *os.File, owner archive.Owner, err error) {
 	pid, err := x.pid(ctx, id)
 	if err != nil {

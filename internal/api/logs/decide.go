@@ -62,7 +62,7 @@ func instanceEnded(p *corev1.Pod, container string, n int) bool {
 		int(st.RestartCount) > n || int(st.RestartCount) == n && st.State.Running == nil
 }
 
-// readOptions converts the options of a request to those of podlog.
+// readOptions converts the options of a request to options of package podlog.
 func readOptions(o *corev1.PodLogOptions, now time.Time) podlog.Options {
 	r := podlog.Options{Tail: o.TailLines, LimitBytes: o.LimitBytes, Timestamps: o.Timestamps, Follow: o.Follow}
 	switch {

@@ -64,7 +64,7 @@ func (s Selector) Event(e *corev1.Event) bool {
 	return s.Matches(e.Namespace, e.Labels, EventFields(e))
 }
 
-// PodFields returns the fields by which pods can be selected in the Kubernetes API, and the UID.
+// PodFields returns the fields of a pod that field selectors of the Kubernetes API can use, and its UID.
 func PodFields(p *corev1.Pod) fields.Set {
 	return fields.Set{
 		"metadata.name":            p.Name,
@@ -81,7 +81,7 @@ func PodFields(p *corev1.Pod) fields.Set {
 	}
 }
 
-// EventFields returns the fields by which events can be selected in the Kubernetes API.
+// EventFields returns the fields of an event that field selectors of the Kubernetes API can use.
 func EventFields(e *corev1.Event) fields.Set {
 	ref := e.InvolvedObject
 	return fields.Set{

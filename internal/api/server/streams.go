@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Streams prepares connections into pods. Each method returns the URL at which the runtime waits for the
-// streams.
+// Streams prepares connections into pods. Each method returns the URL of the runtime's streaming server, where the
+// client then connects.
 type Streams interface {
 	// ExecURL prepares a command. opts.Container is a running container of the pod.
 	ExecURL(ctx context.Context, p *corev1.Pod, opts *corev1.PodExecOptions) (string, error)

@@ -18,9 +18,9 @@ var ErrInUse = errors.New("another agent listens on it")
 
 // Listen creates the socket at path with mode 0600 and returns its listener.
 //
-// Listen binds the socket in a private directory beside path, sets its mode and moves it to path. So there
-// is no moment at which another user can connect. It replaces a socket that a dead process left behind. A
-// socket that accepts connections gives ErrInUse, and a file that is no socket stays untouched.
+// Listen binds the socket in a private directory beside path, sets its mode and moves it to path. So another user can
+// never connect to it. It replaces a socket that a dead process left behind. A socket that accepts connections gives
+// ErrInUse, and a file that is no socket stays untouched.
 func Listen(path string) (net.Listener, error) {
 	fail := func(err error) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)

@@ -21,7 +21,7 @@ type Streams struct {
 	Observed func(types.UID) *pod.Observed
 }
 
-// ContainerID returns the id under which the runtime knows a pod's container.
+// ContainerID returns the runtime's id of a pod's container.
 func ContainerID(p *corev1.Pod, name string) string {
 	for _, s := range slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses,
 		p.Status.EphemeralContainerStatuses) {

@@ -1,3 +1,3 @@
 // Package container implements the commands that reach into a running pod: exec, attach, cp, debug, logs and
-// port-forward. It owns their flags and output. The streams themselves are those of package stream.
+// port-forward. It owns their flags and output. Package stream opens the streams.
 package container

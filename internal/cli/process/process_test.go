@@ -94,7 +94,7 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// record is a writer that passes on each log line, or drops it if nobody reads.
+// record is a writer that sends each log line to text. It drops a line if no reader waits for it.
 type record struct{ text chan string }
 
 func (r *record) Write(p []byte) (int, error) {

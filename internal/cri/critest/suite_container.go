@@ -109,8 +109,8 @@ func testContainerExitCodes(t *testing.T, env Env) {
 	}
 }
 
-// The error for a program that does not exist must differ from that of a program that failed. Some runtimes report it
-// at create, most at start.
+// The error for a program that does not exist must differ from the error for a program that failed. Some runtimes
+// report it at create, most at start.
 func testContainerStartError(t *testing.T, env Env) {
 	p := env.runPod(t, "absent")
 	config := p.containerConfig("c")

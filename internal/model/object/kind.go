@@ -43,7 +43,7 @@ func (k Kind) GroupVersionKind() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(k.APIVersion, k.Name)
 }
 
-// Kinds returns all kinds in the order in which messages list them.
+// Kinds returns all kinds. Messages list them in this order.
 func Kinds() []Kind {
 	return []Kind{
 		{Name: ConfigMap, Resource: "configmaps", Aliases: []string{"cm"}, APIVersion: "v1", Namespaced: true,

@@ -5,8 +5,8 @@ type Missing struct{ Key Key }
 
 func (e *Missing) Error() string { return "waiting for " + e.Key.String() }
 
-// Unknown is the error for an object of which the cluster has not reported yet whether it exists. Even a reader for
-// which the object is optional must wait.
+// Unknown is the error for an object while the cluster has not reported yet whether the object exists. A reader must
+// wait even if the object is optional for it.
 type Unknown struct{ Key Key }
 
 func (e *Unknown) Error() string {

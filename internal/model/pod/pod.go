@@ -111,8 +111,7 @@ func Containers(p *corev1.Pod) []Container {
 	return all
 }
 
-// HostPorts returns the host ports that the pod uses: those of its app containers and sidecars, as the scheduler counts
-// them.
+// HostPorts returns the host ports that the pod uses. Ports of app containers and sidecars count, as for the scheduler.
 func HostPorts(p *corev1.Pod) (ports []corev1.ContainerPort) {
 	for _, c := range Containers(p) {
 		if c.Kind != App && c.Kind != Sidecar {

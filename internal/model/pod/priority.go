@@ -4,14 +4,15 @@ import corev1 "k8s.io/api/core/v1"
 
 // Priorities and priority classes that Kubernetes defines.
 const (
-	// SystemCritical is the lowest priority of a critical pod, for which other pods are preempted.
+	// SystemCritical is the lowest priority of a critical pod. Other pods are preempted for critical pods.
 	SystemCritical = 2_000_000_000
 
 	systemNodeCritical    = "system-node-critical"
 	systemClusterCritical = "system-cluster-critical"
 )
 
-// Priority returns the priority of the spec. Without one it returns that of a built-in priority class, or else 0.
+// Priority returns the priority of the spec. If the spec has none, it returns the priority of the pod's built-in
+// priority class, or 0 if the pod has no such class.
 func Priority(p *corev1.Pod) int32 {
 	switch {
 	case p.Spec.Priority != nil:

@@ -2,15 +2,15 @@ package pod
 
 import "time"
 
-// StopReason says why a pod ends. The constants are all reasons but those of a rejection: a pod that is rejected
-// while it runs ends with the reason of the rejection, such as OutOfcpu.
+// StopReason says why a pod ends. The constants below are not all of its values: a pod that is rejected while it runs
+// ends with the reason of the rejection, such as OutOfcpu.
 type StopReason string
 
 // Reasons to end a pod, as Kubernetes spells them in PodStatus.Reason.
 const (
 	// StopDeleted ends a pod that a user, the API server or its manifest no longer wants.
 	StopDeleted StopReason = "Deleted"
-	// StopCompleted ends what is left of a pod whose containers have all ended.
+	// StopCompleted ends a pod whose containers have all ended by themselves: the node removes its remains.
 	StopCompleted StopReason = "Completed"
 	// StopDeadline ends a pod that ran for longer than its activeDeadlineSeconds.
 	StopDeadline StopReason = "DeadlineExceeded"

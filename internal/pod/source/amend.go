@@ -150,7 +150,7 @@ func (m *merge) amend(key types.NamespacedName, change func(*corev1.Pod) error) 
 	return p, nil
 }
 
-// base returns the manifest's pod from which the desired pod of this name was made.
+// base returns the pod of the manifest that the desired pod of this name was made from.
 func (m *merge) base(key types.NamespacedName) (origin string, p *pod.Pod) {
 	winner, ok := m.owner(key)
 	if !ok || winner.Source == pod.SourceLocal {

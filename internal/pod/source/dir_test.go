@@ -59,7 +59,7 @@ func TestDirFollowsFiles(t *testing.T) {
 	}
 }
 
-// No way in which editors and tools replace a file may end its pod.
+// Editors and tools replace a file in several ways. None of them may end the pod of the file.
 func TestDirSurvivesReplacing(t *testing.T) {
 	tests := []struct {
 		name    string

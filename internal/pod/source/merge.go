@@ -122,8 +122,8 @@ func (m *merge) owner(name types.NamespacedName) (*pod.Pod, bool) {
 	return nil, false
 }
 
-// adopt gives a pod the time at which its origin first had this UID. It returns the earlier value if nothing else
-// changed either.
+// adopt gives p the time when its origin first had a pod of this UID. If nothing else has changed, it returns the
+// earlier value, otherwise p.
 func adopt(was []*pod.Pod, p *pod.Pod, at time.Time) *pod.Pod {
 	for _, old := range was {
 		if old.UID != p.UID {

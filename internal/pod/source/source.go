@@ -32,7 +32,7 @@ type Options struct {
 	URLHeader http.Header
 	// URLPeriod is the time between two requests; more than 0 (httpCheckFrequency).
 	URLPeriod time.Duration
-	// Applied is the directory in which pods of "berth apply" are stored. Other objects are in a directory below it.
+	// Applied is the directory that stores pods of "berth apply". Other objects are in a directory below it.
 	Applied string
 	// Identities is the file of the identities of static pods. If empty, they are held in memory only.
 	Identities string

@@ -169,8 +169,8 @@ func (r *ring) since(rev uint64, f Filter) []content {
 	return found
 }
 
-// restore returns a ring with the events of the previous agent and those of r. If both have an event, it adds up their
-// counts.
+// restore returns a ring with the events of the previous agent and the events of r. If both have an event, it adds up
+// their counts.
 func (r *ring) restore(old []content) *ring {
 	all := slices.Concat(old, r.since(0, Filter{}))
 	slices.SortStableFunc(all, func(a, b content) int { return cmp.Compare(a.rev, b.rev) })

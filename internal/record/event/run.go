@@ -27,7 +27,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 type writer struct {
 	*Recorder
 	journal journal
-	written uint64 // the revision up to which all events are on disk
+	written uint64 // all events up to this revision are on disk
 	pace    checkpoint.Pace
 }
 

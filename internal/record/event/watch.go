@@ -31,7 +31,7 @@ func (f Filter) match(g *group) bool {
 		is(f.Type, g.eventType) && is(f.Reason, g.reason)
 }
 
-// List returns the events that match the filter, the last one at the end, and the revision from which Watch continues.
+// List returns the events that match the filter, the last one at the end, and the revision where Watch continues.
 func (r *Recorder) List(f Filter) ([]corev1.Event, uint64) {
 	found, rev := r.since(0, f)
 	events := make([]corev1.Event, len(found))
@@ -71,7 +71,7 @@ func (r *Recorder) Watch(ctx context.Context, f Filter, since uint64) iter.Seq[c
 	}
 }
 
-// since returns copies of the events that changed after rev, and the revision from which to continue.
+// since returns copies of the events that changed after rev, and the revision to continue from.
 func (r *Recorder) since(rev uint64, f Filter) ([]content, uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

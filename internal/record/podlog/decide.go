@@ -19,7 +19,7 @@ func (p progress) due() bool {
 	return p.Ended || p.Next && (p.Closed || p.Filled)
 }
 
-// verdict is what a reader does after it has read a whole file.
+// verdict is a decision: what a reader does when it has read everything that is in a file.
 type verdict int
 
 const (

@@ -158,7 +158,7 @@ func (r *reader) files(ctx context.Context) (err error) {
 	return nil
 }
 
-// begin opens the file in which the wanted lines begin.
+// begin opens the file that contains the first wanted line.
 func (r *reader) begin() error {
 	var skipped error
 	err := stable(r.path, func(files []generation) (err error) {
@@ -274,8 +274,8 @@ func (r *reader) once(ctx context.Context) error {
 	}
 }
 
-// lookAhead opens the file after cur, if there is one. again says that cur was deleted or compressed: its rest must be
-// read before the next file can be told from its copy.
+// lookAhead opens the file after cur, if there is one. again says that cur was deleted or compressed. The reader must
+// then read the rest of cur first: only then can it distinguish the next file from a compressed copy of cur.
 func (r *reader) lookAhead() (again bool, err error) {
 	var skipped error
 	err = stable(r.path, func(files []generation) (err error) {

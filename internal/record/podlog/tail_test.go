@@ -27,7 +27,7 @@ func logical(text string, at start, stream Stream) []string {
 	return all[at.skip:]
 }
 
-// randomLog returns a log of n entries in which all lines are complete. It has both streams, interleaved parts, and
+// randomLog returns a log of n entries. All its lines are complete. It has both streams, interleaved parts, and
 // lines of another format.
 func randomLog(rnd *rand.Rand, n int) string {
 	var b strings.Builder

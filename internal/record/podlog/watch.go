@@ -22,7 +22,7 @@ type watcher struct {
 	mu     sync.Mutex
 	names  bool                   // a name came into the directory since takeNames
 	closed map[inotify.Watch]bool // watches of files whose writer has closed them
-	err    error                  // why no more events come
+	err    error                  // the reason why the watch has ended, or nil
 }
 
 // watch watches a directory until close.
@@ -119,7 +119,7 @@ func (w *watcher) note(events []inotify.Event, err error) {
 	}
 }
 
-// failed returns why no more events come, or nil.
+// failed returns the error that ended the watch. It is nil while events arrive.
 func (w *watcher) failed() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

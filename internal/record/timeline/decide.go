@@ -1,7 +1,7 @@
 package timeline
 
-// Limits of a timeline that does not end, such as that of a pod that never becomes ready. Its first and its last spans
-// are kept.
+// Limits of a timeline that does not end, such as the timeline of a pod that never becomes ready. Its first and its
+// last spans are kept.
 const (
 	maxSpans  = 512
 	headSpans = 64

@@ -96,7 +96,7 @@ func TestKilledAgentLeavesAnInterruptedTimeline(t *testing.T) {
 		stop := start(t, r)
 		begin := time.Now()
 		StartPod(t.Context(), tp, newPod("slow"))
-		time.Sleep(time.Second + 1) // the promised delay and no more
+		time.Sleep(time.Second + 1) // just over a second: the longest promised delay until a span is on disk
 
 		after := NewRecorder(RecorderOptions{Dir: dir})
 		stopAfter := start(t, after)

@@ -32,7 +32,7 @@ type Config struct {
 	Fixed bool
 	// RangesFile stores the ranges of the last UpdateRuntimeConfig.
 	RangesFile string
-	// LeaseDir is the directory in which the plugin host-local records the addresses in use.
+	// LeaseDir is the directory where the plugin host-local records the addresses in use.
 	LeaseDir string
 	// BinDirs are the directories of the CNI plugins.
 	BinDirs []string
@@ -157,8 +157,8 @@ func (n *Network) recallRanges() error {
 	return nil
 }
 
-// useRanges changes the ranges of the built-in network to those of a CRI UpdateRuntimeConfig call, and stores them for
-// the next start. New pods get addresses of these ranges. It does not change the network of the machine's CNI
+// useRanges changes the built-in network to the ranges of a CRI UpdateRuntimeConfig call, and stores them for the next
+// start. New pods get addresses of these ranges. It does not change the network of the machine's CNI
 // configuration.
 func (n *Network) useRanges(text string) error {
 	if n.config.CNIOnly || text == "" {

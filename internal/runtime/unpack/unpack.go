@@ -20,7 +20,7 @@ type Limits struct {
 	// MaxRatio is the largest allowed ratio of unpacked to compressed size, for layers larger than Harmless. Default
 	// 500: real files compress far less, only data such as zeros compresses more (gzip: 1030).
 	MaxRatio int64
-	// Harmless is the unpacked size in bytes up to which MaxRatio does not apply. Default 1 GiB.
+	// Harmless is an unpacked size in bytes. MaxRatio does not apply to layers of up to this size. Default 1 GiB.
 	Harmless int64
 	// Reserve is how many bytes of the file system under root stay free. Default 5 % of it, at most 1 GiB. 5 % of its
 	// inodes stay free, too.
@@ -101,7 +101,7 @@ type boundedLayer struct {
 	free   func() (space, error)
 
 	n         int64 // bytes unpacked so far
-	nextCheck int64 // value of n at which the free space is checked next
+	nextCheck int64 // when n reaches it, the free space is checked again
 }
 
 var errTooLarge = errors.New("layer is too large")

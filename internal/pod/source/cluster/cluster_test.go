@@ -101,7 +101,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// An unchanged pod keeps its value. A changed pod keeps the time at which it was first seen.
+// An unchanged pod keeps its value. A changed pod keeps the time when it was first seen.
 func TestSameValue(t *testing.T) {
 	s, first := New("node"), time.Unix(100, 0)
 	was := s.Put(apiPod("a", "1", "1", nil), first)

@@ -20,7 +20,7 @@ type Identities struct {
 
 	path    string // empty: in memory only
 	known   map[string]Identity
-	adopted map[string]bool // places for which Adopt was called
+	adopted map[string]bool // places that Adopt was called with
 	dirty   bool
 }
 
