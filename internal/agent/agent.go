@@ -46,14 +46,14 @@ type Options struct {
 	Config *config.Config
 	// Version of this binary, for traces and the status.
 	Version string
-	// Flags are those of the command line, by name, with what they were set to.
+	// Flags are the values of the command-line flags, by flag name.
 	Flags map[string]string
-	// Verbosity changes the detail of Log as klog's -v does.
+	// Verbosity sets the level of detail of Log. It takes the numbers of klog's flag -v.
 	Verbosity func(int)
 	Log       *slog.Logger
 }
 
-// Agent is the node agent. New allocates it, Run is its life.
+// Agent is the node agent. New allocates it, and Run runs it until its context ends.
 type Agent struct {
 	Options
 	began   time.Time
@@ -78,37 +78,37 @@ type Agent struct {
 	housekeeping
 }
 
-// machine is what this agent runs on.
+// machine describes the machine that this agent runs on.
 type machine struct {
-	facts node.Facts // as it began
+	facts node.Facts // read when the agent started
 	ips   *node.Addresses
 }
 
-// doors are who asks something of this node that is not a source of pods.
+// doors are the parts through which requests enter this node, other than the sources of pods.
 type doors struct {
 	gate      *gate.Gate
-	server    *server.Server       // commands on this machine
-	resources *podresources.Server // who looks after devices
-	remote    *serve.Node          // the cluster
-	power     *power.Machine       // the machine that goes down
+	server    *server.Server       // for commands on this machine
+	resources *podresources.Server // for monitoring agents that ask which pod has which device
+	remote    *serve.Node          // for the API server, kubectl and Prometheus
+	power     *power.Machine       // for systemd-logind, when the machine shuts down
 }
 
-// demand is what is wanted of this node.
+// demand holds the parts that know what this node should run.
 type demand struct {
 	sources *source.Sources
-	cluster *join.Cluster // nil: standalone
-	// objects are what pods name besides themselves.
+	cluster *join.Cluster // nil: the agent runs without a cluster
+	// objects are the ConfigMaps, Secrets and other objects that pods refer to.
 	objects *object.Objects
 }
 
-// records are what is told of the node's work.
+// records are the parts that record what happens on the node.
 type records struct {
 	events   *event.Recorder
 	timeline *timeline.Recorder
 	tracer   *sdktrace.TracerProvider
 }
 
-// New makes an agent. Nothing is read, opened or started before Run.
+// New returns an agent. It reads, opens and starts nothing: Run does.
 func New(o Options) *Agent {
 	c := o.Config
 	a := &Agent{
@@ -138,14 +138,13 @@ func New(o Options) *Agent {
 // Ready is closed when the local API is open.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// Run is the agent's life: it ends with ctx, or with the first part that fails.
-// Containers run on.
+// Run runs the agent until ctx ends or a part of the agent fails. Containers keep running after it.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	a.began = time.Now()
-	klog.SetSlogLogger(a.Log.With("component", "client-go")) // which has one logger for the process
+	klog.SetSlogLogger(a.Log.With("component", "client-go")) // klog has one logger for the whole process
 	c := a.Config
-	// Containers with user namespaces of their own go through the run directory
-	// to their roots, as users whom nobody knows.
+	// A container with its own user namespace reaches its root file system through these directories, as a user that
+	// the host does not know. Others need the permission to pass (0711).
 	for _, dir := range []struct {
 		path string
 		mode os.FileMode
@@ -165,8 +164,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	// What others stand on outlives them: the records, and the runtime, which
-	// still serves the calls that are under way.
+	// The foundation ends after all loops: they need the records until they end, and the runtime has to finish the
+	// calls that they have started.
 	launch, stop := foundation(context.WithoutCancel(ctx))
 	defer func() { err = errors.Join(err, stop()) }()
 	launch(a.events.Run, cancel)
@@ -179,9 +178,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	return ended(group.Wait())
 }
 
-// foundation runs what is to end last. launch starts a part of it, and calls
-// failed if that ends by itself; stop ends all of it and returns why a part
-// failed.
+// foundation runs the parts that must end last. launch starts a part, and calls failed when the part ends. stop ends
+// all parts, waits for them, and returns the first error of a part.
 func foundation(ctx context.Context) (launch func(run func(context.Context) error, failed func()), stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
@@ -197,7 +195,7 @@ func foundation(ctx context.Context) (launch func(run func(context.Context) erro
 	}
 }
 
-// ended drops the error of a context that was meant to end.
+// ended returns nil for the error of a cancelled context, since that is how the agent normally ends.
 func ended(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -205,8 +203,8 @@ func ended(err error) error {
 	return err
 }
 
-// build makes the parts that need to know the machine and the runtime. What
-// they stand on is launched.
+// build makes the parts that need facts about the machine and the runtime. It uses launch to start the parts that must
+// end last, such as the runtime.
 func (a *Agent) build(ctx context.Context, launch func(func(context.Context) error)) error {
 	var err error
 	if a.facts, err = node.Read(a.nodeConfig()); err != nil {

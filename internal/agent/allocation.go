@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/allocation"
 )
 
-// newAllocations makes the part that knows what pods hold for themselves.
+// newAllocations makes the part that records which CPUs, memory and devices belong to one pod alone.
 func newAllocations(a *Agent) (*allocation.Allocations, error) {
 	n, err := allocation.ReadNode(os.DirFS("/"), a.Config.Node, a.facts, a.Log)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// node is the state of this agent.
+// node returns the state of this agent for the local API.
 func (a *Agent) node() local.Node {
 	return local.Node{Name: a.Config.NodeName, Root: a.Config.RootDir, Began: a.began, Engine: a.engine,
 		Monitor: a.monitor, Problems: a.sources.Problems, Fleet: a.fleet}
@@ -43,10 +43,11 @@ func (a *Agent) serverOptions(in input.Node) server.Options {
 	}
 }
 
-// problems tells of manifests that were not taken.
+// problems records an event for each manifest that a source rejects.
 type problems struct{ events *event.Recorder }
 
-// SourceProblem records an event on the object, if the manifest told which.
+// SourceProblem records an event on the object of the manifest. Without a name in the manifest there is no object to
+// record it on.
 func (p problems) SourceProblem(problem source.Problem) {
 	ref := corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: problem.Pod.Namespace,
 		Name: problem.Pod.Name}

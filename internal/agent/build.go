@@ -41,13 +41,11 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// patience is how long a call of the runtime may keep its place before others go
-// on beside it.
+// patience is how long a runtime call counts against startsAtOnce. After that the next call starts beside it.
 const patience = 5 * time.Second
 
-// startsAtOnce bounds the sandboxes and containers that the runtime makes at the
-// same time. More only wait for each other, on the CPUs and in the kernel
-// (bench/README.md).
+// startsAtOnce limits how many sandboxes and containers the runtime makes at the same time. More would only wait for
+// each other, for the CPUs and in the kernel (bench/README.md).
 func startsAtOnce() int { return 4 * runtime.NumCPU() }
 
 func (a *Agent) nodeConfig() node.Config {
@@ -74,7 +72,7 @@ func otlp(c *config.Config) *timeline.OTLP {
 	return nil
 }
 
-// buildSteps makes the parts that a pod's steps belong to.
+// buildSteps makes the parts that carry out the steps of a pod's life.
 func (a *Agent) buildSteps() error {
 	c := a.Config
 	s := &a.steps
@@ -146,15 +144,15 @@ func (a *Agent) buildSteps() error {
 	return nil
 }
 
-// logDamage logs an error from reading the files of an earlier agent. The agent goes on
-// with what could be read.
+// logDamage logs an error from reading the files of an earlier agent. The agent continues with the files that it could
+// read.
 func logDamage(log *slog.Logger, err error) {
 	if err != nil {
 		log.Error("read what an earlier agent kept", "err", err)
 	}
 }
 
-// podNetwork is the runtime's, in the words of the kubelet.
+// podNetwork waits for the runtime's pod network, and says in the kubelet's words why it is not ready.
 type podNetwork struct{ monitor *cri.Monitor }
 
 func (n podNetwork) Await(ctx context.Context, why func(message string)) error {
@@ -197,7 +195,7 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 	return n, nil
 }
 
-// taken says that a pod was admitted: it has a worker.
+// taken reports whether a pod has a worker. It is false before the fleet exists.
 func taken(f *fleet.Fleet, uid types.UID) bool {
 	if f == nil {
 		return false
@@ -206,7 +204,7 @@ func taken(f *fleet.Fleet, uid types.UID) bool {
 	return m.Working
 }
 
-// admitted are the pods whose requests count.
+// admitted returns the pods whose requests count against the node's resources.
 func (a *Agent) admitted() []*corev1.Pod {
 	if a.fleet == nil {
 		return nil
@@ -214,7 +212,7 @@ func (a *Agent) admitted() []*corev1.Pod {
 	return a.fleet.Pods()
 }
 
-// buildFleet makes the parts that hold all pods.
+// buildFleet makes the fleet and the parts that need it: statuses, servers and admission.
 func (a *Agent) buildFleet() error {
 	c := a.Config
 	a.fleet = fleet.New(fleet.Options{
@@ -255,7 +253,7 @@ func (a *Agent) buildFleet() error {
 	return nil
 }
 
-// stops ends pods for the node's sake.
+// stops returns the part that evicts, preempts and rejects pods that already run.
 func (a *Agent) stops() stop.Pods { return stop.Pods{Fleet: a.fleet, Events: a.events} }
 
 // buildStatuses makes the part that publishes the statuses of pods.
@@ -280,7 +278,7 @@ func (a *Agent) buildStatuses() error {
 	return nil
 }
 
-// leftovers are the pods that have directories, parts of volumes or cgroups here.
+// leftovers returns the pods that have directories, volumes, cgroups, claims or devices on this node.
 func (a *Agent) leftovers() ([]types.UID, error) {
 	none := func(types.UID) bool { return false }
 	dirs, err := a.steps.dirs.Orphans(none)

@@ -20,8 +20,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/admission"
 )
 
-// connect makes what the steps need of the cluster, if the agent is to be a node
-// of one.
+// connect makes the parts of the cluster that the steps need, if the configuration names a cluster.
 func connect(a *Agent) (err error) {
 	if a.Config.Cluster != nil {
 		a.cluster, err = join.Connect(join.Options{
@@ -39,7 +38,7 @@ func connect(a *Agent) (err error) {
 	return err
 }
 
-// completeCluster makes the parts that tell the cluster about this node.
+// completeCluster makes the parts that report this node to the cluster.
 func completeCluster(a *Agent) {
 	a.cluster.Complete(join.Node{
 		Facts: a.facts, IPs: a.ips.IPs, Version: a.engine.Version, CRI: a.engine.Client, Health: a.monitor.Health,
@@ -52,7 +51,7 @@ func completeCluster(a *Agent) {
 	})
 }
 
-// buildDoors makes the metrics, the shutdown of the machine and the node's own server.
+// buildDoors registers the metrics, and makes the part for the machine's shutdown and the node's HTTPS server.
 func buildDoors(a *Agent) error {
 	err := series.Register(series.Options{
 		Registry: a.metrics, Node: a.Config.NodeName, Version: join.KubernetesVersion,
@@ -75,12 +74,12 @@ func buildDoors(a *Agent) error {
 	return err
 }
 
-// streamsOf opens connections into the pods of an agent.
+// streamsOf returns the part that opens exec, attach and port-forward connections into pods.
 func streamsOf(a *Agent) stream.Streams {
 	return stream.Streams{CRI: a.engine.Client, Observed: a.pleg.Observed}
 }
 
-// serveNode makes the node's server for the cluster.
+// serveNode makes the node's HTTPS server for the cluster.
 func serveNode(a *Agent) (*serve.Node, error) {
 	machine, err := a.steps.cgroups.Containers().Machine()
 	if err != nil {
@@ -109,8 +108,7 @@ func serveNode(a *Agent) (*serve.Node, error) {
 	})
 }
 
-// addressesChanged publishes new addresses of the machine: in the Node object and in the
-// statuses of pods.
+// addressesChanged publishes new addresses of the machine: in the Node object and in the statuses of pods.
 func addressesChanged(a *Agent) {
 	if x := a.cluster.Object(); x != nil {
 		x.UpdateSoon()
@@ -118,13 +116,13 @@ func addressesChanged(a *Agent) {
 	a.stale.MarkAll()
 }
 
-// objectsChanged retries what waits for objects: parts of pods, and their volumes.
+// objectsChanged retries the parts of pods that wait for these objects, and updates the volumes that show them.
 func objectsChanged(a *Agent, keys map[object.Key]bool) {
 	a.fleet.ObjectsChanged(keys)
 	a.steps.contents.Changed(keys)
 }
 
-// view is the Node object, or the machine where there is none.
+// view returns the Node object, or the facts of the machine when there is no Node object.
 func view(a *Agent) nodeview.View {
 	return nodeview.View{Object: a.cluster.Object(), Facts: a.facts, IPs: a.ips}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/device"
 )
 
-// deviceHoldings are what pods hold of the node's devices.
+// deviceHoldings is the record of the devices that pods hold.
 type deviceHoldings interface {
 	Get(types.UID) (resource.Allocation, bool)
 	All() resource.Held
@@ -22,8 +22,8 @@ type deviceHoldings interface {
 	SetDevices(uid types.UID, container string, name corev1.ResourceName, ids []string) error
 }
 
-// newDevices makes the part that speaks with device plugins. What they offer may be
-// what a pod waits for, and the health of a device is in the status of who has it.
+// newDevices makes the part that talks to device plugins. When a plugin's devices change, admission checks the waiting
+// pods again. When the health of a device changes, the pods that hold it get a new status.
 func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 	c := a.Config
 	d := device.New(device.Options{

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/record/podlog"
 )
 
-// housekeeping keeps what pods leave on the node from growing.
+// housekeeping rotates logs and removes dead containers, so that disk use stays bounded.
 type housekeeping struct {
 	logs    *logrotate.Rotator
 	garbage *gc.Collector
@@ -31,7 +31,7 @@ func (a *Agent) buildHousekeeping() {
 	})
 }
 
-// known says that somebody wants a pod, or that it is being ended.
+// known reports whether a source wants a pod or the fleet still has it, for example while it ends.
 func (a *Agent) known(uid types.UID) bool {
 	if _, wanted := a.sources.Desired.Get(uid); wanted {
 		return true
@@ -40,7 +40,7 @@ func (a *Agent) known(uid types.UID) bool {
 	return here
 }
 
-// retain forgets the statuses of pods that went while no agent ran.
+// retain drops the statuses and allocations of pods that were removed while no agent ran.
 func (a *Agent) retain(ctx context.Context) error {
 	select {
 	case <-a.fleet.Settled():

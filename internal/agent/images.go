@@ -15,7 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// imageStore owns the images of the node.
+// imageStore owns the images of the node: the records of pulls, and the removal of unused images.
 type imageStore struct {
 	records *record.Records
 	garbage *garbage.Collector

@@ -11,8 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/claim"
 )
 
-// wakePods retries the parts of pods that wait for an object when the object appears or
-// changes.
+// wakePods retries the parts of pods that wait for an object when the object appears or changes.
 func (a *Agent) wakePods(ctx context.Context) error {
 	watcher := a.sources.Objects.Watch()
 	defer watcher.Stop()

@@ -21,13 +21,13 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// holdings are what pods hold of the node's CPUs and memory.
+// holdings is the record of the CPUs and memory that belong to one pod alone.
 type holdings interface {
 	Get(types.UID) (resource.Allocation, bool)
 	Shared() cpuset.CPUSet
 }
 
-// newPlacements makes the part that carries out what the ledger says.
+// newPlacements makes the part that puts containers on the CPUs and memory nodes that the ledger allocates to them.
 func newPlacements(a *Agent, held holdings, changed <-chan struct{}) *placement.Placements {
 	return placement.New(placement.Options{
 		Ledger: held, Changed: changed, Runtime: a.steps.updates(a), Cgroups: a.steps.cgroups.Containers(),
@@ -35,7 +35,7 @@ func newPlacements(a *Agent, held holdings, changed <-chan struct{}) *placement.
 	})
 }
 
-// pod is one that lives here.
+// pod returns the pod of the fleet with this UID.
 func (v cgroupView) pod(uid types.UID) (*corev1.Pod, bool) {
 	m, ok := v.fleet.Member(uid)
 	if !ok {
@@ -44,7 +44,7 @@ func (v cgroupView) pod(uid types.UID) (*corev1.Pod, bool) {
 	return m.Pod.Pod, true
 }
 
-// updates is the runtime for those who change containers that run.
+// updates returns the runtime for parts that change the resources of running containers.
 func (s *steps) updates(a *Agent) heldUpdates {
 	return heldUpdates{a.engine.Client.Runtime, func() *drift.Containers { return s.contained }}
 }
@@ -67,8 +67,8 @@ func newCgroups(a *Agent) *cgroup.Cgroups {
 	})
 }
 
-// newDrift makes the part that notices changes of cgroups from outside. As in the
-// kubelet, cpuManagerReconcilePeriod has an effect with the static policy only.
+// newDrift makes the part that notices changes of cgroups from outside. As in the kubelet, cpuManagerReconcilePeriod
+// has an effect with the static policy only.
 func newDrift(a *Agent) (*drift.Watch, error) {
 	var audit time.Duration
 	if pinning := a.Config.Node.Pinning; pinning.CPUs {
@@ -77,7 +77,7 @@ func newDrift(a *Agent) (*drift.Watch, error) {
 	return drift.New(drift.Options{Audit: audit, Metrics: a.metrics, Events: a.events, Log: a.Log})
 }
 
-// newContainerDrift looks after the cgroups of containers.
+// newContainerDrift makes the part that notices changes of container cgroups from outside.
 func newContainerDrift(a *Agent) *drift.Containers {
 	return drift.NewContainers(drift.ContainerOptions{
 		Watch: a.steps.drift, Runtime: a.engine.Client.Runtime, Observed: a.pleg.Table(), Pod: cgroupView{a}.pod,
@@ -85,7 +85,8 @@ func newContainerDrift(a *Agent) *drift.Containers {
 	})
 }
 
-// heldUpdates is a runtime whose updates of containers are ours: they are no drift.
+// heldUpdates is the runtime with one addition: it marks an update of a container as the agent's own, so that the drift
+// watch does not report it as a change from outside.
 type heldUpdates struct {
 	runtimeapi.RuntimeServiceClient
 	drift func() *drift.Containers
@@ -98,9 +99,8 @@ func (u heldUpdates) UpdateContainerResources(ctx context.Context, r *runtimeapi
 	return u.RuntimeServiceClient.UpdateContainerResources(ctx, r, opts...)
 }
 
-// cgroupView is how the worker sees a pod: a sandbox whose cgroup has vanished
-// under it is not ready any more, whatever the runtime says. The plan then stops
-// what runs and makes the pod again.
+// cgroupView is the observed state of pods as workers see it. A sandbox whose cgroup has vanished is not ready,
+// whatever the runtime reports. The plan then stops the pod's containers and makes the pod again.
 type cgroupView struct{ *Agent }
 
 func (v cgroupView) observed(uid types.UID) *pod.Observed {
@@ -110,13 +110,13 @@ func (v cgroupView) observed(uid types.UID) *pod.Observed {
 		return o
 	}
 	if m, ok := v.fleet.Member(uid); !ok || m.State.Stage != worker.Syncing {
-		return o // it is ended with all that the runtime has
+		return o // a pod that ends is ended with all its sandboxes
 	}
 	return withoutSandboxesBefore(o, lost, time.Now())
 }
 
-// withoutSandboxesBefore is what is observed with the sandboxes of before that time not ready, whatever has
-// become of the machine's clock since.
+// withoutSandboxesBefore returns a copy of o in which the sandboxes created before the time lost are not ready. The
+// comparison holds even if the machine's clock was set back since (clock.After).
 func withoutSandboxesBefore(o *pod.Observed, lost, now time.Time) *pod.Observed {
 	c := *o
 	c.Sandboxes = slices.Clone(o.Sandboxes)

@@ -23,29 +23,29 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// steps are the parts of this node that a pod's life is made of.
+// steps holds the parts of this node that carry out the steps of a pod's life.
 type steps struct {
 	dirs        *poddir.Dirs
-	allocations *allocation.Allocations // what pods hold for themselves
+	allocations *allocation.Allocations // the CPUs, memory and devices that belong to one pod alone
 	cgroups     *cgroup.Cgroups
 	images      *image.Images
 	volumes     *volume.Volumes
-	claims      *claim.Claims // what claims of volumes are bound to
+	claims      *claim.Claims // which volume each claim is bound to
 	limits      *emptydir.Limits
-	contents    *payload.Volumes // what objects' volumes hold
+	contents    *payload.Volumes // the files of ConfigMap, Secret and similar volumes
 	devices     *device.Devices
 	sandboxes   *sandbox.Sandboxes
 	resizes     *resize.Resizes
-	placements  *placement.Placements // which CPUs containers run on
-	drift       *drift.Watch          // what others change of cgroups
-	contained   *drift.Containers     // the same of those of containers
+	placements  *placement.Placements // the CPUs that containers run on
+	drift       *drift.Watch          // changes of pod cgroups by other programs
+	contained   *drift.Containers     // changes of container cgroups by other programs
 	containers  *container.Containers
 	probes      *probe.Probes
 }
 
-// list is a pod's life, top to bottom. Each step names what it waits for, so
-// that independent work overlaps; ending a pod goes back up.
-// more are steps that only a node of a cluster has: the sandbox waits for them.
+// list returns the steps of a pod's life, top to bottom. Each step names the steps it waits for, so that independent
+// work overlaps. Ending a pod runs the steps in reverse. more are the steps that only a node of a cluster has. The
+// sandbox waits for them.
 func (s steps) list(more ...worker.Step) []worker.Step {
 	sandbox := s.sandboxes.Step()
 	for _, step := range more {
@@ -54,19 +54,20 @@ func (s steps) list(more ...worker.Step) []worker.Step {
 	return slices.Concat([]worker.Step{
 		s.dirs.Step(),        // its directories
 		s.cgroups.Step(),     // its cgroup
-		s.images.Step(),      // all its images at once; nothing waits here, each container waits for its own
+		s.images.Step(),      // all its images at once; only the containers wait, each for its own image
 		s.volumes.Step(),     // its volumes
-		s.devices.Step(),     // its devices; each container waits for its own
-		s.allocations.Step(), // what it holds for itself of the node, until nothing of it runs
+		s.devices.Step(),     // its devices; each container waits for its own devices
+		s.allocations.Step(), // its own CPUs, memory and devices, until nothing of it runs
 	}, more, []worker.Step{
 		sandbox,             // its sandbox and network
-		s.resizes.Step(),    // what its running containers and its cgroup may use
+		s.resizes.Step(),    // the resource limits of its running containers and its cgroup
 		s.containers.Step(), // its containers: stopped, removed and started as the plan says
-		s.probes.Step(),     // the probes of those that run
+		s.probes.Step(),     // the probes of its running containers
 	})
 }
 
-// lifecycle is who takes part in the life of each container, in this order.
+// lifecycle returns the parts whose functions run before a container is created, before it starts and around its stop,
+// in this order.
 func (s steps) lifecycle(hooks *hook.Hooks) []container.Lifecycle {
 	return []container.Lifecycle{
 		{PreCreate: hooks.PreCreate, PreStart: hooks.PreStart, PreStop: hooks.PreStop, PostStop: hooks.PostStop},

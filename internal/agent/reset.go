@@ -18,10 +18,9 @@ import (
 	"github.com/berth-run/berth/internal/record/podlog"
 )
 
-// Reset ends everything that an agent left on this machine under its root
-// directory, at once and without grace: pods, volumes, cgroups, the embedded
-// runtime with its images and network, and the directory itself (package rootdir).
-// It fails while an agent works there. What can be undone is undone also when some of it fails.
+// Reset ends everything that an agent left on this machine under its root directory, at once and without grace: pods,
+// volumes, cgroups, the embedded runtime with its images and network, and the directory itself (package rootdir). It
+// fails while an agent works there. After an error it continues with the rest, and returns all errors.
 func (a *Agent) Reset(ctx context.Context) error {
 	root := a.Config.RootDir
 	if _, err := os.Stat(root); errors.Is(err, os.ErrNotExist) {
@@ -45,7 +44,7 @@ func (a *Agent) Reset(ctx context.Context) error {
 	return errors.Join(os.RemoveAll(a.Config.RunDir), rootdir.Remove(root))
 }
 
-// resetPods runs the runtime for as long as it takes to end all pods.
+// resetPods starts the runtime, ends all pods of this agent, and stops the runtime again.
 func (a *Agent) resetPods(ctx context.Context) (err error) {
 	launch, stop := foundation(ctx)
 	defer func() { err = errors.Join(err, stop()) }()
@@ -71,7 +70,7 @@ func (a *Agent) resetPods(ctx context.Context) (err error) {
 	for _, box := range boxes.Items {
 		uid := types.UID(box.Labels[pod.LabelPodUID])
 		if a.engine.Shared && !slices.Contains(ours, uid) {
-			continue // somebody else's pod in an external runtime
+			continue // another program's pod in a shared runtime
 		}
 		ours = append(ours, uid)
 		err = errors.Join(err, leftover.Unlink(ctx, client, box, podlog.LinkDir(a.Config.Pods.LogsDir)),
@@ -85,8 +84,7 @@ func (a *Agent) resetPods(ctx context.Context) (err error) {
 	return errors.Join(err, a.steps.cgroups.RemoveLevels())
 }
 
-// resetPatience is how long a reset waits for the runtime to answer, and for it
-// to let go of a sandbox.
+// resetPatience is how long a reset waits for the runtime to answer, and how long it tries to remove a sandbox.
 const resetPatience = 30 * time.Second
 
 var errNoRuntime = fmt.Errorf(

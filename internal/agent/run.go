@@ -19,7 +19,7 @@ type loop struct {
 	run  func(context.Context) error
 }
 
-// loops lists what runs while the agent does, one a line.
+// loops lists all loops of the agent, one a line.
 func (a *Agent) loops() []loop {
 	s, keep := &a.steps, &a.housekeeping
 	plugins := a.cluster.Plugins().Watcher(a.Config.RootDir, s.devices.Registry(), a.Log)
@@ -27,7 +27,7 @@ func (a *Agent) loops() []loop {
 		Path: kmsg.Device, Node: event.NodeRef(a.Config.NodeName), Events: a.events, Log: a.Log,
 	})
 	return []loop{
-		// what is wanted and what is there
+		// the desired and the observed pods
 		{"runtime health", a.monitor.Run},
 		{"observed pods", a.pleg.Run},
 		{"pod sources", a.sources.Run},
@@ -39,7 +39,7 @@ func (a *Agent) loops() []loop {
 		{"pod statuses", a.statuses.Run},
 		{"pod status files", a.record.Run},
 		{"forgotten pods", a.retain},
-		// what the steps keep up
+		// the loops of the steps
 		{"probes", s.probes.Run},
 		{"cgroups", s.cgroups.Run},
 		{"cgroup drift", s.allocations.After(s.drift.Run)},
@@ -60,7 +60,7 @@ func (a *Agent) loops() []loop {
 		{"machine shutdown", a.power.Run},
 		{"OOM kills", oom.Run},
 		{"heap", a.heap.Run},
-		// who asks
+		// the servers
 		{"local API", a.server.Run},
 		{"pod resources API", a.resources.Run},
 		{"node API", a.remote.Run},
@@ -78,8 +78,7 @@ func (a *Agent) opened(ctx context.Context) error {
 	return nil
 }
 
-// start runs the loops in a group, which ends with the first loop that fails. The error
-// has the name of that loop.
+// start runs the loops in a group, which ends with the first loop that fails. The error has the name of that loop.
 func start(ctx context.Context, group *errgroup.Group, loops []loop, log *slog.Logger) {
 	for _, l := range loops {
 		group.Go(func() error {

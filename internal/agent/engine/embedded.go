@@ -27,8 +27,7 @@ func newEmbedded(c *config.Config, tracer trace.TracerProvider, log *slog.Logger
 	return embedded{runtime.New(rc), c}
 }
 
-// Connect implements Runtime: it starts the runtime, and serves it to other processes
-// if the configuration says so.
+// Connect implements Runtime: it starts the runtime, and serves it to other processes if the configuration says so.
 func (e embedded) Connect(ctx context.Context, launch Launch, o cri.Options) (*cri.Client, error) {
 	launch(e.Run)
 	conn, err := e.Conn(ctx)
@@ -58,8 +57,8 @@ func (e embedded) Traits() Traits {
 	}
 }
 
-// RuntimeConfig returns the configuration of the embedded runtime of an agent. Each
-// root directory has a runtime with its own directories, bridge and network.
+// RuntimeConfig returns the configuration of the embedded runtime of an agent. Each root directory has a runtime with
+// its own directories, bridge and network.
 func RuntimeConfig(c *config.Config, log *slog.Logger) runtime.Config {
 	rc := runtime.Config{
 		Root:          filepath.Join(c.RootDir, "runtime"),
@@ -78,8 +77,8 @@ func RuntimeConfig(c *config.Config, log *slog.Logger) runtime.Config {
 	return rc
 }
 
-// registryDir returns where the embedded runtime reads how to reach registries:
-// certs.d in the root directory if it exists, else containerd's own directory.
+// registryDir returns the directory of the hosts.toml files that configure access to registries. It is certs.d in the
+// root directory if that exists, else containerd's own directory.
 func registryDir(root string) string {
 	own := filepath.Join(root, "certs.d")
 	if _, err := os.Stat(own); err == nil {

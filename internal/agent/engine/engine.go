@@ -25,19 +25,18 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/userns"
 )
 
-// Engine is the container runtime of this node after its start, with what it said
-// about itself.
+// Engine is the container runtime of this node after its start, with the properties that it reported.
 type Engine struct {
 	Traits
 	Client *cri.Client
 	// Version is the runtime's version when the agent began.
 	Version *runtimeapi.VersionResponse
-	// Driver is who makes cgroups.
+	// Driver says how cgroups are made: cgroupfs or systemd.
 	Driver hierarchy.Driver
-	// Features are what the runtime says it can do.
+	// Features are the features that the runtime reports.
 	Features *runtimeapi.RuntimeFeatures
-	// SandboxImages are the images that the runtime makes sandboxes of, as far as it
-	// says so. Not all runtimes pin them.
+	// SandboxImages are the images of sandboxes, if the runtime reports them. Image garbage collection must keep them,
+	// since not all runtimes pin them.
 	SandboxImages []string
 
 	runtime  Runtime
@@ -50,7 +49,7 @@ type Engine struct {
 // Options of Start. All are required.
 type Options struct {
 	Config *config.Config
-	// Classes are the RuntimeClasses that pods name.
+	// Classes finds the RuntimeClasses that pods refer to.
 	Classes *object.Objects
 	Metrics prometheus.Registerer
 	Tracer  trace.TracerProvider
@@ -87,12 +86,11 @@ func (e *Engine) Name() string {
 	return name
 }
 
-// Endpoint is where other processes reach the runtime: unix:///path, or "" for a
-// runtime that is part of this process.
+// Endpoint returns the runtime's address for other processes: unix:///path. It is "" for the embedded runtime, which is
+// part of this process.
 func (e *Engine) Endpoint() string { return e.choice.Endpoint }
 
-// Effective returns a configuration with the endpoint and the cgroup driver that are
-// in use.
+// Effective returns a configuration with the endpoint and the cgroup driver that are in use.
 func (e *Engine) Effective(kc *v1beta1.KubeletConfiguration) *v1beta1.KubeletConfiguration {
 	return e.choice.Effective(kc, string(e.Driver))
 }
@@ -100,7 +98,7 @@ func (e *Engine) Effective(kc *v1beta1.KubeletConfiguration) *v1beta1.KubeletCon
 // Progress reports how far pulls are; nil if the runtime cannot say.
 func (e *Engine) Progress() Progress { return e.runtime.Progress() }
 
-// RemoveNetwork removes what the runtime's network of pods leaves on the machine.
+// RemoveNetwork removes the interfaces and rules of the runtime's pod network from the machine.
 func (e *Engine) RemoveNetwork() error { return e.runtime.RemoveNetwork() }
 
 // Export writes images as an archive.
@@ -108,9 +106,8 @@ func (e *Engine) Export(ctx context.Context, archive io.Writer, names ...string)
 	return e.runtime.Export(ctx, archive, names...)
 }
 
-// Import puts the images of an archive into the runtime, and returns them as the
-// runtime lists them, each once. A containerd of its own learns of them from an event,
-// so that Import waits until the runtime lists them.
+// Import puts the images of an archive into the runtime, and returns them as the runtime lists them, each once. A
+// containerd outside this process learns of them from an event, so Import waits until the runtime lists them.
 func (e *Engine) Import(ctx context.Context, archive io.Reader) ([]*runtimeapi.Image, error) {
 	loaded, err := e.runtime.Import(ctx, archive)
 	if err != nil {
@@ -129,7 +126,7 @@ func (e *Engine) await(ctx context.Context, log *slog.Logger) error {
 	})
 }
 
-// readFeatures reads what the runtime can do.
+// readFeatures reads the features, handlers and sandbox images that the runtime reports.
 func (e *Engine) readFeatures(ctx context.Context) error {
 	r, err := e.Client.Runtime.Status(ctx, &runtimeapi.StatusRequest{Verbose: true})
 	if err != nil {
@@ -141,8 +138,8 @@ func (e *Engine) readFeatures(ctx context.Context) error {
 	return nil
 }
 
-// sandboxImages returns the images of sandboxes from the configuration that containerd
-// shows in its status. Other runtimes show none.
+// sandboxImages returns the images of sandboxes from the configuration that containerd shows in its status. Other
+// runtimes show none.
 func sandboxImages(config string) []string {
 	var c struct {
 		SandboxImage string `json:"sandboxImage"`
@@ -153,7 +150,7 @@ func sandboxImages(config string) []string {
 	return []string{c.SandboxImage}
 }
 
-// handlers are the handlers that a runtime lists; nil if it lists none.
+// handlers are the handlers that a runtime lists, such as runc or kata. It is nil if the runtime lists none.
 type handlers []*runtimeapi.RuntimeHandler
 
 // names returns the names of all handlers.
@@ -164,7 +161,7 @@ func (h handlers) names() (names []string) {
 	return names
 }
 
-// features returns what a handler can do. The default handler is "".
+// features returns the features of a handler, or nil for an unknown one. The default handler is "".
 func (h handlers) features(name string) *runtimeapi.RuntimeHandlerFeatures {
 	for _, one := range h {
 		if one.GetName() == name {
@@ -174,8 +171,8 @@ func (h handlers) features(name string) *runtimeapi.RuntimeHandlerFeatures {
 	return nil
 }
 
-// handler returns the handler that runs a pod: that of its RuntimeClass. It is "", the
-// default handler, for a pod without a class or with a class that does not exist.
+// handler returns the handler that runs a pod: the one of its RuntimeClass. It is "", the default handler, for a pod
+// without a class or with a class that does not exist.
 func (e *Engine) handler(p *corev1.Pod) string {
 	if p.Spec.RuntimeClassName == nil || *p.Spec.RuntimeClassName == "" {
 		return ""
@@ -190,8 +187,7 @@ func (e *Engine) handler(p *corev1.Pod) string {
 // Handlers returns the names of the runtime's handlers; nil if it does not say.
 func (e *Engine) Handlers() []string { return e.handlers.names() }
 
-// RecursiveReadOnly says whether the handler that runs a pod can mount read-only
-// recursively (KEP-3857).
+// RecursiveReadOnly says whether the handler that runs a pod can mount read-only recursively (KEP-3857).
 func (e *Engine) RecursiveReadOnly(p *corev1.Pod) bool {
 	return e.handlers.features(e.handler(p)).GetRecursiveReadOnlyMounts()
 }
@@ -208,8 +204,8 @@ func (e *Engine) CheckUserns(p *corev1.Pod) error {
 	return userns.Check(e.rootDir, e.StateDir)
 }
 
-// cgroupDriver returns the cgroup driver that the runtime reports, or the configured
-// one for a runtime that is older than the CRI's call RuntimeConfig.
+// cgroupDriver returns the cgroup driver that the runtime reports, or the configured one for a runtime that is older
+// than the CRI's call RuntimeConfig.
 func cgroupDriver(ctx context.Context, client *cri.Client, c *config.Config, log *slog.Logger) hierarchy.Driver {
 	r, err := client.Runtime.RuntimeConfig(ctx, &runtimeapi.RuntimeConfigRequest{})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// What a runtime can do for a pod depends on the handler that runs the pod.
+// The features that a runtime offers a pod depend on the handler that runs the pod.
 func TestHandlers(t *testing.T) {
 	e := &Engine{handlers: handlers{
 		{Name: "", Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}},
@@ -58,7 +58,7 @@ func TestHandlers(t *testing.T) {
 	}
 }
 
-// The images of sandboxes must be known, so that they are not collected.
+// The agent must know the images of sandboxes, so that image garbage collection keeps them.
 func TestSandboxImages(t *testing.T) {
 	for config, want := range map[string][]string{
 		`{"containerd":{"snapshotter":"overlayfs"},"sandboxImage":"registry.example/pause:3.6"}`: {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// listPatience is how long a runtime may take until it lists an image that was imported.
+	// listPatience is how long to wait until the runtime lists an imported image.
 	listPatience = 5 * time.Second
 	listPause    = 20 * time.Millisecond
 )

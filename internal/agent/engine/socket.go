@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime"
 )
 
-// socket is a runtime of its own, such as containerd or CRI-O, behind a CRI socket.
+// socket is a runtime in another process, such as containerd or CRI-O, behind a CRI socket.
 type socket struct {
 	choice endpoint.Choice
 	config *config.Config
@@ -39,7 +39,7 @@ func (s socket) Export(ctx context.Context, archive io.Writer, names ...string) 
 	return notOverCRI(runtime.ExportFrom(ctx, s.choice.Endpoint, archive, names...))
 }
 
-// notOverCRI adds what to do with a runtime that neither reads nor writes archives.
+// notOverCRI adds to an error what a user can do if the runtime cannot read and write archives.
 func notOverCRI(err error) error {
 	if err == nil {
 		return nil

@@ -31,7 +31,7 @@ func TestKindsOfRuntimeDiffer(t *testing.T) {
 	}
 }
 
-// A flag of the embedded runtime without the embedded runtime is a mistake of the user.
+// A flag of the embedded runtime is an error if another runtime is used.
 func TestSocketRefusesFlagsOfTheEmbeddedRuntime(t *testing.T) {
 	c := &config.Config{Flags: config.Flags{
 		Embedded: config.EmbeddedFlags{CRIListen: "unix:///run/berth/cri.sock"}}}

@@ -1,3 +1,3 @@
-// Package explain answers "berth explain": what admission would say about the pods of a manifest, rule by rule. It
-// owns nothing, and admits nothing.
+// Package explain answers "berth explain": it runs the rules of admission for the pods of a manifest, and lists the
+// answer of each rule. It owns nothing, and admits nothing.
 package explain

@@ -24,16 +24,16 @@ import (
 	"github.com/berth-run/berth/internal/pod/source/manifest"
 )
 
-// Explainer asks admission about pods that nobody wants yet.
+// Explainer runs the rules of admission for pods that no source wants yet.
 type Explainer struct {
 	// Node is the node's name.
 	Node string
-	// Input is what the rules go by, without the other pods, which are Others.
+	// Input returns what the rules depend on, without the other pods. Others returns those.
 	Input  func(*pod.Pod) admission.In
 	Others func() []fleet.Other
 }
 
-// Explain answers for each pod of manifests, as if it alone were applied now.
+// Explain returns the answer for each pod of the manifests, as if that pod alone were applied now.
 func (x Explainer) Explain(objects []manifest.Object) []api.Explanation {
 	var classes []*nodev1.RuntimeClass
 	for _, m := range objects {
@@ -60,7 +60,7 @@ func (x Explainer) explain(m manifest.Object, classes []*nodev1.RuntimeClass) ap
 	p.Seen, p.UID = time.Now(), cmp.Or(p.UID, uuid.NewUUID())
 	class := withRuntimeClasses(classes, x.Input(p).RuntimeClass)
 	if name := p.Spec.RuntimeClassName; name != nil {
-		if c, err := class(*name); err == nil { // one that is not there is a rule's business
+		if c, err := class(*name); err == nil { // a rule of admission reports a missing class
 			object.ApplyClass(&p.Spec, c)
 		}
 	}
@@ -68,7 +68,7 @@ func (x Explainer) explain(m manifest.Object, classes []*nodev1.RuntimeClass) ap
 		mine := x.replaces(p, o.Pod)
 		if mine {
 			e.Replaces = pod.FullName(o.Pod.Pod)
-			p.Annotations[pod.AnnotationConfigSource] = string(o.Pod.Source) // static pods have a right of their own
+			p.Annotations[pod.AnnotationConfigSource] = string(o.Pod.Source) // some rules exempt static pods
 		}
 		return mine
 	})
@@ -87,14 +87,14 @@ func (x Explainer) explain(m manifest.Object, classes []*nodev1.RuntimeClass) ap
 		}
 	}
 	if answer.Verdict == admission.Admitted && in.Allot != nil {
-		if given, err := in.Allot(uids); err == nil { // as the rule of topology has found
+		if given, err := in.Allot(uids); err == nil { // the topology rule has found the same allocation
 			e.Gets = gets(given)
 		}
 	}
 	return e
 }
 
-// withRuntimeClasses finds a class of the manifests before those that there are.
+// withRuntimeClasses looks a class up in the manifests first, and then among the existing classes.
 func withRuntimeClasses(mine []*nodev1.RuntimeClass, others runtimeClasses) runtimeClasses {
 	return func(name string) (*nodev1.RuntimeClass, error) {
 		if i := slices.IndexFunc(mine, func(c *nodev1.RuntimeClass) bool { return c.Name == name }); i >= 0 {
@@ -106,8 +106,8 @@ func withRuntimeClasses(mine []*nodev1.RuntimeClass, others runtimeClasses) runt
 
 type runtimeClasses = func(name string) (*nodev1.RuntimeClass, error)
 
-// replaces says whether a pod that is there is what the manifest stands for
-// already, also as the static pod of this node.
+// replaces reports whether applying the manifest of p would replace the pod there. A static pod has the node's name as
+// suffix.
 func (x Explainer) replaces(p, there *pod.Pod) bool {
 	name := p.Name
 	if pod.Static(there.Pod) {
@@ -124,7 +124,7 @@ func answerOf(a admission.Answer) api.Answer {
 	return out
 }
 
-// gets lists what a pod has for itself, by container.
+// gets lists the CPUs, memory and devices that a pod gets for itself, by container.
 func gets(a resource.Allocation) (list []api.Grant) {
 	add := func(name string, g resource.Holding) {
 		given := api.Grant{Container: name, CPUs: g.CPUs.String()}

@@ -23,7 +23,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/source/manifest"
 )
 
-// input is what the rules are given on a node with one CPU.
+// input returns the input of the rules on a node with one CPU.
 func input(p *pod.Pod) admission.In {
 	facts := node.Facts{Name: "node1",
 		Allocatable: corev1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("9")}}
@@ -39,7 +39,7 @@ func asking(name, class, cpu string) *pod.Pod {
 	}}
 }
 
-// Manifests are asked about in the place of the pods that they stand for.
+// A manifest of a pod that runs already is explained without that pod, since it would replace it.
 func TestExplain(t *testing.T) {
 	static := asking("web-node1", "", "600m")
 	static.Source, static.Annotations = pod.SourceFile, map[string]string{pod.AnnotationConfigSource: "file"}

@@ -20,8 +20,8 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/userns"
 )
 
-// pluginPatience is how long a device plugin may take to come back after the agent
-// started or a pod appeared. A kubelet keeps the devices of a missing plugin as long.
+// pluginPatience is how long a device plugin may take to come back after the agent started or a pod appeared. A kubelet
+// keeps the devices of a missing plugin for the same time.
 const pluginPatience = 5 * time.Minute
 
 // Node is this node as the rules of admission see it.
@@ -57,8 +57,8 @@ func (n Node) Of(p *pod.Pod) admission.In {
 	return in
 }
 
-// settings are what this node can do and allows. Without a cluster its taints are the
-// configured ones.
+// settings returns the features of this node and what it allows. Without a cluster its taints come from the
+// configuration.
 func (n Node) settings(p *pod.Pod) admission.Config {
 	c := admission.Config{
 		UnsafeSysctls: n.Config.Pods.AllowedUnsafeSysctls, AppArmor: appArmor(),
@@ -78,7 +78,7 @@ func (n Node) settings(p *pod.Pod) admission.Config {
 	return c
 }
 
-// pluginsBy is until when a pod waits for a device plugin to come back.
+// pluginsBy returns the time until which a pod waits for a device plugin to come back.
 func (n Node) pluginsBy(seen time.Time) time.Time {
 	if seen.Before(n.Began) {
 		seen = n.Began
@@ -86,7 +86,7 @@ func (n Node) pluginsBy(seen time.Time) time.Time {
 	return seen.Add(pluginPatience)
 }
 
-// appArmor says whether the kernel enforces it.
+// appArmor reports whether the kernel enforces AppArmor profiles.
 func appArmor() bool {
 	text, err := os.ReadFile("/sys/module/apparmor/parameters/enabled")
 	return err == nil && strings.HasPrefix(string(text), "Y")

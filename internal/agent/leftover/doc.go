@@ -1,4 +1,3 @@
-// Package leftover ends what a container runtime still has of the pods of an agent
-// that is being reset: their sandboxes, and the links to their logs. It owns nothing
-// and decides nothing: the agent says whose pods they are.
+// Package leftover removes the sandboxes of pods from a container runtime during a reset, and the links to their logs.
+// It owns nothing and decides nothing: the agent chooses the sandboxes.
 package leftover

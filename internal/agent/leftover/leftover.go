@@ -13,11 +13,11 @@ import (
 	"github.com/berth-run/berth/internal/record/podlog"
 )
 
-// apart is the time between two attempts to end a sandbox.
+// apart is the pause between two attempts to end a sandbox.
 const apart = 200 * time.Millisecond
 
-// End stops and removes a sandbox with all that is in it. It tries for that long: a
-// runtime may still be busy with what an agent that was killed had asked for.
+// End stops and removes a sandbox with its containers. It retries for at most patience, since the runtime may still be
+// busy with calls of an agent that was killed.
 func End(ctx context.Context, client runtimeapi.RuntimeServiceClient, id string, patience time.Duration) (err error) {
 	for giveUp := time.Now().Add(patience); time.Now().Before(giveUp); {
 		_, stopErr := client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
@@ -37,8 +37,8 @@ func End(ctx context.Context, client runtimeapi.RuntimeServiceClient, id string,
 	return err
 }
 
-// Unlink removes the links in dir that collectors find a sandbox's logs by. dir ""
-// has none.
+// Unlink removes the links in dir through which log collectors find the logs of a sandbox's containers. It does nothing
+// if dir is "".
 func Unlink(ctx context.Context, client runtimeapi.RuntimeServiceClient, box *runtimeapi.PodSandbox, dir string) error {
 	if dir == "" {
 		return nil

@@ -33,12 +33,12 @@ type Archives interface {
 	Export(ctx context.Context, archive io.Writer, names ...string) error
 }
 
-// Retrier retries what has failed on any pod with a matching error.
+// Retrier retries the parts of pods that have failed with a matching error.
 type Retrier interface {
 	Retry(matches func(error) bool)
 }
 
-// wantsImage says whether an error is a failed image pull.
+// wantsImage reports whether an error is a failed image pull.
 func wantsImage(err error) bool { return status.PullFailure(err) != nil }
 
 // Load implements server.Images.
@@ -74,8 +74,8 @@ func (x Images) Save(ctx context.Context, names []string, archive io.Writer) err
 	return x.Archives.Export(ctx, archive, full...)
 }
 
-// exportNames are the names to save an image under: the one that was given, or
-// all its tags if that was an id.
+// exportNames returns the names to save an image under: the given name, or all tags of the image if the user gave an
+// id.
 func exportNames(i garbage.Image, given string) []string {
 	if named := garbage.FullName(given); slices.Contains(slices.Concat(i.Tags, i.Digests), named) {
 		return []string{named}

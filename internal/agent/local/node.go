@@ -59,9 +59,8 @@ func (x Node) Status(context.Context) api.Status {
 	return s
 }
 
-// Healthy implements server.Node. It returns an error if the loop that admits and ends
-// pods does not answer. It ignores a runtime that is down: restarting the agent would
-// not help.
+// Healthy implements server.Node. It returns an error if the loop that admits and ends pods does not answer. It ignores
+// a runtime that is down, since restarting the agent would not help.
 func (x Node) Healthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -12,16 +12,15 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/claim"
 )
 
-// Objects are the ConfigMaps, Secrets, claims and other objects that pods name. It
-// implements server.Objects.
+// Objects are the ConfigMaps, Secrets, claims and other objects that pods refer to. It implements server.Objects.
 type Objects struct {
 	Table  *object.Table
 	Claims *claim.Claims
 	Local  *source.Local
 }
 
-// Snapshot implements server.Objects. Claims and volumes are
-// shown with what they are bound to.
+// Snapshot implements server.Objects. Claims are shown with the volume, and volumes with the claim, that they are bound
+// to.
 func (x Objects) Snapshot() store.Snapshot[object.Key, runtime.Object] {
 	rows, revision := x.Claims.Rows()
 	return x.Table.Snapshot().With(rows, revision)

@@ -27,14 +27,14 @@ import (
 	"github.com/berth-run/berth/internal/pod/status"
 )
 
-// Pods changes which pods are wanted, and amends pods that run. It implements
-// server.Applier, server.Explainer and server.Amender.
+// Pods changes which pods are wanted, and amends pods that run. It implements server.Applier, server.Explainer and
+// server.Amender.
 type Pods struct {
 	Node     string
 	Statuses *status.Statuses
 	Sources  *source.Sources
 	Fleet    *fleet.Fleet
-	// Explainer answers what admission would say to a manifest.
+	// Explainer returns the answer of admission for the pods of a manifest.
 	Explainer explain.Explainer
 }
 
@@ -97,8 +97,8 @@ func (x Pods) Explain(_ context.Context, data []byte, o server.ApplyOptions) ([]
 	return x.Explainer.Explain(objects), nil
 }
 
-// place puts an object without a namespace into the given one. It returns an error for
-// an object of another namespace. "" changes nothing.
+// place puts an object without a namespace into the given one. It returns an error for an object of another namespace.
+// "" changes nothing.
 func place(m manifest.Object, namespace string) error {
 	var meta metav1.Object = m.Value
 	if m.Pod != nil {

@@ -1,4 +1,3 @@
-// Package power wires what happens to pods when the machine goes down: package
-// shutdown decides and waits, the fleet ends the pods. It owns who waits for the
-// end of which pod.
+// Package power connects a shutdown of the machine with the pods: package shutdown decides and waits, and the fleet
+// ends the pods. It owns the list of callers that wait for a pod to end.
 package power

@@ -24,18 +24,18 @@ import (
 type Options struct {
 	Config *config.Config
 	Fleet  *fleet.Fleet
-	// Observed is what runs of a pod.
+	// Observed returns what the runtime shows of a pod.
 	Observed func(types.UID) *pod.Observed
-	// Flush sends the statuses that wait to the API server, if there is one.
+	// Flush sends the pending statuses to the API server, if there is one.
 	Flush func(context.Context) error
-	// Conditions are those of the node; nil: nobody asks.
+	// Conditions are the node's conditions. It is nil without a cluster.
 	Conditions *condition.Table
 	Metrics    prometheus.Registerer
 	Events     *event.Recorder
 	Log        *slog.Logger
 }
 
-// Machine may go down.
+// Machine ends the pods when the machine shuts down. It implements the interfaces for pods of package shutdown.
 type Machine struct {
 	Options
 	manager *shutdown.Manager
@@ -59,7 +59,7 @@ func New(o Options) (*Machine, error) {
 				o.Conditions.Set(condition.Shutdown, problem)
 			}
 			if problem == "" {
-				o.Fleet.Reconsider() // what waited for the end of this
+				o.Fleet.Reconsider() // pods may wait for the end of the shutdown
 			}
 		},
 		Ref:    event.NodeRef(o.Config.NodeName),
@@ -73,19 +73,18 @@ func New(o Options) (*Machine, error) {
 
 type flusher func(context.Context) error
 
-// Flush implements what package shutdown asks of statuses.
+// Flush sends the pending statuses.
 func (f flusher) Flush(ctx context.Context) error { return f(ctx) }
 
-// Run holds up a shutdown of the machine until the pods have ended, until ctx ends.
+// Run delays each shutdown of the machine until the pods have ended. It returns when ctx ends.
 func (m *Machine) Run(ctx context.Context) error { return m.manager.Run(ctx) }
 
-// Refuses says that the machine goes down, and with which verdict for a pod that
-// comes.
+// Refuses returns the verdict on a new pod while the machine shuts down, and false otherwise.
 func (m *Machine) Refuses(p *pod.Pod) (fleet.Verdict, bool) {
 	return refuse(p, m.Observed(p.UID).Running(), m.manager.Admit())
 }
 
-// Changed hears of a pod whose place on the node has changed.
+// Changed wakes the callers of Ended if the pod has ended. The fleet's callback calls it after each change of a pod.
 func (m *Machine) Changed(uid types.UID) {
 	m.mu.Lock()
 	waiting := m.waiting[uid]
@@ -102,25 +101,25 @@ func (m *Machine) Changed(uid types.UID) {
 	}
 }
 
-// over says that nothing of a pod runs or is mounted.
+// over reports whether nothing of a pod runs or is mounted any more.
 func (m *Machine) over(uid types.UID) bool {
 	member, here := m.Fleet.Member(uid)
 	return !here || member.Gone || member.State.Stage == worker.Terminated
 }
 
-// Active implements what package shutdown asks of pods.
+// Active returns the pods that hold resources of the node.
 func (m *Machine) Active() []*corev1.Pod { return m.Fleet.Pods() }
 
-// Stop implements what package shutdown asks of pods.
+// Stop ends a pod.
 func (m *Machine) Stop(uid types.UID, s pod.Stop) { m.Fleet.Stop(uid, s) }
 
-// Ended implements what package shutdown asks of pods.
+// Ended waits until a pod has ended or ctx ends.
 func (m *Machine) Ended(ctx context.Context, uid types.UID) error {
 	done := make(chan struct{})
 	m.mu.Lock()
 	m.waiting[uid] = append(m.waiting[uid], done)
 	m.mu.Unlock()
-	m.Changed(uid) // it may have ended before
+	m.Changed(uid) // the pod may have ended already
 	select {
 	case <-done:
 		return nil

@@ -1,3 +1,3 @@
-// Package rootdir takes away what agents have made in a root directory. It owns the
-// list of what that is where the directory is also a kubelet's.
+// Package rootdir removes the files of agents from a root directory. For a directory that is also a kubelet's, it owns
+// the list of entries to remove.
 package rootdir

@@ -14,10 +14,9 @@ import (
 	"github.com/berth-run/berth/internal/config"
 )
 
-// Remove removes a root directory. Of the kubelet's (config.JoinedRootDir) it
-// removes what is about pods and what only agents make there, and leaves the rest:
-// the node's certificates, and files that others wrote, as kubeadm's. The
-// caller has ended all pods, and holds no lock in it.
+// Remove removes a root directory. In the kubelet's directory (config.JoinedRootDir) it removes only the entries of
+// pods and those that agents make. It keeps the rest: the node's certificates, and the files of other programs such as
+// kubeadm. The caller must have ended all pods, and must hold no lock in the directory.
 func Remove(root string) error {
 	if filepath.Clean(root) != config.JoinedRootDir {
 		return os.RemoveAll(root)
@@ -25,7 +24,7 @@ func Remove(root string) error {
 	return empty(root)
 }
 
-// empty removes the entries of a directory that are not to stay.
+// empty removes the entries that made lists.
 func empty(root string) error {
 	entries, err := os.ReadDir(root)
 	if err != nil {
@@ -40,7 +39,7 @@ func empty(root string) error {
 	return errors.Join(errs...)
 }
 
-// made are the entries that agents make, or that a kubelet makes for pods.
+// made returns the names of the entries that agents make, or that a kubelet makes for pods.
 func made() []string {
 	return []string{
 		"allocations", "applied", "checkpoints", "claims.json", "device-plugins", "devices", "dra", "events",
@@ -48,12 +47,12 @@ func made() []string {
 		"image_manager", "images.json", "lock", "offline", "offline.key", "plugins", "plugins_registry",
 		"pod-resources",
 		"pods", "probes", "resources", "run", "runtime", "status", "timelines", "volumes",
-		// A kubelet's own records of the same pods, which a next one would believe.
+		// A kubelet's records of the same pods. The next kubelet would trust them.
 		"actuated_pods_state", "allocated_pods_state", "cpu_manager_state", "dra_manager_state", "memory_manager_state",
 	}
 }
 
-// Unmount unmounts what is mounted in a directory, the innermost first.
+// Unmount unmounts everything that is mounted on or below a directory, the innermost mount first.
 func Unmount(dir string) error {
 	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
 		return m.Mountpoint != dir && !strings.HasPrefix(m.Mountpoint, filepath.Clean(dir)+"/"), false

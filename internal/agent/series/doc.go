@@ -1,3 +1,3 @@
-// Package series registers what the agent tells at /metrics under the kubelet's
-// names. It owns nothing: the numbers are those of the parts.
+// Package series registers the metrics that the agent serves at /metrics under the kubelet's names. It owns nothing:
+// the parts count.
 package series

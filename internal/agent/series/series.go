@@ -15,7 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// Part has series of its own.
+// Part is a part of the agent that has its own metrics.
 type Part interface {
 	Register(prometheus.Registerer) error
 }
@@ -24,7 +24,7 @@ type Part interface {
 type Options struct {
 	Registry *prometheus.Registry
 	Node     string
-	// Version is the version of Kubernetes that the node says it is of, as v1.36.3.
+	// Version is the Kubernetes version that the node reports, such as v1.36.3.
 	Version string
 	Unified bool
 	Sources *source.Sources

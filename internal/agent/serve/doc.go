@@ -1,7 +1,6 @@
-// Package serve wires the node's HTTPS server: what the cluster, kubectl and
-// Prometheus ask a kubelet for, answered from the agent's own parts.
+// Package serve builds the node's HTTPS server. It answers the requests that the API server, kubectl and Prometheus
+// send to a kubelet.
 //
-// It owns the server with its certificate and its access rules, and the statistics
-// that are made when somebody asks. A node without ports has a Node that does
-// nothing.
+// It owns the server with its certificate and its access rules, and the statistics, which are collected on request. If
+// no port is configured, New returns a Node that does nothing.
 package serve

@@ -36,37 +36,37 @@ type Options struct {
 	Kubelet *kubeletconfig.KubeletConfiguration
 	Version string
 	Began   time.Time
-	// Client asks the API server who may do what; nil: there is none.
+	// Client is used to ask the API server who may use this server. It is nil without a cluster.
 	Client kubernetes.Interface
-	// ClientCertificate is what the node shows to the API server; nil: nothing.
+	// ClientCertificate identifies the node to the API server. It is nil without a cluster.
 	ClientCertificate *cert.Client
-	// Addresses are the node's. AddressesChanged has a token after they have changed;
-	// nil: they never do.
+	// Addresses returns the node's addresses. AddressesChanged receives a token after they have changed. It is nil if
+	// they never change.
 	Addresses        func() []corev1.NodeAddress
 	AddressesChanged <-chan struct{}
 	Pods             *server.Pods
 	Settled          <-chan struct{}
 	Streams          server.Streams
 	Runtime          https.Runtime
-	// Healthy returns what keeps the agent from looking after its pods, or nil.
+	// Healthy returns an error that says why the agent cannot manage its pods, or nil.
 	Healthy func(context.Context) error
-	// Flags are those of the command line, by name, with what they were set to.
+	// Flags are the values of the command-line flags, by flag name.
 	Flags map[string]string
-	// Verbosity sets the detail of the log, as klog's -v does.
+	// Verbosity sets the level of detail of the log. It takes the numbers of klog's flag -v.
 	Verbosity func(int)
 	Stats     stats.Options
 	Metrics   *prometheus.Registry
 	Log       *slog.Logger
 }
 
-// Node is the node's server for the cluster.
+// Node is the node's HTTPS server for the cluster.
 type Node struct {
 	certificate *cert.Serving
 	access      *auth.Auth
 	server      *https.Server
 }
 
-// New makes the server. It reads nothing before Run.
+// New returns the server. It reads no files: Run does.
 func New(o Options) (*Node, error) {
 	c := o.Config.Server
 	if !c.HTTPS.IsValid() && !c.ReadOnly.IsValid() && !c.Healthz.IsValid() {
@@ -103,7 +103,7 @@ func New(o Options) (*Node, error) {
 				promhttp.HandlerOpts{}),
 			Probes: promhttp.HandlerFor(some{o.Metrics, func(name string) bool {
 				return ofProbes(name) ||
-					name == "process_start_time_seconds" // by which a counter that begins again is told
+					name == "process_start_time_seconds" // it shows that the counters have started again from zero
 			}}, promhttp.HandlerOpts{}),
 			CAdvisor: promhttp.HandlerFor(stats.Cadvisor{Stats: used}, promhttp.HandlerOpts{}),
 			Resource: promhttp.HandlerFor(stats.Resource{Stats: used}, promhttp.HandlerOpts{}),
@@ -179,7 +179,7 @@ func spell(a netip.AddrPort) string {
 	return a.String()
 }
 
-// some are the metrics whose names say so.
+// some gathers the metrics whose names pass a filter.
 type some struct {
 	prometheus.Gatherer
 	name func(string) bool
@@ -191,12 +191,11 @@ func (s some) Gather() ([]*dto.MetricFamily, error) {
 	return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !s.name(f.GetName()) }), err
 }
 
-// ofProbes says that a metric is told at /metrics/probes alone. They are many, one
-// for each probe of a container.
+// ofProbes reports whether a metric is served only at /metrics/probes. There are many of these, one for each probe of a
+// container.
 func ofProbes(name string) bool { return strings.HasPrefix(name, "prober_") }
 
-// flags are those of the command line with their values in effect: of some the
-// default depends on others.
+// flags returns the command-line flags with their effective values, since the defaults of some depend on other flags.
 func flags(given map[string]string, c *config.Config) map[string]string {
 	all := map[string]string{
 		"root-dir": c.RootDir, "run-dir": c.RunDir, "cert-dir": c.CertDir, "hostname-override": c.HostnameOverride,

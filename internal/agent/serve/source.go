@@ -27,22 +27,21 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/cgroup"
 )
 
-// Source tells package stats of what runs.
+// Source gives package stats the pods, cgroups and file systems to measure.
 type Source struct {
 	CRI      *cri.Client
 	Cgroups  cgroup.Containers
 	Observed *store.Table[types.UID, *pod.Observed]
 	// Pod finds a pod of this node by its UID.
 	Pod func(types.UID) (*corev1.Pod, bool)
-	// Volumes are those of a pod that are mounted, by name.
+	// Volumes returns the mounted volumes of a pod, by name.
 	Volumes func(types.UID) map[string]pod.Volume
-	// Named are cgroups of the machine that the summary tells of, by what it calls
-	// them; one without a path is left out.
+	// Named are the paths of further cgroups of the machine, by their names in the summary. A cgroup without a path is
+	// left out.
 	Named map[string]string
-	// Logs is the directory of a pod's logs.
+	// Logs returns the directory of a pod's logs.
 	Logs func(*corev1.Pod) string
-	// Endpoint is where the runtime is, unix:///path; "" for one that is part of this
-	// process.
+	// Endpoint is the address of the runtime, unix:///path. It is "" for the embedded runtime.
 	Endpoint string
 }
 
@@ -59,7 +58,7 @@ func (s Source) Pods() (pods []stats.Pod) {
 		}
 		group, at, err := s.Cgroups.Pod(p)
 		if err != nil {
-			continue // there is none to read
+			continue // the pod has no cgroup to read
 		}
 		one := stats.Pod{
 			Namespace: p.Namespace, Name: p.Name, UID: uid, Started: box.CreatedAt, Group: group, Path: at,
@@ -84,7 +83,7 @@ func (s Source) Pods() (pods []stats.Pod) {
 	return pods
 }
 
-// base is the name of a cgroup.
+// base returns the last element of a cgroup's path.
 func base(g cgroupfile.Group) string {
 	for _, dir := range g.Dirs {
 		return path.Base(dir)
@@ -107,14 +106,14 @@ func (s Source) volumes(p *corev1.Pod) (all []stats.Volume) {
 		case v.Ephemeral != nil:
 			one.Claim = &statsapi.PVCReference{Namespace: p.Namespace, Name: p.Name + "-" + v.Name}
 		case v.HostPath != nil, v.Image != nil:
-			continue // they are not the pod's
+			continue // their files do not belong to the pod
 		}
 		all = append(all, one)
 	}
 	return all
 }
 
-// Named are the cgroups that a configuration names for the statistics alone.
+// Named returns the cgroups that the configuration names only for the statistics.
 func Named(c *config.Config) map[string]string {
 	return map[string]string{
 		statsapi.SystemContainerRuntime: c.RuntimeCgroups,
@@ -149,8 +148,8 @@ func (s Source) System() map[string]stats.Part {
 	return all
 }
 
-// listener is the process that listens on a socket, see SO_PEERCRED in unix(7); 0
-// where that cannot be told, or is the init process, which listens for others.
+// listener returns the id of the process that listens on a socket (SO_PEERCRED in unix(7)). It returns 0 if the process
+// is unknown, or if it is the init process, which listens on behalf of other processes.
 func listener(endpoint string) int {
 	path, ok := strings.CutPrefix(endpoint, "unix://")
 	if !ok {
@@ -160,7 +159,7 @@ func listener(endpoint string) int {
 	if err != nil {
 		return 0
 	}
-	defer func() { _ = c.Close() }() // nothing was said
+	defer func() { _ = c.Close() }() // no data was sent
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0
@@ -208,7 +207,7 @@ func (s Source) Images(ctx context.Context) (bytes, inodes uint64, dir string, e
 // Commands runs commands and makes checkpoints through the CRI.
 type Commands struct {
 	CRI *cri.Client
-	// ID is the id of a pod's container at the runtime.
+	// ID returns the runtime's id of a pod's container.
 	ID func(p *corev1.Pod, container string) string
 }
 

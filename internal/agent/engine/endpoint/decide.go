@@ -2,31 +2,31 @@ package endpoint
 
 import "fmt"
 
-// Facts are what the choice follows from.
+// Facts are the inputs of the choice.
 type Facts struct {
 	// Configured is containerRuntimeEndpoint: unix:///path, Embedded, or empty.
 	Configured string
-	// Joined says that the node is one of a cluster.
+	// Joined means that the node is in a cluster.
 	Joined bool
-	// Used says that the embedded runtime has run on this root directory.
+	// Used means that the embedded runtime has run on this root directory.
 	Used bool
-	// Default is the endpoint that a kubelet has when it is told none. Trouble is
-	// why nothing answers there; nil: a runtime does.
+	// Default is the kubelet's endpoint when its configuration names none. Trouble says why no runtime answers there.
+	// It is nil if one does.
 	Default string
 	Trouble error
-	// Pods says that the root directory has pods.
+	// Pods means that the root directory has pods.
 	Pods bool
 }
 
-// Choice is a runtime, and why it is that.
+// Choice is the chosen runtime, and the reason for the choice.
 type Choice struct {
-	// Endpoint is unix:///path; empty: the embedded runtime.
+	// Endpoint is unix:///path, or empty for the embedded runtime.
 	Endpoint string
 	Reason   string
 }
 
-// decide chooses. The error says that there are pods which only the user can say
-// the runtime of.
+// decide chooses the runtime. It returns an error if there are pods but their runtime is unknown: only the user knows
+// it.
 func decide(f Facts) (Choice, error) {
 	switch {
 	case f.Configured == Embedded:

@@ -17,13 +17,13 @@ import (
 	"github.com/berth-run/berth/internal/cri"
 )
 
-// Embedded is the containerRuntimeEndpoint of the runtime that an agent carries.
+// Embedded is the value of containerRuntimeEndpoint for the embedded runtime.
 const Embedded = config.EmbeddedRuntime
 
-// patience is how long a runtime may take to tell its version.
+// patience is how long a runtime may take to answer with its version.
 const patience = 5 * time.Second
 
-// Choose looks at the node as far as the choice depends on it, and logs why.
+// Choose reads the facts that the choice depends on, chooses, and logs the reason.
 func Choose(ctx context.Context, c *config.Config, log *slog.Logger) (Choice, error) {
 	choice, err := choose(ctx, c)
 	if err != nil {
@@ -33,8 +33,7 @@ func Choose(ctx context.Context, c *config.Config, log *slog.Logger) (Choice, er
 	return choice, nil
 }
 
-// Effective is a configuration with what is known when the runtime answers: which
-// it is, and its cgroup driver.
+// Effective returns a copy of kc with the endpoint of the chosen runtime and with the cgroup driver that it uses.
 func (c Choice) Effective(kc *v1beta1.KubeletConfiguration, driver string) *v1beta1.KubeletConfiguration {
 	kc = kc.DeepCopy()
 	kc.ContainerRuntimeEndpoint, kc.CgroupDriver = c.name(), driver
@@ -75,7 +74,7 @@ func answers(ctx context.Context, endpoint string) error {
 	return client.Close()
 }
 
-// filled says whether a directory is there and has something in it.
+// filled reports whether a directory exists and is not empty.
 func filled(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -44,7 +44,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What is on the node decides: a runtime that answers, pods, an embedded runtime.
+// Without an endpoint in the configuration, the state of the node decides: a runtime that answers, pods, or earlier use
+// of the embedded runtime.
 func TestChoose(t *testing.T) {
 	root := t.TempDir()
 	c := &config.Config{Flags: config.Flags{RootDir: root},
@@ -75,7 +76,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// version is a runtime that tells its version.
+// version is a runtime that only answers with its version.
 type version struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 }
