@@ -15,7 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// api has the API server say something else of a pod.
+// api puts another version of a pod into the desired table, as the source for the API server does.
 func (n *node) api(name string, change func(*corev1.Pod)) {
 	p := &pod.Pod{Seen: time.Now(), Source: pod.SourceAPI}
 	if was, ok := n.desired.Get(types.UID(name)); ok {
@@ -42,8 +42,8 @@ func ended(phase corev1.PodPhase) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.Phase = phase }
 }
 
-// A pod that the API wants deleted ends, wherever it is in its life, is gone when
-// nothing of it is left, and is no member when the API has dropped it.
+// A pod that the API server deletes ends, in whatever state it is. It is Gone when nothing of it is left, and stops
+// being a member when the API server has removed it.
 func TestDeletedInTheAPI(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(n *node)
@@ -102,7 +102,7 @@ func TestDeletedInTheAPI(t *testing.T) {
 	}
 }
 
-// A grace that shrinks later counts for what ends already.
+// A shorter grace period applies to a pod that is ending already. A longer one does not.
 func TestGraceShrinks(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		n.api("a", plain)
@@ -116,7 +116,7 @@ func TestGraceShrinks(t *testing.T) {
 	})
 }
 
-// What the API drops while it runs ends with its own grace.
+// A pod that the API server removes while it runs ends with its own grace period.
 func TestDroppedByTheAPI(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		n.api("a", plain)
@@ -133,8 +133,7 @@ func TestDroppedByTheAPI(t *testing.T) {
 	})
 }
 
-// Another status or resource version replaces the desired pod and is no change for
-// its worker; labels are.
+// A new status or resource version replaces the desired pod but does not reach its worker. New labels do.
 func TestReconcile(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		n.api("a", plain)
@@ -156,8 +155,7 @@ func TestReconcile(t *testing.T) {
 	})
 }
 
-// A pod that has ended in the API is not begun, but cleaned up after; one that runs
-// ends.
+// A pod that the API server reports as ended is not started, only cleaned up after. If it runs, it ends.
 func TestEndedInTheAPI(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		n.api("a", ended(corev1.PodFailed))
@@ -176,8 +174,8 @@ func TestEndedInTheAPI(t *testing.T) {
 	})
 }
 
-// A rejection by this node is final, also when the API repeats it, or the pod's
-// owner changes the pod.
+// A rejection of a pod of the API server is final, even if the API server reports it back or the pod's owner changes
+// the pod.
 func TestRejectedForGood(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		n.api("a", func(p *corev1.Pod) { p.Labels = map[string]string{"bad": "yes"} })
@@ -190,7 +188,7 @@ func TestRejectedForGood(t *testing.T) {
 	})
 }
 
-// While the API server has not been heard nothing of its pods is ended.
+// The fleet ends no pods until it has the first list of the API server.
 func TestUnheardAPIEndsNothing(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		n.observed.Put("a", &pod.Observed{UID: "a", Sandboxes: []pod.SandboxStatus{{ID: "s", Ready: true}}})

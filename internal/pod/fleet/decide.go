@@ -8,8 +8,8 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// compare orders pods for admission: those that run already first, then the
-// higher priority, then the longer known, then the older, then by name.
+// compare orders pods for admission: pods that run already come first, then higher priority, then the pod that the node
+// has known longer, then the older pod, then the name.
 func compare(a *pod.Pod, runsA bool, b *pod.Pod, runsB bool) int {
 	first := func(x bool) int {
 		if x {
@@ -26,8 +26,7 @@ func compare(a *pod.Pod, runsA bool, b *pod.Pod, runsB bool) int {
 	)
 }
 
-// endsBy is when the grace of a pod that is to stop is over; zero for one that is
-// not.
+// endsBy returns when the grace period of a stopping pod is over. It is zero for a pod without a stop.
 func endsBy(p *pod.Pod, s *pod.Stop) time.Time {
 	if s == nil {
 		return time.Time{}
@@ -35,8 +34,8 @@ func endsBy(p *pod.Pod, s *pod.Stop) time.Time {
 	return s.At.Add((&worker.Run{Pod: p, Stop: s}).Grace())
 }
 
-// ends is how a pod is to end that the API says is to, in the order in which it
-// was found out; none for one that goes on. A pod that was refused keeps the reason.
+// ends returns the stops that the API server's version of a pod asks for, in the order in which they apply. It returns
+// none if the pod continues. A rejected pod keeps the reason of its rejection.
 func ends(p *pod.Pod, v Verdict, now time.Time) (stops []pod.Stop) {
 	if p == nil || p.Source != pod.SourceAPI {
 		return nil
@@ -44,7 +43,7 @@ func ends(p *pod.Pod, v Verdict, now time.Time) (stops []pod.Stop) {
 	switch {
 	case v.Reject && p.DeletionTimestamp != nil:
 		stops = append(stops, rejection(v, now))
-	case !v.Reject && pod.Ended(p.Status.Phase): // whoever said so
+	case !v.Reject && pod.Ended(p.Status.Phase): // no matter who has set the phase
 		stops = append(stops, pod.Stop{Reason: pod.StopCompleted, At: now})
 	}
 	if p.DeletionTimestamp == nil {
@@ -57,7 +56,7 @@ func ends(p *pod.Pod, v Verdict, now time.Time) (stops []pod.Stop) {
 	return append(stops, s)
 }
 
-// rejection ends a pod that runs and may not.
+// rejection returns the stop for a pod that runs although admission rejects it.
 func rejection(v Verdict, now time.Time) pod.Stop {
 	return pod.Stop{Reason: pod.StopReason(v.Reason), Message: "Pod was rejected: " + v.Message, At: now}
 }

@@ -1,22 +1,21 @@
-// Package fleet decides which pods live on this node: it takes the desired
-// pods through admission, gives each admitted one a worker, and ends what is no
-// longer wanted or was never known.
+// Package fleet decides which pods live on this node. It takes the desired pods through admission, and gives each
+// admitted pod a worker. It ends pods that are no longer wanted, and pods found on the node that no source wants.
 //
-// It owns the set of pods (members) and the order in which they are admitted;
-// one goroutine changes it. Facts about a single pod are the worker's.
+// It owns the set of pods (members) and the order in which they are admitted. One goroutine changes the set. The worker
+// of a pod owns the facts about that pod.
 //
 //	desired --> pending --admit--> working --worker ended--> gone
 //	               |  ^                ^
-//	          reject  changed          | orphan: seen in the runtime, wanted by nobody
+//	          reject  changed          | orphan: in the runtime, no source wants it
 //	               v  |                |
 //	             rejected           observed
 //
-// A rejected pod that runs, since an earlier agent, gets a worker that ends it.
+// A rejected pod may run, because an earlier agent has admitted it. It gets a worker that ends it.
 //
-// A pod of the API with a deletion timestamp is ended and never admitted again: it
-// gets a worker for that also when none began it here, for what an earlier agent
-// may have left of it. When nothing is left it stays a member (Gone) until the API
-// has dropped it. What the API drops while it runs is ended with its own grace.
+// A pod of the API server with a deletion timestamp is ended and never admitted again. It gets a worker for that even
+// if this agent has never started it, since an earlier agent may have left something of it. When nothing is left, it
+// stays a member (Gone) until the API server has removed it. A pod that the API server removes while it runs is ended
+// with its own grace period.
 //
-// What pods that end hold is kept for the one that they were ended for (Reserved).
+// Resources of pods that end for the sake of another pod are reserved for that pod (Reserved).
 package fleet

@@ -19,20 +19,18 @@ import (
 type Options struct {
 	Desired  *store.Table[types.UID, *pod.Pod]
 	Observed *store.Table[types.UID, *pod.Observed]
-	// DesiredSynced and ObservedSynced are closed when the tables have held
-	// everything once. Nothing is admitted before the second, and nothing
-	// unknown is ended before both.
+	// DesiredSynced and ObservedSynced are closed when the first complete state is in each table. The fleet admits no
+	// pod before ObservedSynced, and ends no unknown pod before both.
 	DesiredSynced, ObservedSynced <-chan struct{}
-	// Leftovers lists pods that have something on this node's disk or in its
-	// cgroups, running or not.
+	// Leftovers lists the pods that have files or cgroups on this node, running or not.
 	Leftovers func() ([]types.UID, error)
-	// Ahead prepares a pod that waits for other pods to end. Its context ends when the
-	// pod is not wanted any more, or its version changes. nil: nothing is prepared.
+	// Ahead prepares a pod that waits for other pods to end. Its context ends when the pod is not wanted any more, or
+	// its version changes. nil: nothing is prepared.
 	Ahead func(ctx context.Context, p *pod.Pod)
-	// Worker are the options of all workers. The fleet sets Passed and Worked itself.
+	// Worker holds the options of all workers. The fleet sets Passed and Worked itself.
 	Worker worker.Options
-	// Changed is called when a member or the state of its worker has changed. The fleet
-	// waits for it. It is called from many goroutines.
+	// Changed is called when a member or the state of its worker has changed. The fleet waits for it. It is called from
+	// many goroutines.
 	Changed func(types.UID)
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -40,8 +38,8 @@ type Options struct {
 
 // Admission decides which pods get a worker. The fleet calls it from one goroutine.
 type Admission interface {
-	// Allocate returns the pod that the node runs for a desired one, beside the pods that hold resources
-	// now: its requests and limits may differ from the desired ones (KEP-1287).
+	// Allocate returns the pod that the node runs for a desired one, beside the pods that hold resources now: its
+	// requests and limits may differ from the desired ones (KEP-1287).
 	Allocate(want *pod.Pod, others []Other) *pod.Pod
 	// Admit decides about one pod, beside the pods that hold resources now.
 	Admit(p *pod.Pod, others []Other) Verdict
@@ -50,65 +48,64 @@ type Admission interface {
 // Other is a pod that holds resources of the node.
 type Other struct {
 	Pod *pod.Pod
-	// Terminating: what it holds will be free soon.
+	// Terminating means that the pod is ending, so that its resources will be free soon.
 	Terminating bool
-	// EndsBy is when the grace of a terminating pod is over: nothing of it runs
-	// then, and what it holds is free as soon as it has been undone.
+	// EndsBy is when the grace period of a terminating pod is over. Nothing of it runs then, and its resources are free
+	// as soon as its steps are undone.
 	EndsBy time.Time
 }
 
-// Verdict is an admission's answer. The zero value means not yet, without a
-// time limit.
+// Verdict is the answer of admission. The zero value means that the pod waits, without a time limit.
 type Verdict struct {
 	Admit bool
-	// Reason and Message of a rejection; of what is waited for otherwise.
+	// Reason and Message describe a rejection, or else what the pod waits for.
 	Reason, Message string
 	Reject          bool
-	// Blocked: it is not the end of another pod that is waited for, but a node
-	// that can do what this one asks for.
+	// Blocked means that the pod waits for a change of the node, which lacks a feature that the pod needs. It does not
+	// wait for another pod to end.
 	Blocked bool
-	// Reserve: what it waits for is kept for it. For others it holds that already.
+	// Reserve means that the resources the pod waits for are reserved for it. In the admission of other pods they count
+	// as held.
 	Reserve bool
-	// Ended: it is admitted for what an earlier agent left of it, and holds nothing.
+	// Ended means that the pod is admitted only to clean up after it. It holds no resources.
 	Ended bool
-	// Again is when to ask once more, if nothing changes before; zero for never.
+	// Again is when to run admission for the pod again if nothing changes before. Zero means never.
 	Again time.Time
 }
 
 // Member is a pod of the fleet at one moment.
 type Member struct {
-	// Pod as this node runs it; Desired as it is wanted, nil when it is not.
+	// Pod is the pod as this node runs it. Desired is the pod as its source wants it, nil if no source wants it.
 	Pod     *pod.Pod
 	Desired *pod.Pod
 	Verdict Verdict
-	// Working says that a worker has it; State is valid then.
+	// Working means that the pod has a worker. State is valid only then.
 	Working bool
 	State   worker.State
-	// Orphan says that nobody wants the pod and it is only being ended.
+	// Orphan means that the pod was found on the node and that no source wants it. The fleet only ends it.
 	Orphan bool
-	// Gone says that nothing of the pod is left on this node, and that it is a
-	// member only until the API, which wants it deleted, has dropped it. State is
-	// the last one.
+	// Gone means that nothing of the pod is left on this node. It stays a member only until the API server, which is
+	// deleting it, has removed it. State is the last state of its worker.
 	Gone bool
 }
 
 type member struct {
 	pod     *pod.Pod
-	desired *pod.Pod // nil: nobody wants it
-	due     bool     // pod is not what is desired, or not known to be
+	desired *pod.Pod // nil: no source wants it
+	due     bool     // pod is not, or may not be, the version that the node should run
 	verdict Verdict
 	worker  *worker.Worker
 	orphan  bool
 	gone    bool
-	ahead   context.CancelFunc // ends Ahead; nil: it was not begun
+	ahead   context.CancelFunc // cancels Ahead; nil: Ahead was not started
 }
 
 // Fleet is the set of this node's pods.
 type Fleet struct {
 	opts    Options
 	asks    Admission     // set by Run
-	kick    chan struct{} // something about admission may have changed
-	ping    chan struct{} // taken by Run
+	kick    chan struct{} // wakes Run: the answer of admission may have changed
+	ping    chan struct{} // Run receives from it
 	settled chan struct{}
 	metrics
 
@@ -126,7 +123,7 @@ func New(o Options) *Fleet {
 	return f
 }
 
-// Settled is closed once every pod that an earlier agent left, or that a source
+// Settled returns a channel that is closed once every pod that an earlier agent left, and every pod that a source
 // wants, is a member.
 func (f *Fleet) Settled() <-chan struct{} { return f.settled }
 
@@ -148,23 +145,21 @@ func (f *Fleet) Member(uid types.UID) (Member, bool) {
 	return view, ok
 }
 
-// Stop ends a pod, if the fleet has it and it runs.
+// Stop ends a pod if it has a worker.
 func (f *Fleet) Stop(uid types.UID, s pod.Stop) {
 	if w := f.worker(uid); w != nil {
 		w.Stop(s)
 	}
 }
 
-// Wake makes the worker of a pod plan again, because something that the plan depends on
-// has changed.
+// Wake makes the worker of a pod plan again, because something that the plan depends on has changed.
 func (f *Fleet) Wake(uid types.UID) {
 	if w := f.worker(uid); w != nil {
 		w.Wake()
 	}
 }
 
-// ObjectsChanged retries whatever waits for one of these objects: a part of a pod, or
-// its admission.
+// ObjectsChanged retries whatever waits for one of these objects: a part of a pod, or its admission.
 func (f *Fleet) ObjectsChanged(keys map[object.Key]bool) {
 	for _, w := range f.workers() {
 		w.ObjectsChanged(keys)
@@ -172,8 +167,7 @@ func (f *Fleet) ObjectsChanged(keys map[object.Key]bool) {
 	f.Reconsider()
 }
 
-// Retry retries at once whatever has failed with a matching error, even if its next try
-// is not due yet.
+// Retry retries at once whatever has failed with a matching error, even if its next try is not due yet.
 func (f *Fleet) Retry(matches func(error) bool) {
 	for _, w := range f.workers() {
 		w.Retry(matches)
@@ -192,7 +186,7 @@ func (f *Fleet) workers() []*worker.Worker {
 	return workers
 }
 
-// Reconsider makes Run ask admission again about the pods that wait for it.
+// Reconsider makes Run repeat admission for the pods that wait for it.
 func (f *Fleet) Reconsider() {
 	select {
 	case f.kick <- struct{}{}:
@@ -200,8 +194,7 @@ func (f *Fleet) Reconsider() {
 	}
 }
 
-// Ping returns nil when Run takes it, or ctx's error: the loop is stuck, or has
-// not begun.
+// Ping returns nil once Run has received it. It returns ctx's error if the loop is stuck or has not started.
 func (f *Fleet) Ping(ctx context.Context) error {
 	select {
 	case f.ping <- struct{}{}:
@@ -224,11 +217,11 @@ func (f *Fleet) worker(uid types.UID) *worker.Worker {
 func (f *Fleet) passed(uid types.UID) {
 	f.opts.Changed(uid)
 	if m, ok := f.Member(uid); ok && m.State.Stage >= worker.Terminating {
-		f.Reconsider() // what it holds may be free
+		f.Reconsider() // its resources may be free
 	}
 }
 
-// Pods are the pods that hold resources of the node.
+// Pods returns the pods that hold resources of the node.
 func (f *Fleet) Pods() []*corev1.Pod {
 	others := f.Holders()
 	pods := make([]*corev1.Pod, len(others))

@@ -29,9 +29,9 @@ type node struct {
 	desired       *store.Table[types.UID, *pod.Pod]
 	observed      *store.Table[types.UID, *pod.Observed]
 	desiredSynced chan struct{}
-	// allocate, when it is set, decides what a pod becomes that runs already.
+	// allocate, if set, returns the version of a running pod that the node allocates.
 	allocate func(*pod.Pod) *pod.Pod
-	// judge, when it is set, decides instead of the node's room.
+	// judge, if set, replaces the admission that admits one pod at a time.
 	judge   func(*pod.Pod, []Other) Verdict
 	changed func(types.UID)
 	ahead   func(context.Context, *pod.Pod)
@@ -183,8 +183,8 @@ func TestOrderOfAdmission(t *testing.T) {
 	}
 }
 
-// What pods that end held is kept for the one they end for: those after it are
-// told that it holds it already.
+// Resources of ending pods are reserved for the pod that they end for. For the pods after it, that pod counts as a
+// holder.
 func TestReserved(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		var beside []string
@@ -210,8 +210,7 @@ func TestReserved(t *testing.T) {
 	})
 }
 
-// A time that is over is no time to ask again at: what was to be over then takes
-// longer, and says when it is.
+// The fleet repeats admission at the time Again, and ignores an Again in the past.
 func TestAsksAgainWhenItIsTime(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		began, asked := time.Now(), []time.Duration(nil)
@@ -228,8 +227,8 @@ func TestAsksAgainWhenItIsTime(t *testing.T) {
 	})
 }
 
-// A pod that runs since an earlier agent and is rejected now ends, and stays to
-// tell why.
+// A pod that an earlier agent started and that is rejected now ends. It stays a member, so that its status shows the
+// reason.
 func TestRejectedWhileItRuns(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		n.observed.Put("a", &pod.Observed{UID: "a", Sandboxes: []pod.SandboxStatus{{ID: "s", Ready: true}}})
@@ -244,7 +243,7 @@ func TestRejectedWhileItRuns(t *testing.T) {
 	})
 }
 
-// One that has ended before holds nothing, from the first moment on.
+// A pod that has ended before this agent started holds no resources, from the first moment on.
 func TestEndedPodsHoldNothing(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		n.judge = func(p *pod.Pod, others []Other) Verdict {
@@ -279,8 +278,8 @@ func TestEndsBy(t *testing.T) {
 	}
 }
 
-// A pod that is edited runs as it was until the node allocates what it wants,
-// which is asked again when something changes.
+// An edited pod keeps its previous version until the node allocates the new one. The fleet tries again whenever
+// something changes.
 func TestAllocation(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		n.want("a", nil)
@@ -309,8 +308,7 @@ func TestAllocation(t *testing.T) {
 	})
 }
 
-// What the runtime shows and nobody wants is ended, but only once all sources
-// have been heard.
+// Pods in the runtime that no source wants are ended, but only once all sources have delivered their pods.
 func TestOrphansEndWhenTheSourcesAreKnown(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		n.observed.Put("lost", &pod.Observed{UID: "lost", Name: "lost"})
@@ -337,7 +335,7 @@ func TestOrphansEndWhenTheSourcesAreKnown(t *testing.T) {
 	})
 }
 
-// A pod that is wanted again while it ends begins anew when nothing of it is left.
+// A pod that is wanted again while it ends starts afresh when nothing of it is left.
 func TestWantedAgainWhileItEnds(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		n.want("a", nil)
@@ -351,8 +349,8 @@ func TestWantedAgainWhileItEnds(t *testing.T) {
 	})
 }
 
-// What can be done already for a pod that waits is done once, anew for another
-// version of it, and given up when nobody wants it any more.
+// Ahead runs once for each version of a waiting pod. Its context ends when the version changes or no source wants the
+// pod.
 func TestAheadOfAdmission(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		n.ahead = func(ctx context.Context, p *pod.Pod) {
@@ -369,7 +367,7 @@ func TestAheadOfAdmission(t *testing.T) {
 		n.want("bad", map[string]string{"bad": "yes"})
 		n.desired.Delete("c")
 		synctest.Wait()
-		n.desired.Delete("a") // b goes on with what was begun
+		n.desired.Delete("a") // b continues: its Ahead is not cancelled
 		time.Sleep(5 * time.Second)
 		want := []string{"+a", "+b", "-a", "-a", "ahead b", "ahead b2", "ahead c", "no more b", "no more c"}
 		if got := n.said(); !slices.Equal(want, slices.Sorted(slices.Values(got))) ||
@@ -379,11 +377,11 @@ func TestAheadOfAdmission(t *testing.T) {
 	})
 }
 
-// A pod that is wanted again while it ends is told to be gone before it is new.
+// Changed reports a pod that is wanted again while it ends as gone, before it reports the new pod.
 func TestPodThatComesBackIsForgottenFirst(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		n.want("a", nil)
-		var mu sync.Mutex // it is told from many goroutines
+		var mu sync.Mutex // Changed is called from many goroutines
 		var known []bool
 		n.changed = func(uid types.UID) {
 			mu.Lock()

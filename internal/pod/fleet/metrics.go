@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// metrics are the kubelet's, of the workers of pods.
+// metrics are the metrics of pod workers, under the kubelet's names.
 type metrics struct {
 	worked     *prometheus.HistogramVec
 	began      prometheus.Histogram
@@ -36,7 +36,7 @@ func newMetrics() metrics {
 	}
 }
 
-// Register has the work on pods told of. Call it once.
+// Register registers the metrics. Call it once.
 func (m metrics) Register(reg prometheus.Registerer) error {
 	if err := errors.Join(reg.Register(m.worked), reg.Register(m.began), reg.Register(m.containers)); err != nil {
 		return fmt.Errorf("register metrics of pods' workers: %w", err)
@@ -48,7 +48,7 @@ func (m metrics) took(o worker.Operation, d time.Duration) {
 	m.worked.WithLabelValues(string(o)).Observe(d.Seconds())
 }
 
-// begins counts a pod that gets a worker, after such a time.
+// begins records a pod that gets a worker. after is the time since the node first saw the pod.
 func (m metrics) begins(p *corev1.Pod, after time.Duration) {
 	m.began.Observe(after.Seconds())
 	m.containers.Observe(float64(len(p.Spec.Containers)))

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// Run keeps the fleet until ctx ends, and takes each pod through admission. When ctx ends, all workers detach;
-// Run returns when they have.
+// Run takes each pod through admission and manages the workers until ctx ends. Then all workers detach from their pods,
+// which keep running, and Run returns.
 func (f *Fleet) Run(ctx context.Context, admission Admission) error {
 	f.asks = admission
 	defer f.wg.Wait()
@@ -23,7 +23,7 @@ func (f *Fleet) Run(ctx context.Context, admission Admission) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-f.ping: // waiting for the runtime is work
+		case <-f.ping: // the loop is healthy while it waits for the runtime
 		case <-f.opts.ObservedSynced:
 			synced = true
 		}
@@ -50,7 +50,7 @@ func (f *Fleet) Run(ctx context.Context, admission Admission) error {
 			}
 		case <-desiredSynced:
 			desiredSynced, synced = nil, true
-			f.desire(ctx, desired.Changes()) // what was wanted before this moment is no orphan
+			f.desire(ctx, desired.Changes()) // first, so that sweep takes no desired pod for an orphan
 			f.sweep(ctx)
 		case <-f.kick:
 		case <-f.ping:
@@ -68,7 +68,7 @@ func (f *Fleet) Run(ctx context.Context, admission Admission) error {
 	}
 }
 
-// desire takes over what the sources want now.
+// desire applies changes of the desired pods to the members.
 func (f *Fleet) desire(ctx context.Context, changes []store.Change[types.UID, *pod.Pod]) {
 	for _, c := range changes {
 		f.mu.Lock()
@@ -101,9 +101,8 @@ func (f *Fleet) desire(ctx context.Context, changes []store.Change[types.UID, *p
 	}
 }
 
-// want takes over another version of the pod. One that this node does not act on
-// otherwise takes the place of the one before and changes nothing. The caller holds
-// the fleet's lock.
+// want sets another desired version of the pod. If the change has no effect on this node (pod.Differs), the new version
+// only replaces the old one. The caller holds the fleet's lock.
 func (m *member) want(p *pod.Pod) {
 	was := m.desired
 	m.desired = p
@@ -116,14 +115,14 @@ func (m *member) want(p *pod.Pod) {
 	default:
 		m.endAhead()
 		m.pod = p
-		if p.Source != pod.SourceAPI { // whose rejected pods have failed for good
-			m.verdict = Verdict{} // a rejected pod is tried again when its manifest changes
+		if p.Source != pod.SourceAPI { // a rejected pod of the API server has failed for good
+			m.verdict = Verdict{} // others go through admission again when their manifest changes
 		}
 	}
 }
 
-// end has a pod ended that the API wants ended. One that has no worker gets one for
-// it: an earlier agent may have left something of it.
+// end ends a pod that the API server deletes or reports as ended. If the pod has no worker, it gets one, since an
+// earlier agent may have left something of it.
 func (f *Fleet) end(ctx context.Context, m *member) {
 	f.mu.Lock()
 	stops, w, gone := ends(m.desired, m.verdict, f.opts.Now()), m.worker, m.gone
@@ -143,13 +142,13 @@ func (f *Fleet) end(ctx context.Context, m *member) {
 	}
 }
 
-// resize gives workers the new versions of their pods, as far as the node has the
-// resources. It asks again about a version that waits for resources on each call.
+// resize gives workers the new versions of their pods, with the resources that the node can allocate. Each call tries
+// again for the versions that wait for resources.
 func (f *Fleet) resize() {
 	f.mu.Lock()
 	var list []*member
 	for _, m := range f.members {
-		if m.worker != nil && m.due && m.worker.State().Stop == nil { // what ends keeps what it has
+		if m.worker != nil && m.due && m.worker.State().Stop == nil { // an ending pod keeps its resources
 			list = append(list, m)
 		}
 	}
@@ -167,14 +166,14 @@ func (f *Fleet) resize() {
 		f.mu.Unlock()
 		if news {
 			w.Update(p)
-			f.Reconsider() // what it gave back may be what another waits for
+			f.Reconsider() // another pod may wait for the resources that it gave back
 		}
 		f.opts.Changed(p.UID)
 	}
 }
 
-// admit asks for each waiting pod whether it may run, in the order of compare, and
-// returns when to ask again. What is kept for one is not there for those after it.
+// admit runs admission for each waiting pod, in the order of compare, and returns when to call it again. Resources that
+// are reserved for a pod are not available to the pods after it.
 func (f *Fleet) admit(ctx context.Context) time.Time {
 	var next time.Time
 	var kept []Other
@@ -191,7 +190,7 @@ func (f *Fleet) admit(ctx context.Context) time.Time {
 		case v.Admit:
 			f.work(ctx, m)
 		case v.Reject:
-			if o, _ := f.opts.Observed.Get(p.UID); o.Running() { // since an earlier agent
+			if o, _ := f.opts.Observed.Get(p.UID); o.Running() { // an earlier agent started it
 				f.work(ctx, m, rejection(v, f.opts.Now()))
 			}
 		default:
@@ -210,7 +209,7 @@ func (f *Fleet) admit(ctx context.Context) time.Time {
 	return next
 }
 
-// begin has done for a pod that is to wait what can be done already.
+// begin starts Ahead for a waiting pod, unless it was started before.
 func (f *Fleet) begin(ctx context.Context, m *member, p *pod.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -221,8 +220,7 @@ func (f *Fleet) begin(ctx context.Context, m *member, p *pod.Pod) {
 	f.wg.Go(func() { f.opts.Ahead(ctx, p) })
 }
 
-// endAhead interrupts what was begun before the pod was admitted. The caller
-// holds the fleet's lock.
+// endAhead cancels Ahead if it was started. The caller holds the fleet's lock.
 func (m *member) endAhead() {
 	if m.ahead != nil {
 		m.ahead()
@@ -230,8 +228,8 @@ func (m *member) endAhead() {
 	}
 }
 
-// waiting lists the pods without an answer: first those that run already, so
-// that a restart of the agent takes no place away from them, then by age.
+// waiting lists the pods that wait for admission, in the order of compare. Pods that run already come first, so that a
+// restart of the agent gives their place to no other pod.
 func (f *Fleet) waiting() []*member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -249,8 +247,8 @@ func (f *Fleet) waiting() []*member {
 	return list
 }
 
-// Holders lists the pods that hold something, by name. One that has ended holds
-// nothing but its name, while it is removed.
+// Holders lists the pods that hold resources of the node, ordered by namespace and name. A pod that has ended is listed
+// only while it is being removed: it still holds its name.
 func (f *Fleet) Holders() []Other {
 	type holder struct {
 		worker *worker.Worker
@@ -278,7 +276,7 @@ func (f *Fleet) Holders() []Other {
 	return others
 }
 
-// Reserved lists the waiting pods for which the node reserves what ending pods still hold.
+// Reserved lists the waiting pods for which the node reserves the resources that ending pods still hold.
 func (f *Fleet) Reserved() (kept []Other) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -290,7 +288,7 @@ func (f *Fleet) Reserved() (kept []Other) {
 	return kept
 }
 
-// work gives m a worker, which ends the pod at once if it is to.
+// work gives m a worker. With stops in ends, the worker ends the pod at once.
 func (f *Fleet) work(ctx context.Context, m *member, ends ...pod.Stop) {
 	w := worker.New(f.opts.Worker, m.pod)
 	if len(ends) == 0 {
@@ -305,7 +303,7 @@ func (f *Fleet) work(ctx context.Context, m *member, ends ...pod.Stop) {
 	uid := m.pod.UID
 	f.wg.Go(func() {
 		if w.Run(ctx) != nil {
-			return // detached
+			return // ctx has ended and the worker has detached
 		}
 		f.mu.Lock()
 		f.ended = append(f.ended, uid)
@@ -314,9 +312,8 @@ func (f *Fleet) work(ctx context.Context, m *member, ends ...pod.Stop) {
 	})
 }
 
-// bury drops the pods of which nothing is left. A pod that was wanted again meanwhile
-// starts afresh, after its status is forgotten. A pod that the API server is deleting
-// stays a member until the API server has dropped it.
+// bury drops the pods whose workers have ended. A pod that a source wants again meanwhile starts afresh, after its
+// status was dropped. A pod that the API server is deleting stays a member until the API server has dropped it.
 func (f *Fleet) bury() {
 	f.mu.Lock()
 	ended := f.ended
@@ -346,7 +343,7 @@ func (f *Fleet) bury() {
 	}
 }
 
-// sweep finds pods that nobody wants: in the runtime, on disk and in cgroups.
+// sweep looks in the runtime, on disk and in cgroups for pods that no source wants, and ends them.
 func (f *Fleet) sweep(ctx context.Context) {
 	for _, o := range f.opts.Observed.Snapshot().All() {
 		f.adopt(ctx, o)
@@ -360,7 +357,7 @@ func (f *Fleet) sweep(ctx context.Context) {
 	}
 }
 
-// adopt ends a pod that nobody wants, with the grace period that its sandbox records.
+// adopt ends a pod that is no member, with the grace period that its sandbox records.
 func (f *Fleet) adopt(ctx context.Context, o *pod.Observed) {
 	f.mu.Lock()
 	if f.members[o.UID] != nil {

@@ -96,7 +96,7 @@ func isTerminated(id string, code int32, why, message string) corev1.ContainerSt
 		StartedAt: at(1), FinishedAt: at(2), ContainerID: "containerd://" + id}}
 }
 
-// known is the status of a container that the runtime knows.
+// known returns the status of a container that the runtime lists.
 func known(name, id string, state corev1.ContainerState) corev1.ContainerStatus {
 	up := state.Running != nil
 	return corev1.ContainerStatus{Name: name, Image: "img", ImageID: "sha256:1", ContainerID: "containerd://" + id,
@@ -171,7 +171,7 @@ func TestComputeRejectedPod(t *testing.T) {
 	}
 }
 
-// A later agent has room for a pod that an earlier one rejected.
+// A later agent admits a pod that an earlier agent rejected.
 func TestComputeAdmittedAfterAll(t *testing.T) {
 	in := Input{Pod: newPod(nil, "app"), Node: node, Now: now, Refused: &Refusal{Reason: "OutOfcpu", Final: true}}
 	in.Previous, in.Refused = Compute(in), nil
@@ -366,11 +366,11 @@ func TestContainerStatuses(t *testing.T) {
 	}
 }
 
-// The restart count is that of the container that is there, and goes neither back
-// nor ahead, whatever the runtime forgets or fails to know for a while.
+// The restart count follows the newest container, even if the runtime removes containers, or does not know their state
+// for a while.
 func TestRestartCount(t *testing.T) {
 	first, second := running("app", "a1"), restarted(running("app", "a2"), 1)
-	noCount := running("app", "a2") // made when neither the runtime nor the logs knew of the first
+	noCount := running("app", "a2") // created when neither the runtime nor the logs showed the first
 	unclear := pod.ContainerStatus{ID: "a1", Name: "app", State: pod.StateUnknown}
 	for name, c := range map[string]struct {
 		seen [][]pod.ContainerStatus
@@ -521,8 +521,8 @@ func TestPhase(t *testing.T) {
 	}
 }
 
-// Containers of a pod that is not let in are not being created; one that runs
-// since an earlier agent runs.
+// The waiting containers of a pod that is not admitted show Blocked. A container that an earlier agent started shows
+// Running.
 func TestBlocked(t *testing.T) {
 	in := Input{Pod: newPod(withInit("i"), "a"), Now: now, Refused: &Refusal{Reason: "AppArmor", Message: "not here"}}
 	s := Compute(in)
@@ -542,8 +542,8 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// The object of the API server is the base of a pod that this node has no status of,
-// and says what others have done to one that it has.
+// If this node has no status of a pod, it continues from the status in the API server's object. If it has one, it takes
+// over the changes that others have made to that object.
 func TestComputePodOfTheAPI(t *testing.T) {
 	crash := isTerminated("a1", 1, "Error", "")
 	gate := corev1.PodCondition{Type: "example.com/gate", Status: corev1.ConditionTrue, LastTransitionTime: at(5)}
@@ -584,7 +584,7 @@ func TestComputePodOfTheAPI(t *testing.T) {
 	}
 
 	in.Previous = got
-	find(in.Previous.Conditions, corev1.DisruptionTarget).Status = corev1.ConditionTrue // as it was before
+	find(in.Previous.Conditions, corev1.DisruptionTarget).Status = corev1.ConditionTrue // before the change
 	ended := *p.Pod
 	ended.Status.Phase, ended.Status.Reason = corev1.PodFailed, "NodeLost"
 	in.Pod = &pod.Pod{Pod: &ended, Source: pod.SourceAPI}

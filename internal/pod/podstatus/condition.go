@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// owned are the conditions that Berth computes; the others of a pod are kept.
+// owned reports whether Berth computes a condition. Berth keeps the other conditions of a pod.
 func owned(t corev1.PodConditionType) bool {
 	switch t {
 	case corev1.PodScheduled, corev1.PodReady, corev1.PodInitialized, corev1.ContainersReady,
@@ -22,7 +22,8 @@ func owned(t corev1.PodConditionType) bool {
 	}
 }
 
-// conditions sets them all. phase is the one that the pod is bound to have.
+// conditions sets all conditions. phase is the result of the method phase: it may be a final phase that is not shown
+// yet.
 func (c *computation) conditions(phase corev1.PodPhase) {
 	c.foreign()
 	for _, extra := range c.Extra {
@@ -42,7 +43,7 @@ func (c *computation) conditions(phase corev1.PodPhase) {
 	c.allRestarting(phase)
 }
 
-// owned sets a condition of this generation of the pod.
+// owned sets a condition, with the pod's generation as its observed generation.
 func (c *computation) owned(t corev1.PodConditionType, status bool, why, message string) {
 	c.put(condition(t, status, why, message, c.Pod.Generation))
 }
@@ -55,7 +56,7 @@ func condition(t corev1.PodConditionType, status bool, why, message string, gene
 	return corev1.PodCondition{Type: t, Status: s, Reason: why, Message: message, ObservedGeneration: generation}
 }
 
-// put sets a condition. One without a time gets that of its last change of status.
+// put sets a condition. If it has no transition time, it gets the time at which its status last changed.
 func (c *computation) put(now corev1.PodCondition) {
 	if now.LastTransitionTime.IsZero() {
 		now.LastTransitionTime = stamp(c.Now)
@@ -78,8 +79,8 @@ func find(all []corev1.PodCondition, t corev1.PodConditionType) *corev1.PodCondi
 	return nil
 }
 
-// disruption tells that the pod was ended by the node for the sake of others. It
-// comes with the final phase, not before.
+// disruption sets DisruptionTarget if the node has ended the pod, for example by an eviction. The condition appears
+// together with the final phase, not before.
 func (c *computation) disruption() {
 	was, given := find(c.old.Conditions, corev1.DisruptionTarget), find(c.s.Conditions, corev1.DisruptionTarget)
 	if was != nil && (given == nil || was.LastTransitionTime.After(given.LastTransitionTime.Time)) {
@@ -92,8 +93,8 @@ func (c *computation) disruption() {
 	c.owned(corev1.DisruptionTarget, true, corev1.PodReasonTerminationByKubelet, c.Stop.Message)
 }
 
-// hasSandbox says whether containers can be started: the newest sandbox is the
-// only ready one, of the right network mode, and has an address.
+// hasSandbox reports whether containers can be started: the newest sandbox is the only ready one, has the right network
+// mode, and has an address.
 func (c *computation) hasSandbox() bool {
 	if c.Observed == nil || len(c.Observed.Sandboxes) == 0 {
 		return false
@@ -108,7 +109,7 @@ func (c *computation) hasSandbox() bool {
 	return ready == 1 && s.Ready && s.HostNetwork == pod.HostNetwork(c.Pod.Pod) && (s.HostNetwork || len(s.IPs) > 0)
 }
 
-// initialized: once true it stays true, whatever init containers do later.
+// initialized sets the condition Initialized. Once true it stays true, whatever happens to init containers later.
 func (c *computation) initialized(phase corev1.PodPhase) {
 	var open []string
 	for i, k := range c.specs(pod.Init, pod.Sidecar) {
@@ -162,7 +163,7 @@ func (c *computation) containersReady(phase corev1.PodPhase) (ready bool, why, m
 	return true, "", ""
 }
 
-// closedGates lists the readiness gates that keep the pod from being ready.
+// closedGates describes the readiness gates that keep the pod from being ready.
 func (c *computation) closedGates() string {
 	var closed []string
 	for _, gate := range c.Pod.Spec.ReadinessGates {
@@ -179,7 +180,7 @@ func (c *computation) closedGates() string {
 	return strings.Join(closed, ", ")
 }
 
-// allRestarting is a condition of pods that have a rule for it (KEP-5532).
+// allRestarting sets AllContainersRestarting. Only pods with a rule for restarting all containers have it (KEP-5532).
 func (c *computation) allRestarting(phase corev1.PodPhase) {
 	hasRule := slices.ContainsFunc(pod.Containers(c.Pod.Pod), func(k pod.Container) bool {
 		return k.Kind != pod.Ephemeral &&

@@ -24,7 +24,7 @@ func no(t corev1.PodConditionType, why, message string) corev1.PodCondition {
 	return c
 }
 
-// five is the list every pod has; why and message say why it is not ready.
+// five returns the conditions that every pod has. why and message say why it is not ready.
 func five(sandbox, initialized corev1.PodCondition, why, message string) []corev1.PodCondition {
 	if why == "" {
 		return []corev1.PodCondition{sandbox, initialized, yes(corev1.PodReady, "", ""),

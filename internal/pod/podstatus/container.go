@@ -11,8 +11,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// containers gives the statuses of the containers of these kinds, in the order
-// of the spec. before are the ones last reported.
+// containers returns the statuses of the containers of these kinds, in the order of the spec. before are the statuses
+// reported last.
 func (c *computation) containers(before []corev1.ContainerStatus, kinds ...pod.Kind) []corev1.ContainerStatus {
 	var all []corev1.ContainerStatus
 	for _, k := range c.specs(kinds...) {
@@ -25,7 +25,7 @@ func (c *computation) containers(before []corev1.ContainerStatus, kinds ...pod.K
 	return all
 }
 
-// container gives the status of one. old is nil when none was reported yet.
+// container returns the status of one container. old is its status reported last, nil if there was none.
 func (c *computation) container(k pod.Container, old *corev1.ContainerStatus) corev1.ContainerStatus {
 	var runs []pod.ContainerStatus // newest first
 	for _, s := range c.Observed.ContainersOf() {
@@ -78,7 +78,7 @@ func (c *computation) present(k pod.Container, s *corev1.ContainerStatus, runs [
 	case len(runs) > 1 && runs[1].State == pod.StateExited:
 		s.LastTerminationState.Terminated = c.terminated(runs[1])
 	case was != nil && old.ContainerID != s.ContainerID:
-		// The runtime has forgotten the run before: somebody removed it.
+		// The runtime does not list the previous run any more, because it was removed.
 		s.LastTerminationState.Terminated = was
 	case last != nil && last.ContainerID != s.ContainerID:
 		s.LastTerminationState = old.LastTerminationState
@@ -86,16 +86,16 @@ func (c *computation) present(k pod.Container, s *corev1.ContainerStatus, runs [
 	s.RestartCount = max(s.RestartCount, countAfter(old, s.ContainerID, now.State))
 }
 
-// countAfter is the least restart count that a container may have of which old was
-// reported last: the count never goes back, and a run after one that ended is
-// another. It is not what decides, as long as each container carries its own.
+// countAfter returns the lowest restart count that a container may have after old, its status reported last. The count
+// never goes back, and a new run after one that has ended counts as a restart. This matters only if the runtime has
+// lost the container's own count.
 func countAfter(old *corev1.ContainerStatus, id string, state pod.ContainerState) int32 {
 	last := old.LastTerminationState.Terminated
 	switch {
 	case old.State.Terminated != nil && old.ContainerID != id && state == pod.StateRunning:
 		return old.RestartCount + 1
 	case old.State.Waiting != nil && isLost(last) && last.ContainerID == id:
-		return old.RestartCount - 1 // it was counted as lost, and is there again
+		return old.RestartCount - 1 // it was counted as lost, and the runtime lists it again
 	}
 	return old.RestartCount
 }
@@ -104,10 +104,9 @@ func isLost(end *corev1.ContainerStateTerminated) bool {
 	return end != nil && end.Reason == containerStatusUnknown
 }
 
-// unknown fills in a container of which the runtime itself does not know what
-// became of it. One that was seen running has ended, nobody knows how: shown as
-// waiting it would count as never started. Its next run counts, if there is one:
-// a runtime that has just begun may find it alive yet.
+// unknown fills in a container whose state the runtime does not know. If it was seen running, it is shown as ended for
+// an unknown reason: as Waiting it would count as never started. The restart count stays, since a runtime that has just
+// started may still find the container alive. Only the next run increases it.
 func (c *computation) unknown(s, old *corev1.ContainerStatus) {
 	switch {
 	case isLost(old.State.Terminated) && old.ContainerID == s.ContainerID:
@@ -119,8 +118,7 @@ func (c *computation) unknown(s, old *corev1.ContainerStatus) {
 	}
 }
 
-// absent fills in a container that the runtime does not know: it was not made
-// yet, or it was removed.
+// absent fills in a container that the runtime does not list: it was not created yet, or it was removed.
 func (c *computation) absent(k pod.Container, s, old *corev1.ContainerStatus) {
 	first := reason.ContainerCreating
 	if len(c.Pod.Spec.InitContainers) > 0 {
@@ -141,8 +139,8 @@ func (c *computation) absent(k pod.Container, s, old *corev1.ContainerStatus) {
 			s.VolumeMounts = mounts
 			return
 		case old.State.Running != nil:
-			// It is stopped, not waiting for a first start: that keeps the pod
-			// from becoming Pending again.
+			// The last termination state shows that the container has run before, so that the pod does not become
+			// Pending again.
 			s.LastTerminationState = lostState(containerStatusUnknown, usedToRunMessage)
 			s.LastTerminationState.Terminated.ContainerID = old.ContainerID
 			if !c.stopping() {
@@ -156,14 +154,14 @@ func (c *computation) absent(k pod.Container, s, old *corev1.ContainerStatus) {
 	}
 }
 
-// restartingAll says that a restart rule has all containers begin anew (KEP-5532).
+// restartingAll reports whether a restart rule is restarting all containers (KEP-5532).
 func (c *computation) restartingAll() bool {
 	was := find(c.old.Conditions, corev1.AllContainersRestarting)
 	return c.Plan.RestartingAll || was != nil && was.Status == corev1.ConditionTrue
 }
 
-// explain replaces the state of a container that is to start by the reason why
-// it does not run yet. run is its newest instance, nil when there is none.
+// explain replaces the state of a container that should start by the reason why it does not run yet. run is the newest
+// run of the container, nil if there is none.
 func (c *computation) explain(k pod.Container, s *corev1.ContainerStatus, run *pod.ContainerStatus) {
 	if c.stopping() {
 		return
@@ -193,7 +191,7 @@ func (c *computation) explain(k pod.Container, s *corev1.ContainerStatus, run *p
 	s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why, Message: message}}
 }
 
-// restarts says whether the plan is to run a container again.
+// restarts reports whether the plan starts a container again, now or after a delay.
 func (c *computation) restarts(name string) bool {
 	for _, s := range c.Plan.Start {
 		if s.Name == name {
@@ -218,8 +216,8 @@ func (c *computation) backoff(name string) (why, message string, ok bool) {
 	return "", "", false
 }
 
-// readiness sets started and ready. Ephemeral containers have neither. What was
-// said of a run that nobody probes yet, since the agent has just begun, holds.
+// readiness sets started and ready. Ephemeral containers have neither. If no probe has run yet because the agent has
+// just started, the values reported last for the same run stay.
 func (c *computation) readiness(k pod.Container, s, old *corev1.ContainerStatus) {
 	if k.Kind == pod.Ephemeral {
 		return
@@ -242,8 +240,8 @@ func (c *computation) readiness(k pod.Container, s, old *corev1.ContainerStatus)
 	}
 }
 
-// closeLost ends what is left open when nothing of the pod runs any more:
-// whether it went well is not known, so it did not.
+// closeLost shows containers without a known end as Terminated once nothing of the pod runs any more. Since nobody
+// knows whether they succeeded, they count as failed.
 func (c *computation) closeLost() {
 	if c.wasInitialized() {
 		for i := range c.s.ContainerStatuses {
@@ -254,7 +252,7 @@ func (c *computation) closeLost() {
 	if len(inits) == 0 {
 		return
 	}
-	last := 0 // the init containers behind the last one that ran stay Waiting
+	last := 0 // the init containers after the last one that ran stay Waiting
 	for i := range inits {
 		if ran(inits[i]) {
 			last = i
@@ -275,7 +273,7 @@ func closeStatus(s *corev1.ContainerStatus) {
 	}
 }
 
-// wasInitialized says whether app containers were ever up to start.
+// wasInitialized reports whether the pod has ever reached the start of its app containers.
 func (c *computation) wasInitialized() bool {
 	inits := c.s.InitContainerStatuses
 	if len(inits) == 0 || slices.ContainsFunc(c.s.ContainerStatuses, ran) {
@@ -300,9 +298,9 @@ func lostState(why, message string) corev1.ContainerState {
 	}}
 }
 
-// terminated describes an exited container. Its termination message follows what
-// the runtime says, cut to the container's share of the pod's bytes. A message
-// once reported stays: what it was read from may be gone.
+// terminated describes an exited container. Its message is the runtime's message followed by the termination message,
+// cut to the container's share of the pod's bytes. A message that was reported once stays, since the file or log that
+// it came from may be gone.
 func (c *computation) terminated(run pod.ContainerStatus) *corev1.ContainerStateTerminated {
 	id := c.Node.Runtime + "://" + run.ID
 	message := run.Message
@@ -347,7 +345,7 @@ func cut(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "")
 }
 
-// mounts lists the volume mounts with the read-only mode they get (KEP-3857).
+// mounts lists the volume mounts with the read-only mode that is in effect (KEP-3857).
 func (c *computation) mounts(k pod.Container) (all []corev1.VolumeMountStatus) {
 	for _, m := range k.VolumeMounts {
 		s := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}

@@ -15,12 +15,12 @@ import (
 	"github.com/berth-run/berth/internal/pod/plan"
 )
 
-// Compute gives the status of one pod. The result shares parts with the input:
-// neither is changed afterwards.
+// Compute returns the status of one pod. The result shares memory with the input, so the caller must change neither
+// afterwards.
 func Compute(in Input) corev1.PodStatus {
 	c := &computation{Input: in, old: in.Previous}
 	if wasRejected(in.Previous) && (in.Refused == nil || !in.Refused.Final) && !c.ended() {
-		c.old = corev1.PodStatus{} // admission was asked again, by a later agent or about a changed pod
+		c.old = corev1.PodStatus{} // a later agent, or a change of the pod, has brought it through admission again
 	}
 	if c.old.Phase == "" {
 		c.old = in.Pod.Status
@@ -50,8 +50,7 @@ func Compute(in Input) corev1.PodStatus {
 	return c.s
 }
 
-// block has containers that wait say that they are not being created: their pod
-// is not let in.
+// block sets the reason Blocked on waiting containers: nothing creates them, since their pod is not admitted.
 func block(list []corev1.ContainerStatus, why string) {
 	for i := range list {
 		if list[i].State.Waiting != nil {
@@ -66,7 +65,7 @@ type computation struct {
 	s   corev1.PodStatus
 }
 
-// begin sets what does not depend on the runtime.
+// begin sets the fields that do not depend on the runtime.
 func (c *computation) begin() {
 	given := &c.Pod.Status
 	c.s = corev1.PodStatus{
@@ -84,8 +83,7 @@ func (c *computation) begin() {
 	}
 }
 
-// firstSeen is when the pod came to this node: the oldest trace of it in the
-// runtime tells more than an agent that has just begun can know.
+// firstSeen returns when the pod came to this node. The oldest sandbox in the runtime may be older than this agent.
 func (c *computation) firstSeen() time.Time {
 	first := c.Now
 	if c.Observed != nil {
@@ -98,8 +96,8 @@ func (c *computation) firstSeen() time.Time {
 	return first
 }
 
-// addresses sets the pod's and the host's. A pod whose sandbox has ended keeps
-// the address it had; one on the host network has the host's and keeps them.
+// addresses sets the addresses of the pod and of the host. A pod whose sandbox has ended keeps its last addresses. A
+// pod on the host network has the host's addresses and keeps them.
 func (c *computation) addresses() {
 	for _, ip := range c.Node.HostIPs {
 		c.s.HostIPs = append(c.s.HostIPs, corev1.HostIP{IP: ip})
@@ -126,8 +124,8 @@ func (c *computation) addresses() {
 	}
 }
 
-// HostIPs returns the addresses of a node that its pods see: the first one, and the
-// first one of the other family. Internal addresses come before external ones.
+// HostIPs returns the addresses of a node that its pods see: the first address, and the first address of the other
+// family. Internal addresses come before external ones.
 func HostIPs(all []corev1.NodeAddress) (ips []string) {
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
 		for _, a := range all {
@@ -143,8 +141,8 @@ func HostIPs(all []corev1.NodeAddress) (ips []string) {
 	return ips
 }
 
-// PodIPs are a pod's addresses now: at most one of each family, that of the
-// host's primary address first. None without a ready sandbox.
+// PodIPs returns the current addresses of a pod: at most one of each family, starting with the family of the host's
+// primary address. It returns none without a ready sandbox.
 func PodIPs(p *corev1.Pod, o *pod.Observed, hostIPs []string) []string {
 	if pod.HostNetwork(p) {
 		return hostIPs
@@ -155,8 +153,7 @@ func PodIPs(p *corev1.Pod, o *pod.Observed, hostIPs []string) []string {
 	return nil
 }
 
-// preferred takes the first address of each family, that of the host's primary
-// address first.
+// preferred returns the first address of each family, starting with the family of the host's primary address.
 func preferred(ips, host []string) (chosen []string) {
 	first := 4
 	if len(host) > 0 && family(host[0]) != 0 {
@@ -182,7 +179,7 @@ func family(ip string) int {
 	return 6
 }
 
-// resources sets the pod-level ones (KEP-5419).
+// resources sets the resources of the whole pod (KEP-5419).
 func (c *computation) resources() {
 	effective := corev1.ResourceRequirements{}
 	if c.Pod.Spec.Resources != nil {
@@ -193,8 +190,8 @@ func (c *computation) resources() {
 	c.s.Resources, c.s.AllocatedResources = &effective, effective.Requests
 }
 
-// phase sets phase, reason and message. It returns the phase that the pod is
-// bound to have: a final one is shown only when nothing runs any more.
+// phase sets phase, reason and message. It returns the phase that follows from the pod's state. A final phase is
+// returned as soon as it is certain, but shown only when nothing runs any more.
 func (c *computation) phase() corev1.PodPhase {
 	if pod.Ended(c.old.Phase) {
 		c.s.Phase, c.s.Reason, c.s.Message = c.old.Phase, c.old.Reason, c.old.Message
@@ -228,8 +225,8 @@ func (c *computation) phase() corev1.PodPhase {
 	return coming
 }
 
-// ended says whether the API server has the pod as one that has ended, whoever has
-// said so. It never goes on then, in no agent.
+// ended reports whether the API server has a final phase for the pod, no matter who has set it. Such a pod never
+// continues, under any agent.
 func (c *computation) ended() bool {
 	return c.Pod.Source == pod.SourceAPI && pod.Ended(c.Pod.Status.Phase)
 }
@@ -241,36 +238,35 @@ func judged(failed bool) corev1.PodPhase {
 	return corev1.PodSucceeded
 }
 
-// blocked is why the containers of a pod wait that is not let in, the kubelet's word.
+// blocked is the reason of waiting containers whose pod is not admitted, in the kubelet's words.
 const blocked = "Blocked"
 
-// rejected begins the message of a pod that was not admitted, as the kubelet's.
+// rejected begins the message of a rejected pod, as under the kubelet.
 const rejected = "Pod was rejected: "
 
-// WasRefused says whether a status tells of just this refusal.
+// WasRefused reports whether a status shows this final refusal.
 func WasRefused(s corev1.PodStatus, r Refusal) bool {
 	return r.Final && s.Phase == corev1.PodFailed && s.Reason == r.Reason && s.Message == rejected+r.Message
 }
 
-// wasRejected tells such a pod from one that ran and failed.
+// wasRejected reports whether a status is of a rejected pod, and not of a pod that ran and failed.
 func wasRejected(s corev1.PodStatus) bool {
 	return s.Phase == corev1.PodFailed && strings.HasPrefix(s.Message, rejected)
 }
 
-// GoesOn says whether a pod continues from a status after an agent restart. It does
-// not if the status is of a rejection, since the pod may be admitted now, or of a
-// shutdown of the node, which did not end the pod for good.
+// GoesOn reports whether a pod continues from a status after an agent restart. It does not if the status is of a
+// rejection, since the pod may be admitted now, or of a shutdown of the node, which did not end the pod for good.
 func GoesOn(s corev1.PodStatus) bool { return !wasRejected(s) && s.Reason != string(pod.StopShutdown) }
 
-// Ready says whether the condition Ready of a status is true.
+// Ready reports whether the condition Ready of a status is true.
 func Ready(s corev1.PodStatus) bool {
 	return slices.ContainsFunc(s.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// livePhase is Running once the init containers are through and every container
-// has run, even when all of them wait for their restart; else Pending.
+// livePhase returns Running once the init containers have finished and every container has run, even if all of them
+// wait for a restart. Otherwise it returns Pending.
 func (c *computation) livePhase() corev1.PodPhase {
 	initialized := c.appInSandbox()
 	for i, k := range c.specs(pod.Init, pod.Sidecar) {
@@ -294,22 +290,22 @@ func (c *computation) livePhase() corev1.PodPhase {
 	return corev1.PodRunning
 }
 
-// succeeded says whether every app container has ended well.
+// succeeded reports whether every app container has exited with code 0.
 func (c *computation) succeeded() bool {
 	return !slices.ContainsFunc(c.s.ContainerStatuses, func(s corev1.ContainerStatus) bool {
 		return s.State.Terminated == nil || s.State.Terminated.ExitCode != 0
 	})
 }
 
-// alive says whether a container of the pod still runs.
+// alive reports whether a container of the pod runs or is in an unknown state.
 func (c *computation) alive() bool {
 	return slices.ContainsFunc(c.Observed.ContainersOf(), func(s pod.ContainerStatus) bool {
 		return s.State == pod.StateRunning || s.State == pod.StateUnknown
 	})
 }
 
-// appInSandbox says whether an app container was made in the present sandbox:
-// then the pod has been initialized.
+// appInSandbox reports whether an app container was created in the current sandbox. If so, the pod has been
+// initialized.
 func (c *computation) appInSandbox() bool {
 	box, ok := c.Observed.Sandbox()
 	return ok && slices.ContainsFunc(c.Observed.Containers, func(s pod.ContainerStatus) bool {
@@ -318,7 +314,7 @@ func (c *computation) appInSandbox() bool {
 	})
 }
 
-// stopping says that nothing of the pod starts any more.
+// stopping reports whether the pod is ending, so that no container starts any more.
 func (c *computation) stopping() bool { return c.Stop != nil || c.Pod.DeletionTimestamp != nil }
 
 func (c *computation) specs(kinds ...pod.Kind) []pod.Container {
@@ -332,7 +328,7 @@ func byName(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return all
 }
 
-// stamp is a time as the API keeps it: in whole seconds.
+// stamp returns a time as the API stores it, in whole seconds.
 func stamp(t time.Time) metav1.Time {
 	if t.IsZero() {
 		return metav1.Time{}

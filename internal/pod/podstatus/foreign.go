@@ -9,8 +9,8 @@ import (
 // Foreign says whether users and controllers may set a condition.
 func Foreign(t corev1.PodConditionType) bool { return !owned(t) && t != corev1.DisruptionTarget }
 
-// foreign keeps the conditions that others have set: those that the pod came with, and
-// for a pod that the API server does not have, those set since over the local API.
+// foreign keeps the conditions that others have set: those that the pod came with, and for a pod that the API server
+// does not have, those set since over the local API.
 func (c *computation) foreign() {
 	for _, given := range c.Pod.Status.Conditions {
 		if !owned(given.Type) {

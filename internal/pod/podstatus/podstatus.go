@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/plan"
 )
 
-// Reasons in a status that are the status's own, as Kubernetes spells them.
+// Reasons that only a status uses, as Kubernetes spells them.
 const (
 	containerStatusUnknown  = "ContainerStatusUnknown"
 	restartingAllContainers = "RestartingAllContainers"
@@ -26,41 +26,40 @@ const (
 // lostExitCode is the exit code of a container whose end no agent has observed.
 const lostExitCode = 137
 
-// maxPodMessages bounds the termination messages of a pod in bytes, shared
-// evenly by its containers (Kubernetes: MaxPodTerminationMessageLogLength).
+// maxPodMessages bounds the termination messages of a pod in bytes, shared evenly by its containers (Kubernetes:
+// MaxPodTerminationMessageLogLength).
 const maxPodMessages = 12 << 10
 
-// Input is everything a status depends on.
+// Input is everything that a status depends on.
 type Input struct {
 	Pod      *pod.Pod
-	Observed *pod.Observed // nil: nothing known of the pod in the runtime
-	// Previous is the status last reported; its zero value stands for the one
-	// the pod came with. Times, lost containers and the final phase come from it.
+	Observed *pod.Observed // nil: the runtime has nothing of the pod
+	// Previous is the status reported last. Times, lost containers and the final phase come from it. Its zero value
+	// stands for the status in Pod.
 	Previous corev1.PodStatus
-	Plan     *plan.Plan // the last one made; nil: none yet
-	Stop     *pod.Stop  // nil: the pod is to go on
-	// Terminated says that nothing of the pod runs or will run.
+	Plan     *plan.Plan // the latest plan; nil: there was none yet
+	Stop     *pod.Stop  // nil: the pod is not stopped
+	// Terminated means that nothing of the pod runs or will run.
 	Terminated bool
 	Refused    *Refusal // nil: admitted
-	// Probes are the verdicts by container id. A container without an entry
-	// counts as unprobed where its spec has no probe, else as not there yet.
+	// Probes are the verdicts by container id. Without an entry, a container has passed the probes that its spec does
+	// not have, and not passed the others. A previous status of the same run takes precedence over that.
 	Probes map[string]Probes
-	// Waiting tells why a container's start has failed so far, with a reason of
-	// package reason. nil: nothing failed.
+	// Waiting says why the start of a container has failed so far, with a reason of package reason. nil: no start has
+	// failed.
 	Waiting func(container string) (reason, message string, ok bool)
-	// Starting says that a container runs but its start is not complete: its
-	// postStart handler has not returned. nil: never.
+	// Starting reports whether a container runs while its postStart handler has not returned. nil: no container does.
 	Starting func(container string) bool
 	// Messages are termination messages by container id.
 	Messages map[string]string
-	// Actual is what the runtime applied, by container id. Without an entry a
-	// container's resources are those of its spec and its user is not shown.
+	// Actual is what the runtime has applied, by container id. A container without an entry shows the resources of its
+	// spec and no stop signal.
 	Actual map[string]Actual
-	// Devices is the health of those that a container holds (KEP-4680). nil: none hold any.
+	// Devices returns the health of the devices that a container holds (KEP-4680). nil: no container holds devices.
 	Devices func(container string) []corev1.ResourceStatus
-	// Extra are conditions of other writers, such as those of a resize.
+	// Extra are conditions that other packages compute, such as the conditions of a resize.
 	Extra []corev1.PodCondition
-	// QOS is the pod's class; empty: the one in the pod's own status.
+	// QOS is the pod's QoS class. If it is empty, the status shows the class in the pod's own status.
 	QOS  corev1.PodQOSClass
 	Node Node
 	Now  time.Time
@@ -68,26 +67,26 @@ type Input struct {
 
 // Node holds the facts that the statuses of all pods of a node share.
 type Node struct {
-	// Runtime is the name in container ids, e.g. containerd.
+	// Runtime is the runtime's name in container ids, such as containerd.
 	Runtime string
 	// HostIPs are the node's addresses, primary first, at most one of a family.
 	HostIPs []string
-	// RecursiveReadOnly says that the runtime can mount read-only recursively (KEP-3857).
+	// RecursiveReadOnly means that the runtime can mount read-only recursively (KEP-3857).
 	RecursiveReadOnly bool
 }
 
-// Refusal is the answer of admission to a pod that it did not let in.
+// Refusal is the answer of admission for a pod that it did not admit.
 type Refusal struct {
 	Reason, Message string
-	// Final: the pod is rejected and Failed. Otherwise it waits, Pending.
+	// Final means that the pod is rejected and Failed. Otherwise it waits and is Pending.
 	Final bool
 }
 
 // Probes are the verdicts for one container id.
 type Probes struct {
-	// Started: there is no startup probe or it has succeeded.
+	// Started means that the startup probe has succeeded, or that there is none.
 	Started bool
-	// Ready: there is no readiness probe or it succeeds.
+	// Ready means that the readiness probe succeeds, or that there is none.
 	Ready bool
 }
 
