@@ -26,7 +26,7 @@ type Options struct {
 	Observed *store.Table[types.UID, *pod.Observed]
 	Statuses Statuses
 	Shutdown Shutdown
-	// Labels is asked only about pods of the API server; nil without one.
+	// Labels is used only for pods of the API server. It is nil without a cluster.
 	Labels    Labels
 	Devices   Devices
 	Ledger    Ledger
@@ -44,8 +44,8 @@ type Options struct {
 
 // Statuses are the statuses of pods that earlier agents and this one have published.
 type Statuses interface {
-	// Last is the last status of a pod; Kept is the part of it that the pod continues from after a restart of
-	// the agent. Both are empty for a pod without one.
+	// Last is the last status of a pod; Kept is the part of it that the pod continues from after a restart of the
+	// agent. Both are empty for a pod without one.
 	Last(types.UID) corev1.PodStatus
 	Kept(types.UID) corev1.PodStatus
 }
@@ -56,37 +56,38 @@ type Shutdown interface {
 	Refuses(*pod.Pod) (fleet.Verdict, bool)
 }
 
-// Labels are those of the Node object.
+// Labels keeps the labels of the Node object current.
 type Labels interface {
 	// ConfirmLabels reads the Node object from the API server soon. It returns at once.
 	ConfirmLabels()
 }
 
-// Devices are those of device plugins.
+// Devices are the devices of device plugins.
 type Devices interface {
-	// WithoutExchanges calls f while no device plugin's allocation is under way.
+	// WithoutExchanges calls f while no device is exchanged for one that a plugin prefers.
 	WithoutExchanges(f func())
 }
 
-// Ledger holds the CPUs, the memory of NUMA nodes and the devices that pods have for themselves.
+// Ledger records the CPUs, the memory of NUMA nodes and the devices that belong to one pod alone.
 type Ledger interface {
-	// Restore books what running containers hold that the ledger does not know yet.
+	// Restore books the resources of running containers that are missing in the ledger.
 	Restore()
-	// Book allocates for a pod beside others, on disk first.
+	// Book allocates for a pod beside others. It writes the allocation to disk first.
 	Book(p *corev1.Pod, beside []types.UID) error
-	// Reserve holds what a pod will get once the pods that do not stay have ended; Drop ends that.
+	// Reserve reserves the resources that a pod will get once all pods but the staying ones have ended. Drop ends the
+	// reservation.
 	Reserve(p *corev1.Pod, staying []types.UID)
 	Drop(types.UID)
 	// Free releases what a pod holds.
 	Free(types.UID)
-	// Refused counts a rejection.
+	// Refused counts a rejection in the metrics.
 	Refused(why, message string)
 }
 
 // Resources are the CPU and memory that the node has allocated to pods (KEP-1287).
 type Resources interface {
-	// Allocate returns the pod to run for a desired one. alone and beside say what the node lacks for it, by
-	// itself and beside other pods; "" for nothing.
+	// Allocate returns the pod to run for a desired one. alone and beside say what the node lacks for it, by itself and
+	// beside other pods; "" for nothing.
 	Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *pod.Pod
 	// Admitted writes down the resources of an admitted pod.
 	Admitted(*pod.Pod)
@@ -122,7 +123,8 @@ func (g *Gate) Allocate(want *pod.Pod, others []fleet.Other) *pod.Pod {
 		func(p *pod.Pod) string { return g.lacks(p, others) })
 }
 
-// lacks says what a pod requests and the node does not have beside others; "" for nothing.
+// lacks returns a message about the requests of a pod that the node cannot meet beside others. It returns "" if the pod
+// fits.
 func (g *Gate) lacks(p *pod.Pod, others []fleet.Other) string {
 	if answer := admission.Fits(Beside(g.Input(p), others)); answer.Verdict != admission.Admitted {
 		return answer.Message
@@ -154,12 +156,12 @@ func verdict(answer admission.Answer) fleet.Verdict {
 		v.Reject = true
 	case admission.Blocked:
 		v.Blocked = true
-	case admission.NotYet: // asked again at Until
+	case admission.NotYet: // the fleet runs admission again at Until
 	}
 	return v
 }
 
-// staying lists the pods among others that nothing has asked to end, without those that are preempted now.
+// staying lists the pods among others that are neither ending nor preempted now.
 func staying(others []fleet.Other, preempted []types.UID) []types.UID {
 	var staying []types.UID
 	for _, o := range others {

@@ -71,8 +71,8 @@ func (b *events) Event(ref corev1.ObjectReference, kind, reason, format string, 
 	*b = append(*b, ref.Name+" "+kind+" "+reason+": "+fmt.Sprintf(format, args...))
 }
 
-// station is a gate of a node with one CPU. It stands in for every part that the stages call, and keeps the
-// calls that change something, in order.
+// station is a gate of a node with one CPU. It stands in for every part that the stages call, and keeps the calls that
+// change something, in order.
 type station struct {
 	*Gate
 	registry *prometheus.Registry
@@ -127,7 +127,7 @@ func (s *station) Reject(uid types.UID, why, message string) {
 	s.call("reject %s: %s: %s", uid, why, message)
 }
 
-// did returns the calls since the last time.
+// did returns the calls since it was last called.
 func (s *station) did() []string {
 	calls := s.calls
 	s.calls = nil
@@ -255,14 +255,14 @@ func TestAdmitRunsTheStagesInOrder(t *testing.T) {
 	}
 }
 
-// picky is a pod of the API server whose node selector the known labels do not match.
+// picky is a pod of the API server whose node selector does not match the labels that the agent knows.
 func picky() *pod.Pod {
 	p := asking("picky", "", "1m")
 	p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	return p
 }
 
-// What the node lacks for other resources is asked of the rules, alone and beside other pods.
+// Allocate uses the rules to find what the node lacks for a resize, for the pod alone and beside other pods.
 func TestAllocateAsksTheRules(t *testing.T) {
 	s := newStation(t)
 	s.Gate.Allocate(asking("p", "", "600m"), []fleet.Other{{Pod: asking("a", "", "700m")}})
@@ -296,8 +296,8 @@ func TestReject(t *testing.T) {
 	}
 }
 
-// A pod that ended before this agent is only cleaned up after, and a rejection that an earlier agent has
-// reported is not reported again.
+// A pod that ended before this agent is only cleaned up after, and a rejection that an earlier agent has reported is
+// not reported again.
 func TestAdmitAfterARestart(t *testing.T) {
 	s := newStation(t)
 	s.kept["a"] = corev1.PodStatus{Phase: corev1.PodSucceeded}

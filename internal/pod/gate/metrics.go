@@ -28,7 +28,8 @@ func newCounts(metrics prometheus.Registerer) counts {
 
 func (c counts) rejected(why string) { c.rejections.WithLabelValues(admission.MetricReason(why)).Inc() }
 
-// preempted counts by the resource that a critical pod lacked: why is OutOf and its name.
+// preempted counts a preemption by the resource that a critical pod lacked. why is "OutOf" and the name of the
+// resource.
 func (c counts) preempted(why string) {
 	c.preemptions.WithLabelValues(strings.TrimPrefix(why, "OutOf")).Inc()
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// inquiry is the admission of a pod without a final answer: its span, and in it the wait for what the last
-// answer named.
+// inquiry is the admission of a pod that has no final answer yet. It has a span, and in that span another for the
+// current wait.
 type inquiry struct {
 	ctx   context.Context
 	span  trace.Span
@@ -24,7 +24,7 @@ type inquiry struct {
 	done  func()
 }
 
-// report records the verdict. A wait that goes on is recorded once.
+// report records the verdict. A wait is recorded once for each message.
 func (g *Gate) report(q *question) {
 	if q.silent {
 		return
@@ -48,15 +48,15 @@ func (g *Gate) report(q *question) {
 	}
 }
 
-// Reject ends a pod that was admitted, and for which something it needs has turned out to be missing. It is
-// recorded as a rejection at admission is.
+// Reject ends a pod that was admitted but turns out to lack something it needs. It is recorded as a rejection at
+// admission is.
 func (g *Gate) Reject(p *corev1.Pod, why, message string) {
 	g.counts.rejected(why)
 	g.Events.Event(event.PodRef(p), corev1.EventTypeWarning, why, "%s", message)
 	g.Pods.Reject(p.UID, why, message)
 }
 
-// Forget drops what is known of a pod that is gone.
+// Forget ends the inquiry of a pod that is gone.
 func (g *Gate) Forget(uid types.UID) { g.close(uid, nil) }
 
 // close ends the inquiry of a pod, if there is one. err is the reason of a rejection.
@@ -82,7 +82,7 @@ func (g *Gate) inquiry(p *pod.Pod) *inquiry {
 	last, recorded := g.Recorder.Get(p.UID)
 	if begins(g.observed(p.UID), g.Statuses.Kept(p.UID), last, recorded) {
 		start := *p
-		if start.Seen.Before(g.Began) { // an earlier agent, perhaps before a reboot, knew it already
+		if start.Seen.Before(g.Began) { // an earlier agent saw it first, perhaps before a reboot
 			start.Seen = g.Began
 		}
 		ctx, _ = timeline.StartPod(ctx, g.Provider, &start)
@@ -93,8 +93,8 @@ func (g *Gate) inquiry(p *pod.Pod) *inquiry {
 	return i
 }
 
-// begins says whether a timeline begins for a pod: the pod is new to this node, a reboot has ended it, or an
-// earlier agent ended before the pod was ready.
+// begins reports whether a new timeline begins for a pod. It does if the pod is new to this node, if a reboot has ended
+// its sandbox, or if an earlier agent ended before the pod was ready.
 func begins(o *pod.Observed, status corev1.PodStatus, last timeline.Timeline, recorded bool) bool {
 	if pod.Ended(status.Phase) {
 		return false

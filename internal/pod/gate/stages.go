@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/podstatus"
 )
 
-// bookingRetry is the time after which a pod is asked about again whose allocation could not be written to disk.
+// bookingRetry is the delay before admission runs again for a pod whose allocation could not be written to disk.
 const bookingRetry = 5 * time.Second
 
 // Stage is one stage of a pod's admission.
@@ -20,7 +20,7 @@ type Stage struct {
 	Name string
 	// Does says in a sentence what the stage does.
 	Does string
-	// Decides: the stage may give the answer. Stages of this kind are skipped once one of them has.
+	// Decides means that the stage may give the answer. Such stages are skipped once one of them has given it.
 	Decides bool
 	run     func(*question)
 }
@@ -29,17 +29,17 @@ type Stage struct {
 type question struct {
 	pod    *pod.Pod
 	others []fleet.Other
-	// answer is what the rules said, and verdict what the fleet is told. They are valid once decided is true.
+	// answer is the answer of the rules, and verdict is the answer for the fleet. They are valid once decided is true.
 	answer  admission.Answer
 	verdict fleet.Verdict
 	decided bool
-	// silent: an earlier agent has reported this verdict, or there is nothing to report.
+	// silent means that an earlier agent has reported this verdict, or that there is nothing to report.
 	silent bool
 }
 
 func (q *question) decide(v fleet.Verdict) { q.verdict, q.decided = v, true }
 
-// Stages lists what a pod goes through, top to bottom. The first stage that decides gives the answer; the
+// Stages lists the stages of a pod's admission, top to bottom. The first stage that decides gives the answer; the
 // stages that do not decide run for every pod.
 func (g *Gate) Stages() []Stage {
 	return []Stage{
@@ -66,8 +66,8 @@ func (g *Gate) Stages() []Stage {
 	}
 }
 
-// Admit implements fleet.Admission. Device plugins cannot change what they offer meanwhile, so that a device
-// that the rules found free is still free when the ledger books it.
+// Admit implements fleet.Admission. No device is exchanged for another meanwhile, so that a device that the rules found
+// free is still free when the ledger books it.
 func (g *Gate) Admit(p *pod.Pod, others []fleet.Other) fleet.Verdict {
 	q := &question{pod: p, others: others}
 	g.Devices.WithoutExchanges(func() {
@@ -120,7 +120,7 @@ func (g *Gate) preempt(q *question) {
 	}
 }
 
-// ledger writes an admission to disk before the pod starts. If that fails, the pod waits and is asked about again.
+// ledger writes an admission to disk before the pod starts. If that fails, the pod waits, and admission runs again.
 func (g *Gate) ledger(q *question) {
 	v, p := q.verdict, q.pod
 	if !v.Reserve {

@@ -48,7 +48,7 @@ const (
 	Failure
 )
 
-// SandboxOp is what to do with the pod sandbox.
+// SandboxOp is the operation on the pod sandbox.
 type SandboxOp int
 
 // The operations on a sandbox.
@@ -105,7 +105,7 @@ const (
 // Start is a container to start now.
 type Start struct {
 	pod.Container
-	// RestartCount is that of the new instance.
+	// RestartCount is the restart count of the new instance.
 	RestartCount int
 	// Backoff is the crash delay before this start. It is written on the container, because the next delay is computed
 	// from it.
@@ -123,7 +123,7 @@ type Waiting struct {
 	Until   time.Time // zero: it does not wait for a time
 }
 
-// Plan is the decision. The lists are in the order in which to act on them.
+// Plan is the decision. Each list is in the order in which the steps carry it out.
 type Plan struct {
 	Sandbox Sandbox
 	Kill    []Kill

@@ -12,15 +12,14 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/probe"
 )
 
-// Before is what was reported of pods before this agent started: by an earlier agent,
-// or by the kubelet that this agent replaces.
+// Before gives access to the statuses that were reported before this agent started: by an earlier agent, or by the
+// kubelet that this agent replaces.
 type Before struct {
 	Record  *Record
 	Desired *store.Table[types.UID, *pod.Pod]
 }
 
-// Ready returns what was last reported of the probes of a running container; ok is
-// false if nothing was.
+// Ready returns the probe results that were last reported for a running container. ok is false if there are none.
 func (b Before) Ready(uid types.UID, containerID string) (ready probe.Ready, ok bool) {
 	reported := []corev1.PodStatus{b.Record.Last(uid)}
 	if p, ok := b.Desired.Get(uid); ok && p.Source == pod.SourceAPI {

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// row is a pod as the local API shows it: with its status, and with the marks of a
-// deletion under way.
+// row returns a pod as the local API shows it: with its status, and with deletion timestamp and grace period while it
+// is being deleted.
 func row(p *corev1.Pod, status corev1.PodStatus, stop *pod.Stop) *corev1.Pod {
 	row := *p
 	row.Status = status
@@ -38,9 +38,8 @@ func failures(s corev1.PodStatus) string {
 	return strings.Join(texts, "; ")
 }
 
-// endedForGood says whether a container that may not run again has ended between two
-// statuses. Its status is then the only trace of that end once the container is
-// removed.
+// endedForGood says whether a container that may not run again has ended between two statuses. Its status is then the
+// only trace of that end once the container is removed.
 func endedForGood(p *corev1.Pod, before, now corev1.PodStatus) bool {
 	ends := map[string]string{} // container id by name
 	for _, s := range before.ContainerStatuses {

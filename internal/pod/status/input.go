@@ -25,8 +25,7 @@ type Parts struct {
 	Runtime interface {
 		// Name is the runtime's name in container ids, such as containerd.
 		Name() string
-		// RecursiveReadOnly says whether the handler that runs a pod can mount
-		// read-only recursively (KEP-3857).
+		// RecursiveReadOnly says whether the handler that runs a pod can mount read-only recursively (KEP-3857).
 		RecursiveReadOnly(*corev1.Pod) bool
 	}
 	Observer interface {
@@ -82,8 +81,8 @@ func (x Parts) Add(m fleet.Member, in *podstatus.Input) {
 	in.Now = time.Now()
 }
 
-// waiting says why a container has not started: its own start has failed, its pod
-// waits for objects, or one of them waits for devices.
+// waiting says why a container has not started: its own start has failed, its pod waits for objects, or one of them
+// waits for devices.
 func (x Parts) waiting(m fleet.Member, container string) (why, message string, ok bool) {
 	p, uid := m.Pod.Pod, m.Pod.UID
 	if why, message, ok := x.Containers.Waiting(uid, container); ok {

@@ -16,15 +16,15 @@ import (
 	"github.com/berth-run/berth/internal/record/podlog"
 )
 
-// Bounds of one termination message, those of the Kubernetes API documentation.
+// Bounds of one termination message, as documented in the Kubernetes API.
 const (
 	maxFileMessage = 4096
 	maxLogMessage  = 2048
 	maxLogLines    = 80
 )
 
-// terminationMessage reads the message of an exited container: from the file at path
-// if that is not "", or from the end of its log if the container asks for that.
+// terminationMessage reads the message of an exited container: from the file at path if that is not "", or from the end
+// of its log if the container asks for that.
 func terminationMessage(run pod.ContainerStatus, path string) string {
 	if path != "" {
 		data, err := readEnd(path, maxFileMessage)
@@ -49,16 +49,15 @@ func terminationMessage(run pod.ContainerStatus, path string) string {
 	return string(end)
 }
 
-// Runtimes report the end of a container without waiting for the process that copies
-// its last output into the log. That takes some milliseconds.
+// Runtimes report the end of a container without waiting for the process that copies its last output into the log. That
+// takes some milliseconds.
 const (
 	writersPatience = 200 * time.Millisecond
 	writersPause    = 2 * time.Millisecond
 )
 
-// awaitWriters returns when nobody has the file open for writing any more: only then
-// does the kernel grant a read lease (fcntl(2), F_SETLEASE). It also returns after
-// writersPatience, and when a lease fails for another reason.
+// awaitWriters returns when no process has the file open for writing any more: only then does the kernel grant a read
+// lease (fcntl(2), F_SETLEASE). It also returns after writersPatience, and when a lease fails for another reason.
 func awaitWriters(path string) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -81,12 +80,12 @@ func (l *lastBytes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// messageDepth is how many parts at the end of a message file's path a container could
-// have replaced: the directory and the file itself.
+// messageDepth is how many parts at the end of a message file's path a container could have replaced: the directory and
+// the file itself.
 const messageDepth = 2
 
-// readEnd returns the last n bytes of a file. It opens nothing but a plain file, since
-// the container could have put anything in its place.
+// readEnd returns the last n bytes of a file. It opens nothing but a plain file, since the container could have put
+// anything in its place.
 func readEnd(path string, n int64) ([]byte, error) {
 	f, err := safepath.File(path, messageDepth)
 	if err != nil {

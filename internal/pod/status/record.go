@@ -18,20 +18,20 @@ import (
 
 // RecordOptions are the options of a Record.
 type RecordOptions struct {
-	// Dir keeps the statuses, one file a pod, so that times, restart counts and
-	// final phases outlive the agent. Empty: they are kept in memory only.
+	// Dir keeps the statuses, one file a pod, so that times, restart counts and final phases outlive the agent. Empty:
+	// they are kept in memory only.
 	Dir string
-	// Delay is the least time between two writes. The first change after a pause
-	// is written at once. The default is 2 s.
+	// Delay is the least time between two writes. The first change after a pause is written at once. The default is 2
+	// s.
 	Delay time.Duration
-	// MessagePath returns the file on the host that is the termination log of one
-	// run of a container; "" if there is none.
+	// MessagePath returns the file on the host that is the termination log of one run of a container; "" if there is
+	// none.
 	MessagePath func(uid types.UID, container string, restartCount int) string
 	Log         *slog.Logger
 }
 
-// Record is the last status of each pod, in memory and on disk. Statuses writes it;
-// everybody else reads it. Its methods may be called from any goroutine.
+// Record is the last status of each pod, in memory and on disk. Statuses writes it; everybody else reads it. Its
+// methods may be called from any goroutine.
 type Record struct {
 	opts  RecordOptions
 	table *store.Table[types.UID, corev1.PodStatus]
@@ -69,8 +69,7 @@ func NewRecord(o RecordOptions) *Record {
 	return r
 }
 
-// Last returns the last status of a pod, which may be from an earlier agent. It is
-// empty for a pod that has none.
+// Last returns the last status of a pod, which may be from an earlier agent. It is empty for a pod that has none.
 func (r *Record) Last(uid types.UID) corev1.PodStatus {
 	if status, known := r.table.Get(uid); known {
 		return status
@@ -80,8 +79,7 @@ func (r *Record) Last(uid types.UID) corev1.PodStatus {
 	return r.saved[uid]
 }
 
-// Kept returns the last status if the pod goes on from it (podstatus.GoesOn), else
-// an empty one.
+// Kept returns the last status if the pod goes on from it (podstatus.GoesOn), else an empty one.
 func (r *Record) Kept(uid types.UID) corev1.PodStatus {
 	if status := r.Last(uid); podstatus.GoesOn(status) {
 		return status
@@ -89,9 +87,8 @@ func (r *Record) Kept(uid types.UID) corev1.PodStatus {
 	return corev1.PodStatus{}
 }
 
-// update computes the status of a pod and stores it if it has changed. It fills in
-// Previous and Messages of the input. For the first update of a pod, Previous is the
-// status of an earlier agent, if there is one.
+// update computes the status of a pod and stores it if it has changed. It fills in Previous and Messages of the input.
+// For the first update of a pod, Previous is the status of an earlier agent, if there is one.
 func (r *Record) update(in podstatus.Input) (status corev1.PodStatus, changed bool) {
 	uid := in.Pod.UID
 	e := r.entry(uid)
@@ -123,11 +120,10 @@ func (r *Record) update(in podstatus.Input) (status corev1.PodStatus, changed bo
 	return status, true
 }
 
-// keepNow writes a status to disk before anybody sees it. It is for facts that the
-// next agent could not find again: that the pod or a container has ended for good, a
-// condition that a user has set, and the time at which the pod became ready or
-// unready. With synced the file also outlives a power cut, which makes running pods
-// unready anyway. If the write fails, the error is logged and the next save repeats it.
+// keepNow writes a status to disk before anybody sees it. It is for facts that the next agent could not find again:
+// that the pod or a container has ended for good, a condition that a user has set, and the time at which the pod became
+// ready or unready. With synced the file also outlives a power cut, which makes running pods unready anyway. If the
+// write fails, the error is logged and the next save repeats it.
 func (r *Record) keepNow(uid types.UID, status corev1.PodStatus, synced bool) {
 	if r.files == nil {
 		return
@@ -143,8 +139,8 @@ func (r *Record) keepNow(uid types.UID, status corev1.PodStatus, synced bool) {
 	}
 }
 
-// forget drops the status of a pod that is gone, and its file. A pod that comes back
-// under the same UID starts afresh, even if the agent is killed a moment later.
+// forget drops the status of a pod that is gone, and its file. A pod that comes back under the same UID starts afresh,
+// even if the agent is killed a moment later.
 func (r *Record) forget(uid types.UID) {
 	e := r.entry(uid)
 	e.mu.Lock() // waits for a computation under way
@@ -183,8 +179,8 @@ func (r *Record) entry(uid types.UID) *entry {
 	return e
 }
 
-// readMessages returns the termination messages of the containers whose end no
-// status has shown yet. Each message is read once, when the end is first seen.
+// readMessages returns the termination messages of the containers whose end no status has shown yet. Each message is
+// read once, when the end is first seen.
 func (r *Record) readMessages(e *entry, in *podstatus.Input) map[string]string {
 	var now map[string]string
 	for _, run := range in.Observed.ContainersOf() {
@@ -208,8 +204,8 @@ func (r *Record) readMessages(e *entry, in *podstatus.Input) map[string]string {
 	return now
 }
 
-// setCondition sets a condition that podstatus.Foreign allows, for as long as the pod
-// has a status. The next update adds it.
+// setCondition sets a condition that podstatus.Foreign allows, for as long as the pod has a status. The next update
+// adds it.
 func (r *Record) setCondition(uid types.UID, c corev1.PodCondition) {
 	e := r.entry(uid)
 	e.mu.Lock()

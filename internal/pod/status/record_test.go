@@ -170,8 +170,7 @@ func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
 	}
 }
 
-// A pod that comes back under its UID starts afresh, even if the agent is killed before
-// its next save.
+// A pod that comes back under its UID starts afresh, even if the agent is killed before its next save.
 func TestForgottenBeforeAKill(t *testing.T) {
 	dir := t.TempDir()
 	s := NewRecord(RecordOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)})
@@ -240,8 +239,8 @@ func TestStatusesOutliveTheAgent(t *testing.T) {
 	}
 }
 
-// The end of a pod is on disk before anybody sees it, and the next agent goes on from
-// it. It does not go on from a rejection, or from the end by a shutdown of the node.
+// The end of a pod is on disk before anybody sees it, and the next agent goes on from it. It does not go on from a
+// rejection, or from the end by a shutdown of the node.
 func TestAnEndIsKept(t *testing.T) {
 	dir := t.TempDir()
 	done := podstatus.Input{Pod: newPod("u1"), Observed: observed(exited("a1", 0)), Plan: &plan.Plan{Done: true},

@@ -13,9 +13,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Load reads the statuses that an earlier agent has saved. It is called once, before
-// anything is published. If it returns an error, the files that it could read still
-// count.
+// Load reads the statuses that an earlier agent has saved. It is called once, before anything is published. If it
+// returns an error, the files that it could read still count.
 func (r *Record) Load() error {
 	if r.files == nil {
 		return nil
@@ -44,8 +43,8 @@ func (r *Record) Retain(wanted func(types.UID) bool) {
 	}
 }
 
-// Run saves the statuses that have changed, and once more when ctx ends. It repeats a
-// failed write after the delay. Of several failures in a row it logs the first.
+// Run saves the statuses that have changed, and once more when ctx ends. It repeats a failed write after the delay. Of
+// several failures in a row it logs the first.
 func (r *Record) Run(ctx context.Context) error {
 	if r.files == nil {
 		<-ctx.Done()
@@ -66,9 +65,8 @@ func (r *Record) Run(ctx context.Context) error {
 	}
 }
 
-// save writes a status. Only the status of a pod that has ended must outlive a power
-// cut, since the pod must not run again. A power cut ends the containers of a running
-// pod, so its status is computed afresh.
+// save writes a status. Only the status of a pod that has ended must outlive a power cut, since the pod must not run
+// again. A power cut ends the containers of a running pod, so its status is computed afresh.
 func (r *Record) save(uid types.UID, status corev1.PodStatus) error {
 	if pod.Ended(status.Phase) {
 		return r.files.Save(string(uid), status)
@@ -117,8 +115,7 @@ func (r *Record) flush() {
 	}
 }
 
-// logFailed logs that statuses could not be saved, unless the write before failed as
-// well. The caller holds disk.
+// logFailed logs that statuses could not be saved, unless the write before failed as well. The caller holds disk.
 func (r *Record) logFailed(pods int, err error) {
 	if !r.failing {
 		r.opts.Log.Error("cannot save pod statuses, retrying until it works",

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-run/berth/internal/base/wake"
 )
 
-// Stale is the set of pods whose published status is out of date. Parts of the node
-// mark pods in it from any goroutine and without waiting; Statuses.Run publishes them.
+// Stale is the set of pods whose published status is out of date. Parts of the node mark pods in it from any goroutine
+// and without waiting; Statuses.Run publishes them.
 type Stale struct {
 	signal wake.Signal
 
@@ -21,16 +21,14 @@ type Stale struct {
 // NewStale returns an empty set.
 func NewStale() *Stale { return &Stale{signal: wake.New(), pods: map[types.UID]bool{}} }
 
-// Mark says that something has changed that only the status of a pod shows, such as
-// the health of a device.
+// Mark says that something has changed that only the status of a pod shows, such as the health of a device.
 func (s *Stale) Mark(uid types.UID) { s.mark(uid, false) }
 
-// MarkVerdict says that the verdict of a probe of a pod has changed. Once the status
-// is published, the pod's worker plans again.
+// MarkVerdict says that the verdict of a probe of a pod has changed. Once the status is published, the pod's worker
+// plans again.
 func (s *Stale) MarkVerdict(uid types.UID) { s.mark(uid, true) }
 
-// MarkAll says that something has changed that the status of every pod shows, such
-// as the addresses of the node.
+// MarkAll says that something has changed that the status of every pod shows, such as the addresses of the node.
 func (s *Stale) MarkAll() {
 	s.mu.Lock()
 	s.all = true

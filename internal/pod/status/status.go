@@ -27,8 +27,7 @@ type Options struct {
 	Reporter Reporter
 	Starts   *telemetry.Starts
 	Timeline *timeline.Recorder
-	// Gone are called in their order when a pod has left the fleet. The pod's row
-	// goes after that.
+	// Gone are called in their order when a pod has left the fleet. The pod's row goes after that.
 	Gone []func(types.UID)
 }
 
@@ -37,8 +36,8 @@ type Reporter interface {
 	Report(fleet.Member, corev1.PodStatus)
 }
 
-// Statuses computes the status of each pod when something about the pod has changed.
-// It is the only writer of the tables that the local API and the API server see.
+// Statuses computes the status of each pod when something about the pod has changed. It is the only writer of the
+// tables that the local API and the API server see.
 type Statuses struct {
 	opts  Options
 	pods  *store.Table[types.NamespacedName, *corev1.Pod]
@@ -48,7 +47,7 @@ type Statuses struct {
 	shown map[types.UID]shown
 }
 
-// shown is what the row of a pod was made from, besides its status.
+// shown holds the inputs of a pod's row, besides its status.
 type shown struct {
 	pod      *pod.Pod
 	deleting bool
@@ -88,9 +87,8 @@ func (s *Statuses) Run(ctx context.Context) error {
 	}
 }
 
-// Publish computes, records, reports and shows the status of a pod before it
-// returns. It removes the row of a pod that has left the fleet. Only the fleet calls
-// it.
+// Publish computes, records, reports and shows the status of a pod before it returns. It removes the row of a pod that
+// has left the fleet. Only the fleet calls it.
 func (s *Statuses) Publish(uid types.UID) {
 	defer s.turns.take(uid)()
 	if m, ok := s.opts.Fleet.Member(uid); ok {
@@ -100,8 +98,8 @@ func (s *Statuses) Publish(uid types.UID) {
 	}
 }
 
-// Refresh is Publish for parts other than the fleet. They may know of a pod before
-// the fleet does, or longer: they remove nothing.
+// Refresh is Publish for parts other than the fleet. They may know of a pod before the fleet does, or longer: they
+// remove nothing.
 func (s *Statuses) Refresh(uid types.UID) {
 	defer s.turns.take(uid)()
 	if m, ok := s.opts.Fleet.Member(uid); ok {
@@ -133,8 +131,8 @@ func (s *Statuses) publish(m fleet.Member) {
 	}
 }
 
-// show writes the row of a pod if it differs from the row that is there. A pod whose
-// name is still shown for its predecessor is shown after that is gone.
+// show writes the row of a pod if it differs from the row that is there. A pod whose name is still shown for its
+// predecessor is shown after that is gone.
 func (s *Statuses) show(m fleet.Member, status corev1.PodStatus, stop *pod.Stop, changed bool) {
 	uid, key := m.Pod.UID, m.Pod.Key()
 	wanted := cmp.Or(m.Desired, m.Pod) // a resize may ask for more than the pod has
@@ -173,8 +171,7 @@ func (s *Statuses) remove(uid types.UID) {
 	}
 }
 
-// finish closes the timeline of a pod when the pod is ready for the first time, or
-// has ended.
+// finish closes the timeline of a pod when the pod is ready for the first time, or has ended.
 func (s *Statuses) finish(uid types.UID, status corev1.PodStatus) {
 	switch {
 	case status.Phase == corev1.PodFailed:

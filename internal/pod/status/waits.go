@@ -12,10 +12,9 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// Awaited says what keeps all containers of a pod from starting, in the words of a
-// container that waits. In this order it returns: what is wrong with the image of a
-// volume, the objects that are missing, or the step that waits for something else,
-// such as a volume that is not attached yet. ok is false if nothing does.
+// Awaited returns the reason and the message of a waiting container if something keeps all containers of a pod from
+// starting. The first of these counts: a failed pull of a volume's image, missing objects, or a step that waits for
+// something else, such as a volume that is not attached yet. ok is false if nothing keeps them from starting.
 func Awaited(p *corev1.Pod, s worker.State) (why, message string, ok bool) {
 	var names []string
 	var lacking, other string
@@ -48,8 +47,7 @@ func Awaited(p *corev1.Pod, s worker.State) (why, message string, ok bool) {
 	return why, "waiting for " + strings.Join(slices.Compact(names), ", ") + lacking, true
 }
 
-// PullFailure returns the failure of an image pull that is wrapped in err; nil if there
-// is none.
+// PullFailure returns the failure of an image pull that is wrapped in err; nil if there is none.
 func PullFailure(err error) *reason.Error {
 	switch e := err.(type) { //nolint:errorlint // it walks the whole tree of errors itself
 	case *reason.Error:

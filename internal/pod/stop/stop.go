@@ -16,8 +16,8 @@ import (
 // preempted is the message of a pod that ends for a critical one, in the kubelet's words.
 const preempted = "Preempted in order to admit critical pod"
 
-// evictionGrace is the time between the stop signal and the kill for a pod that is evicted because it used more
-// than its limit, as under the kubelet.
+// evictionGrace is the time between the stop signal and the kill for a pod that is evicted because it used more than
+// its limit, as under the kubelet.
 const evictionGrace = time.Second
 
 // Pods ends pods of a fleet for the node's sake, and records an event for each.
@@ -26,8 +26,8 @@ type Pods struct {
 	Events event.Sink
 }
 
-// Preempt ends a pod within its own grace period to make room for a critical pod. The pod stays visible as
-// Failed. It does nothing to a pod that ends already.
+// Preempt ends a pod within its own grace period to make room for a critical pod. The pod stays visible as Failed. It
+// does nothing to a pod that ends already.
 func (p Pods) Preempt(uid types.UID) {
 	if m, ok := p.running(uid); ok {
 		p.Events.Event(event.PodRef(m.Pod.Pod), corev1.EventTypeWarning, reason.Preempting, preempted)
@@ -35,8 +35,8 @@ func (p Pods) Preempt(uid types.UID) {
 	}
 }
 
-// Evict ends a pod that uses more than its limit. The pod stays visible as Failed. It does nothing to a pod that
-// ends already.
+// Evict ends a pod that uses more than its limit. The pod stays visible as Failed. It does nothing to a pod that ends
+// already.
 func (p Pods) Evict(evicted *corev1.Pod, message string) {
 	if _, ok := p.running(evicted.UID); ok {
 		p.Events.Event(event.PodRef(evicted), corev1.EventTypeWarning, reason.Evicted, "%s", message)
@@ -45,8 +45,8 @@ func (p Pods) Evict(evicted *corev1.Pod, message string) {
 	}
 }
 
-// Reject ends a pod that was admitted, and for which something it needs has turned out to be missing. It ends
-// at once and is Failed with the reason of the rejection.
+// Reject ends a pod that was admitted but turns out to lack something it needs. It ends at once and is Failed with the
+// reason of the rejection.
 func (p Pods) Reject(uid types.UID, why, message string) {
 	p.Fleet.Stop(uid, pod.Stop{Reason: pod.StopReason(why), Message: "Pod was rejected: " + message,
 		Grace: new(time.Duration(0)), At: time.Now()})

@@ -38,7 +38,7 @@ type Step struct {
 	Teardown func(context.Context, *Run) error
 }
 
-// Run is what a step knows during one pass over a pod. Its fields are snapshots.
+// Run holds the inputs of a step for one pass over a pod. Its fields are snapshots.
 type Run struct {
 	Pod      *pod.Pod
 	Observed *pod.Observed

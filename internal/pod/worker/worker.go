@@ -84,7 +84,7 @@ type Worker struct {
 	mu       sync.Mutex
 	pod      *pod.Pod
 	revision int            // of pod
-	prepared map[string]int // the revision for which each step was done
+	prepared map[string]int // by step: the revision that it was last done for
 	stop     *pod.Stop
 	cancel   context.CancelFunc // interrupts Setup
 	stage    Stage
