@@ -23,14 +23,14 @@ type Cluster struct {
 	RotateCertificates bool
 	// ContentType of requests. Default application/vnd.kubernetes.protobuf.
 	ContentType string
-	// Main and Events limit the requests to the API server. The default for each is 50 a second with bursts of 100.
-	// Pod statuses have their own limit, so that no other request delays them: Main if kubeAPIQPS is set, otherwise
-	// 200 a second with bursts of 400.
+	// Main and Events limit the requests to the API server. The default for each is 50 a second with bursts of 100. Pod
+	// statuses have their own limit, so that no other request delays them: Main if kubeAPIQPS is set, otherwise 200 a
+	// second with bursts of 400.
 	Main, Events, Statuses Rate
 	Registration           Registration
 	Status                 NodeStatus
-	// ExternalCloud is --cloud-provider=external: a controller of the cluster sets the node's addresses and removes
-	// the initial taint.
+	// ExternalCloud is --cloud-provider=external: a controller of the cluster sets the node's addresses and removes the
+	// initial taint.
 	ExternalCloud bool
 	// Detection is configMapAndSecretChangeDetectionStrategy. Default Watch.
 	Detection v1beta1.ResourceChangeDetectionStrategy
@@ -43,8 +43,7 @@ type Rate struct {
 	QPS, Burst int
 }
 
-// Registration configures the creation of the Node object. Its taints and labels are Node.Taints and
-// Flags.NodeLabels.
+// Registration configures the creation of the Node object. Its taints and labels are Node.Taints and Flags.NodeLabels.
 type Registration struct {
 	// Register creates the Node object if it is missing (registerNode). Default true.
 	Register   bool
@@ -53,11 +52,11 @@ type Registration struct {
 
 // NodeStatus configures how often the node reports its status.
 type NodeStatus struct {
-	// UpdateFrequency is the interval at which the status is computed, default 10 s. ReportFrequency is the interval
-	// at which an unchanged status is sent. Its default is 5 min, or UpdateFrequency if only that is set.
+	// UpdateFrequency is the interval between two computations of the status, by default 10 s. ReportFrequency is the
+	// interval between two reports of an unchanged status. Its default is 5 min, or UpdateFrequency if only that is
+	// set.
 	UpdateFrequency, ReportFrequency time.Duration
-	// LeaseDuration is how long the node counts as alive after a renewal of its lease, in whole seconds. Default 40
-	// s.
+	// LeaseDuration is how long the node counts as alive after a renewal of its lease, in whole seconds. Default 40 s.
 	LeaseDuration time.Duration
 	// MaxImages is how many images the status lists. Default 50, -1 for all.
 	MaxImages int

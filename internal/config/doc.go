@@ -3,8 +3,8 @@
 //
 //	--config FILE -> --config-dir/*.conf (merged in order) -> defaults -> checks -> Config
 //
-// Package kubeletfile reads and merges the files. It also lists the fields that have no effect here, each of which
-// gives a Warning.
+// Package kubeletfile reads and merges the files. It also lists the fields that have no effect here, and gives a
+// Warning for each of them that is set.
 //
 // Load is the only function that makes a Config and the only one that reads the machine: the files, the host's name,
 // whether swap is on, the cgroup version, and the kernel parameters if protectKernelDefaults is set. A Config is

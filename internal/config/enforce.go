@@ -33,8 +33,8 @@ type ReservedCgroup struct {
 
 // MemoryQoS configures memory protection and throttling on cgroup v2 (KEP-2570).
 type MemoryQoS struct {
-	// ThrottlingFactor is the point between request and limit at which a container is throttled: more than 0, at most
-	// 1, default 0.9.
+	// ThrottlingFactor sets the point between request and limit where the throttling of a container begins. Its range
+	// is more than 0 to 1, its default 0.9.
 	ThrottlingFactor float64
 	// Tiered protects requested memory from reclaim (TieredReservation).
 	Tiered bool

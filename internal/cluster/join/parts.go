@@ -170,7 +170,7 @@ func (c *Cluster) Report(m fleet.Member, status corev1.PodStatus) {
 	c.node.statuses.Set(row)
 }
 
-// Flush sends the queued statuses, those of ended pods first.
+// Flush sends the queued statuses to the API server, starting with the statuses of ended pods.
 func (c *Cluster) Flush(ctx context.Context) error {
 	if c == nil {
 		return nil

@@ -110,7 +110,7 @@ func (w *world) manifest(name, image, more string) {
 			"}\nspec:\n  containers: [{name: app, image: '"+image+"'"+more+"}]\n"), 0o644))
 }
 
-// await waits for an event for which want returns true.
+// await waits until want returns true for an event.
 func (w *world) await(want func(watch.Event, *corev1.Pod) bool) *corev1.Pod {
 	w.t.Helper()
 	for timeout := time.After(patience); ; {

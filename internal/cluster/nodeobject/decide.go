@@ -27,8 +27,8 @@ const AttachDetach = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 // Config holds the facts that do not change while the agent runs.
 type Config struct {
-	// Machine has the name, the labels including those of --node-labels, the addresses, nodeInfo, and capacity and
-	// allocatable without devices.
+	// Machine has the name, the addresses, nodeInfo, and capacity and allocatable without devices. Its labels include
+	// the ones of --node-labels.
 	Machine node.Facts
 	// AskedIPs are the addresses of --node-ip as configured, including an unspecified one.
 	AskedIPs []netip.Addr
@@ -46,13 +46,13 @@ type Config struct {
 	Version string
 	// DeclaredFeatures is the result of Declared.
 	DeclaredFeatures []string
-	// FreshDevices means that no earlier agent has recorded devices here. Extended resources of an existing object
-	// then belong to another machine.
+	// FreshDevices means that no earlier agent has recorded devices here. Extended resources of an existing object then
+	// belong to another machine.
 	FreshDevices bool
 }
 
-// Devices are the extended resources of device plugins. Resources of a plugin that has gone are listed with 0, so
-// that nobody takes them for resources that somebody else advertises.
+// Devices are the extended resources of device plugins. Resources of a plugin that has gone are listed with 0.
+// Otherwise they would count as resources that another program advertises, and would stay.
 type Devices struct{ Capacity, Allocatable corev1.ResourceList }
 
 // Runtime is the container runtime's part of the object.
@@ -126,7 +126,7 @@ func Reconcile(existing *corev1.Node, f Facts, now time.Time) *corev1.Node {
 }
 
 // Update returns the object with the current status. It keeps what others have set: conditions of other types,
-// resources that somebody advertised for the node, and attached volumes.
+// resources that another program advertised for the node, and attached volumes.
 func Update(existing *corev1.Node, f Facts, now time.Time) *corev1.Node {
 	n := existing.DeepCopy()
 	setAddresses(n, f.Config)

@@ -133,8 +133,8 @@ func (c *Cluster) Trouble(key object.Key) error {
 	return c.trouble[key]
 }
 
-// Names returns the objects of the table that a pod needs, each once: the objects that it names, and the objects that
-// these lead to as far as they are known.
+// Names returns the objects of the table that a pod needs, each once: the objects that it names, and the objects known
+// so far that these refer to.
 func (c *Cluster) Names(p *corev1.Pod) []object.Key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,8 +161,8 @@ func (c *Cluster) Refresh(keys ...object.Key) {
 }
 
 // Services returns the services for a pod's environment variables, ordered by namespace and name: all services of its
-// namespace if it links to services, and default/kubernetes. The error is an *object.Unknown. A pod of a manifest
-// does not wait for unknown services, as with the kubelet.
+// namespace if it links to services, and default/kubernetes. The error is an *object.Unknown. A pod of a manifest does
+// not wait for unknown services, as with the kubelet.
 func (c *Cluster) Services(p *corev1.Pod) ([]*corev1.Service, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,8 +184,8 @@ func (c *Cluster) Services(p *corev1.Pod) ([]*corev1.Service, error) {
 	return found, nil
 }
 
-// Bundles returns all ClusterTrustBundles. The error is an *object.Unknown until they were read, joined with the
-// error of the last read.
+// Bundles returns all ClusterTrustBundles. The error is an *object.Unknown until they were read, joined with the error
+// of the last read.
 func (c *Cluster) Bundles() ([]*certificatesv1beta1.ClusterTrustBundle, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,8 +205,7 @@ func (c *Cluster) Bundles() ([]*certificatesv1beta1.ClusterTrustBundle, error) {
 	return found, nil
 }
 
-// fromManifest reports whether a pod comes from a manifest. Pods of the API server have no annotation of their
-// source.
+// fromManifest reports whether a pod comes from a manifest. Pods of the API server have no annotation of their source.
 func fromManifest(p *corev1.Pod) bool {
 	from := pod.Source(p.Annotations[pod.AnnotationConfigSource])
 	return from != "" && from != pod.SourceAPI

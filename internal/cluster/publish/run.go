@@ -33,7 +33,7 @@ const (
 
 // note is the content of the file.
 type note struct {
-	// Sent is the revision up to which all events were sent or dropped.
+	// Sent is a revision. All events up to it were sent or dropped.
 	Sent uint64 `json:"sent"`
 }
 
@@ -327,7 +327,7 @@ func (p *Publisher) keepNote(ctx context.Context) {
 	}
 }
 
-// done returns the revision up to which no event waits.
+// done returns the last revision before the oldest event that still waits.
 func (p *Publisher) done() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

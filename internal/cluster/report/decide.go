@@ -132,8 +132,8 @@ func replaced(err error) bool {
 	return ok && cause.Field == "metadata.uid"
 }
 
-// delay returns the time to the next try after a number of failures in a row. fraction is random, from 0 to 1, so
-// that pods and nodes do not retry at the same time.
+// delay returns the time to the next try after a number of failures in a row. fraction is random, from 0 to 1, so that
+// pods and nodes do not retry at the same time.
 func delay(a answer, fails int, after time.Duration, fraction float64) time.Duration {
 	longest := lastDelay
 	switch {
@@ -164,7 +164,7 @@ func sooner(due, hold, now time.Time, fails int) time.Time {
 	return at
 }
 
-// outage is a time in which the API server does not answer. Only one row at a time is tried then.
+// outage is a period during which the API server does not answer. Only one row at a time is sent then.
 type outage struct {
 	fails int
 	since time.Time // the last failure

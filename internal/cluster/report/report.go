@@ -75,7 +75,7 @@ type Writer struct {
 	picks   int
 	outage  outage
 	stats   Stats
-	settled chan struct{} // closed and replaced after a row was sent or forgotten; nil: nobody waits
+	settled chan struct{} // closed and replaced after a row was sent or forgotten; nil: no call waits
 }
 
 // row is the state of one pod.

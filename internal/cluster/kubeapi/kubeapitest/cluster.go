@@ -21,12 +21,12 @@ import (
 
 // Options selects the servers beside etcd and kube-apiserver, and their flags.
 type Options struct {
-	// Controllers starts kube-controller-manager. It approves and signs certificates of nodes, makes service
-	// accounts, collects garbage, and taints nodes that are silent.
+	// Controllers starts kube-controller-manager. It approves and signs certificates of nodes, makes service accounts,
+	// collects garbage, and taints nodes that are silent.
 	Controllers bool
 	// Scheduler starts kube-scheduler.
 	Scheduler bool
-	// APIServer and ControllerManager are additional flags, after those of the package.
+	// APIServer and ControllerManager are additional flags. They follow the flags that the package sets.
 	APIServer, ControllerManager []string
 }
 
@@ -44,8 +44,8 @@ type Cluster struct {
 	servers *servers
 }
 
-// Start starts a control plane for one test. It takes some seconds. Tests that do not disturb each other share one,
-// see Shared.
+// Start starts a control plane for one test. It takes some seconds. Tests that do not disturb each other share one, see
+// Shared.
 func Start(t T, o Options) *Cluster {
 	t.Helper()
 	s, err := up(context.Background(), o)

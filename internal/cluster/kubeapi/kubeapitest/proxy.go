@@ -23,12 +23,12 @@ import (
 
 // Fault is a response in place of the API server's.
 type Fault struct {
-	// Match selects requests. nil selects all. It is called from many goroutines. A function that always returns
-	// false can record the requests.
+	// Match selects requests. nil selects all. It is called from many goroutines. A function that always returns false
+	// can record the requests.
 	Match func(*http.Request) bool
 	// Times is how many requests get the response. 0 means all until the next Inject.
 	Times int
-	// Code is the HTTP status. Reason is that of the metav1.Status in the body.
+	// Code is the HTTP status. Reason is the reason of the metav1.Status in the body.
 	Code   int
 	Reason metav1.StatusReason
 	// RetryAfter is in seconds; 0 sends no such header.
