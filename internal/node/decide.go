@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Reserved is what pods may not use, as in KubeletConfiguration.
+// Reserved is the part of the machine that pods may not use, as in KubeletConfiguration.
 type Reserved struct {
 	// Kube and System are kubeReserved and systemReserved.
 	Kube, System corev1.ResourceList
@@ -21,7 +21,7 @@ type Reserved struct {
 	EvictionHard map[string]string
 }
 
-// Capacity is what the machine has.
+// Capacity holds the machine's resources.
 type Capacity struct {
 	CPUs         int
 	MemoryBytes  int64

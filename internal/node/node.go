@@ -46,7 +46,7 @@ type Config struct {
 // Facts are a snapshot of what is known about the machine.
 type Facts struct {
 	Name string
-	// Capacity is what the machine has.
+	// Capacity holds the machine's resources.
 	Capacity corev1.ResourceList
 	// Allocatable is the upper limit for the requests of all pods together.
 	Allocatable corev1.ResourceList

@@ -129,12 +129,11 @@ func Files() []string {
 	}
 }
 
-// page is the unit in which the kernel keeps memory limits. Machines with larger pages use a
-// multiple.
+// page is the unit of the kernel's memory limits, in bytes. Machines with larger pages use a multiple.
 const page = 4096
 
-// unbounded is the number from which a version 1 limit means no limit: the largest number of bytes
-// for which the kernel can count pages, less rounding.
+// unbounded is the lowest version 1 limit that means no limit. The kernel shows no limit as its largest number of whole
+// pages, which is a little below 2^63 bytes.
 const unbounded = 1 << 62
 
 // Canonical returns the content of a file in a form that can be compared: sets are sorted, no limit

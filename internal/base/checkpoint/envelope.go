@@ -12,7 +12,7 @@ import (
 
 // Format is the version of a file's data.
 type Format struct {
-	// Version is what Save writes, at least 1. It grows when the data changes shape.
+	// Version is the version that Save writes, at least 1. It grows when the data changes shape.
 	Version int
 	// Migrate converts data of an older version to Version. nil: there is no older version.
 	Migrate func(from int, data json.RawMessage) (json.RawMessage, error)

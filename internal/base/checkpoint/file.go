@@ -17,7 +17,7 @@ type DamagedError struct {
 	Path string
 	// Moved is the new path. It is empty if moving the file failed too.
 	Moved string
-	// Err says what is wrong with the file.
+	// Err is the reason why the file cannot be used.
 	Err error
 }
 

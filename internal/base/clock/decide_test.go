@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// later is a time after t at which the monotonic clock and the machine's clock have advanced by different durations.
-// Only a change of the machine's clock makes such a time. So the test builds it like package time, whose second field
-// is the monotonic clock.
+// later returns the time after t when the monotonic clock has advanced by passed and the machine's clock by shows. Only
+// a change of the machine's clock makes such a time. So the test sets the second field of time.Time, the monotonic
+// clock, by itself.
 func later(t time.Time, passed, shows time.Duration) time.Time {
 	t = t.Add(shows)
 	(*struct {

@@ -20,7 +20,7 @@ const (
 	maxNodes = 1 << 20
 	// maxDepth is far more than any API type needs. An alias may contain itself.
 	maxDepth = 200
-	// maxName is the longest name for which a suggestion is computed.
+	// maxName is the length of the longest name that gets a suggestion, in bytes.
 	maxName = 64
 )
 
@@ -56,8 +56,8 @@ func (d Document) duplicates() Faults {
 	return w.faults
 }
 
-// find returns the node at path and its line. If nothing is at path or the document cannot be
-// parsed, the node is nil and the line is that of the last node found.
+// find returns the node at path and its line. If nothing is at path or the document cannot be parsed, the node is nil.
+// The line is then where the last node on the path was found.
 func (d Document) find(path []any) (*yaml.Node, int) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(d.Text, &root); err != nil || len(root.Content) == 0 {
@@ -273,8 +273,7 @@ func shorten(s string) string {
 	return s
 }
 
-// fields maps the JSON names of a struct's fields to their types, including those of embedded
-// structs.
+// fields maps the JSON names of a struct's fields to their types, including the fields of embedded structs.
 func fields(t reflect.Type) map[string]reflect.Type {
 	all := map[string]reflect.Type{}
 	for i := range t.NumField() {

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childName is the child's argv[0], by which Main recognises it.
+// childName is the child's argv[0]. Main recognises the child by this name.
 const childName = "berth-mount"
 
 // killGrace is how long to wait for a killed child. A child that does not hang in the kernel ends
@@ -32,7 +32,7 @@ type Call struct {
 	Data string
 }
 
-// request is what a child reads from its standard input.
+// request is the message that a child reads from its standard input.
 type request struct {
 	Mount   *Call  `json:",omitempty"`
 	Unmount string `json:",omitempty"`

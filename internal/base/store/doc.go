@@ -1,8 +1,8 @@
-// Package store has the table in which a fact lives: immutable values by key, a revision that only grows, and watchers
-// of one key or of all.
+// Package store provides the table that holds the agent's facts: immutable values by key, a revision that only grows,
+// and watchers of one key or of all keys.
 //
-// A table has one writer by convention; the package that owns it names it. Everybody else reads rows or snapshots, or
-// watches. A table has only the current state: no history, no disk, no schema.
+// By convention a table has one writer, which the owning package names. All other packages read rows or snapshots, or
+// watch keys. A table has only the current state: no history, no disk, no schema.
 //
 //	writer --Put/Delete--> rows --Get, Snapshot--> readers
 //	                        |

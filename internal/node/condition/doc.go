@@ -10,5 +10,5 @@
 //	  conditions of the Node object ------------------------> Decide --> conditions
 //
 // A fact is about the node, never about one pod: a pod that is stuck does not make the node NotReady. Conditions of
-// other types, such as those of a network plugin or a problem detector, belong to their writers.
+// other types belong to their writers, for example a network plugin or a problem detector.
 package condition

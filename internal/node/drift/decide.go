@@ -13,7 +13,7 @@ func concerns(e inotify.Event) bool { return slices.Contains(cgroupfile.Files(),
 // mostChecks is how many checks in a row may find different changes. A legitimate writer has finished by then.
 const mostChecks = 3
 
-// suspicion is what consecutive checks of one subject have found.
+// suspicion holds the changes that consecutive checks of one subject have found.
 type suspicion struct {
 	found  []cgroupfile.Change
 	checks int

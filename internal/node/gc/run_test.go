@@ -22,7 +22,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/poddir"
 )
 
-// node is a runtime whose containers are those of the observed table.
+// node is a runtime. It lists the containers in the observed table.
 type node struct {
 	t         *testing.T
 	root      string // the log directory

@@ -8,7 +8,7 @@ import (
 
 // Limits apply to the log of one container instance.
 type Limits struct {
-	// MaxSize is the size in bytes at which a file is rotated. Below 0: never.
+	// MaxSize is the size in bytes that makes a file due for rotation. Below 0: never.
 	MaxSize int64
 	// MaxFiles is the maximum number of files, the current one included. At least 2.
 	MaxFiles int

@@ -117,7 +117,7 @@ func (c *container) status(s pod.ContainerState) *pod.Observed {
 	return &pod.Observed{UID: "u", Containers: []pod.ContainerStatus{{ID: "c", Name: "app", State: s, LogPath: c.path}}}
 }
 
-// rotator returns a rotator and the table from which it learns of c.
+// rotator returns a rotator and its table of observed pods.
 func rotator(t *testing.T, c *container, l Limits) (*Rotator, *store.Table[types.UID, *pod.Observed]) {
 	table := store.New[types.UID, *pod.Observed]()
 	return New(Options{Runtime: c, Observed: table, Limits: l, Workers: 1, Now: time.Now,

@@ -26,8 +26,8 @@ func (w *watcher) events() <-chan []inotify.Event {
 	return w.Events()
 }
 
-// add watches for the next write to a file or its next rename. The watch ends with that event. Each watch adds two
-// events at most, so that the kernel's queue (fs.inotify.max_queued_events, 16,384) holds those of 8,192 logs.
+// add watches for the next write to a file or its next rename. The watch ends with that event. Each watch adds at most
+// two events, so the kernel's queue (fs.inotify.max_queued_events, 16,384) has room for 8,192 logs.
 func (w *watcher) add(path string) (inotify.Watch, error) {
 	if w == nil {
 		return -1, unix.ENOSYS

@@ -31,7 +31,7 @@ type CPU struct {
 	Cache int
 }
 
-// Cache is a cache that holds data. A last-level cache is one of the highest level at which several cores share a cache
+// Cache is a cache that holds data. Several cores share a last-level cache, and no cache of a higher level is shared
 // (the CPU manager's "uncore cache").
 type Cache struct {
 	ID    int // lowest ID of its CPUs, as in CPU.Cache; unique in its level

@@ -111,7 +111,7 @@ func (w *Watcher) scan(notify *fsnotify.Watcher) (map[string]identity, error) {
 	return found, err
 }
 
-// follow ends the followers of removed sockets and starts those of new ones.
+// follow ends the followers of removed sockets and starts a follower for each new socket.
 func (w *Watcher) follow(ctx context.Context, running *sync.WaitGroup, followed map[string]*follower,
 	now map[string]identity) {
 	was := map[string]identity{}

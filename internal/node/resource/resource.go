@@ -16,7 +16,8 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// Node describes what can be allocated and by which rules. It is a value; nil Devices mean that there are none.
+// Node describes the resources that can be allocated and the rules for it. It is a value; nil Devices mean that there
+// are none.
 type Node struct {
 	Machine machine.Machine
 	Policy  Policy
@@ -36,7 +37,7 @@ type Policy struct {
 	Topology       topology.Options
 }
 
-// Holding is what one container, or a pod as a whole, holds exclusively.
+// Holding lists the resources that one container, or a pod as a whole, holds exclusively.
 type Holding struct {
 	// CPUs are exclusive: no other container runs on them. Empty: the container runs on the shared CPUs.
 	CPUs cpuset.CPUSet
@@ -59,7 +60,7 @@ func (g Holding) Nodes() (n topology.Nodes) {
 	return n
 }
 
-// Allocation is what a pod and its containers hold.
+// Allocation lists the resources that a pod and its containers hold.
 type Allocation struct {
 	// Containers is keyed by container name and includes init containers and sidecars. A container that holds nothing
 	// has no entry.

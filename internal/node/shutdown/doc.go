@@ -13,7 +13,7 @@
 //	logind --PrepareForShutdown(false)--> remaining pods continue, the node is Ready
 //
 // An agent that starts during a shutdown first finds the pods that an earlier agent left running, and ends them in the
-// same order. It rejects new pods: those of the API server permanently, those of manifests until the shutdown is
+// same order. It rejects new pods: pods of the API server permanently, pods of manifests until the shutdown is
 // cancelled.
 //
 // Stopped pods stay stopped. As with the kubelet, they are Failed with the reason Terminated, or Succeeded if all their

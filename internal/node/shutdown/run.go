@@ -18,8 +18,8 @@ import (
 const (
 	firstRetry, lastRetry = time.Second, 30 * time.Second
 	callWithin            = 10 * time.Second
-	// The time for sending statuses is what is left of the group's time, within these limits: the machine must not stay
-	// up for an API server that is unreachable.
+	// The time for sending statuses is the rest of the group's time, within these limits. The machine must not stay up
+	// for an API server that is unreachable.
 	flushAtLeast, flushAtMost = time.Second, 5 * time.Second
 	// settleWithin is how long an agent that starts during a shutdown looks for running pods.
 	settleWithin = 5 * time.Second

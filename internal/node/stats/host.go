@@ -85,8 +85,8 @@ func psi(p *cgroups.PSIStats) *statsapi.PSIStats {
 	return &statsapi.PSIStats{Full: data(p.Full), Some: data(p.Some)}
 }
 
-// networkStats returns the counters of all interfaces. The unnamed counters at the top are those of eth0, or of the
-// first interface if there is no eth0.
+// networkStats returns the counters of all interfaces. The unnamed counters at the top belong to eth0, or to the first
+// interface if there is no eth0.
 func networkStats(all []traffic, now time.Time) *statsapi.NetworkStats {
 	if len(all) == 0 {
 		return nil

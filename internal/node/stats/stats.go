@@ -137,7 +137,8 @@ type rates struct {
 // leastInterval is the shortest time between two points of a rate. Until it has passed, the previous rate is returned.
 const leastInterval = 500 * time.Millisecond
 
-// youngAge is the age up to which the average since the start counts as the current rate.
+// youngAge is the age limit for a rate from one point: below it, the average since the start counts as the current
+// rate.
 const youngAge = time.Minute
 
 func (r *rates) next(key string, at time.Time, usage uint64, started time.Time) *uint64 {

@@ -34,14 +34,14 @@ func (v Verdict) String() string {
 	return [...]string{"admitted", "not yet", "blocked", "rejected"}[v]
 }
 
-// Answer is what one rule says, or all of them together. The zero value admits.
+// Answer is the answer of one rule, or of all rules together. The zero value admits.
 type Answer struct {
 	Verdict Verdict
 	// Reason is the kubelet's word for the objection, such as OutOfcpu.
 	Reason string
 	// Message explains the reason in a sentence. With NotYet, it says what the pod waits for.
 	Message string
-	// Until is the latest time at which the wait ends; zero if that is unknown.
+	// Until is the latest end of the wait; zero if that is unknown.
 	Until time.Time
 	// Preempt lists the pods that must end to make room for this one, which is critical. Reserve says that the
 	// resources they free are kept for it. Both come with NotYet only.
@@ -76,7 +76,7 @@ type In struct {
 	Offered corev1.ResourceList
 	// PluginsBy is the time until which a pod waits for a device plugin to register. Now is the current time.
 	PluginsBy, Now time.Time
-	// Given is what the pod holds already since an earlier agent.
+	// Given lists the resources that the pod holds already, since an earlier agent admitted it.
 	Given resource.Allocation
 	// Allot returns the CPUs, memory and devices that the pod would get for itself beside these pods
 	// (resource.Decide). It allocates nothing. Its error carries the kubelet's reason. nil: this node has no
@@ -90,7 +90,7 @@ type PodInfo struct {
 	Pod *corev1.Pod
 	// Terminating: its resources will be free soon.
 	Terminating bool
-	// EndsBy is the latest time at which a terminating pod is gone; zero if that is unknown.
+	// EndsBy is the latest end of a terminating pod; zero if that is unknown.
 	EndsBy time.Time
 }
 

@@ -421,8 +421,8 @@ func isUnset(v reflect.Value) bool {
 // isAPI says whether a type belongs to the API, and is not a value such as a quantity.
 func isAPI(t reflect.Type) bool { return t.PkgPath() == reflect.TypeFor[corev1.Pod]().PkgPath() }
 
-// embeddedName returns the type under which the fields of an embedded struct are listed: the embedding type, except for
-// the fields that all kinds of containers share.
+// embeddedName returns the type that lists the fields of an embedded struct. It is the embedding type, except for the
+// fields that all kinds of containers share: Container lists them.
 func embeddedName(in, embedded string) string {
 	if embedded == "EphemeralContainerCommon" {
 		return "Container"

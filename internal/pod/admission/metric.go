@@ -6,8 +6,8 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 )
 
-// MetricReason returns the label under which a rejection is counted. As in the kubelet, all extended resources count
-// under one label, because users choose their names.
+// MetricReason returns the label that counts a rejection. As in the kubelet, all extended resources count under one
+// label, because users choose their names.
 func MetricReason(why string) string {
 	switch why {
 	case PodOSSelectorNodeLabelDoesNotMatch, PodOSNotSupported, UnsupportedField, PodFeatureUnsupported,

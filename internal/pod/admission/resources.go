@@ -107,7 +107,7 @@ func checkResources(in In) Answer {
 	return reject(outOf(lasting[0]), "%s", lasting[0])
 }
 
-// shortages returns the resources of which the other pods do not leave enough.
+// shortages returns the resources that do not suffice for the pod beside the other pods.
 func shortages(in In) []shortage {
 	want, used, leaving := requested(in.Pod), amounts{}, amounts{}
 	for _, o := range in.others() {

@@ -25,7 +25,7 @@ const (
 	NodeAffinity                         = "NodeAffinity"
 	NodePorts                            = "NodePorts"
 	TaintToleration                      = "TaintToleration"
-	// UnexpectedAdmissionError is the reason of a failed allocation for which the allocators name no other reason.
+	// UnexpectedAdmissionError is the reason of a failed allocation if the allocators name no other reason.
 	UnexpectedAdmissionError = "UnexpectedAdmissionError"
 	TopologyAffinityError    = "TopologyAffinityError"
 	SMTAlignmentError        = "SMTAlignmentError"

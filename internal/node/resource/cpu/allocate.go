@@ -64,7 +64,7 @@ func notEnoughCores(l *layout, available []bool, n int) error {
 }
 
 // takeNear prefers CPUs of the given nodes. Distributed CPUs come from as many nodes as the hint has, because another
-// resource may have asked for each of them (kubernetes 139430, since v1.37).
+// resource may need each of these nodes (kubernetes 139430, since v1.37).
 func (l *layout) takeNear(r rules, available []bool, n int, on topology.Nodes) ([]int, error) {
 	near := l.near(on, r.AlignBySocket)
 	there := 0

@@ -43,7 +43,8 @@ func (t *taker) distribute() {
 	}
 }
 
-// takable counts the free CPUs of a node; with full-pcpus-only, those of wholly free cores.
+// takable counts the free CPUs of a node. With full-pcpus-only it counts only the CPUs of cores that are free as a
+// whole.
 func (t *taker) takable(g int) int {
 	if !t.FullPCPUsOnly {
 		return t.count[node][g]
@@ -75,16 +76,16 @@ type distribution struct {
 	free       []int // by place in nodes
 }
 
-// even is what each of k nodes gives at least, in whole portions.
+// even is the number of CPUs that each of k nodes gives at least, in whole portions.
 func (d *distribution) even(k int) int { return d.need / k / d.size * d.size }
 
 // best returns how many CPUs to take from each node if k nodes give some. It returns the first choice with the smallest
 // standard deviation of free CPUs.
 //
 // The number of choices is exponential: every subset of k nodes, and for each subset every choice of the nodes that
-// give one more portion. Two things keep it short. Nodes with equally many free CPUs are interchangeable, so each
-// combination of such amounts is tried once. And the choice of the nodes with the most free CPUs gives a limit: subsets
-// whose best case is less even than the limit are skipped.
+// give one more portion. Two things keep it short. Nodes with equally many free CPUs are interchangeable, so best tries
+// each combination of such amounts once. And the choice of the nodes with the most free CPUs gives a limit: best skips
+// the subsets whose best case is less even than the limit.
 func (d *distribution) best(k int) ([]int, bool) {
 	s := search{distribution: d, left: make([]int, len(d.free)), balance: math.Inf(1), limit: math.MaxInt}
 	s.try(d.freest(k))
@@ -129,7 +130,7 @@ func (d *distribution) freest(k int) []int {
 // search is the state of best.
 type search struct {
 	*distribution
-	left    []int // by node: free CPUs after the choice that is tried
+	left    []int // by node: free CPUs after the current choice
 	best    []int // left of the best choice; nil before the first
 	each    int   // CPUs that each of the chosen nodes gives
 	squares int   // sum of squares of left: since the sum of left is constant, it sorts choices as the deviation does

@@ -75,8 +75,8 @@ func Reusable(before cpuset.CPUSet, c pod.Container, given cpuset.CPUSet) cpuset
 	return before.Difference(given)
 }
 
-// Bubble is what a pod with pod-level resources gets under topology scope pod (KEP-5526): exclusive CPUs of the pod,
-// divided among its containers.
+// Bubble holds the exclusive CPUs of a pod with pod-level resources under topology scope pod (KEP-5526), divided among
+// its containers.
 type Bubble struct {
 	CPUs cpuset.CPUSet
 	// Containers has the CPUs of each init and app container. A container that is due exclusive CPUs has those; another

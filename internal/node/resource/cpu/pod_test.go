@@ -84,7 +84,7 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// Later containers reuse the CPUs of init containers, but not those of sidecars.
+// Later containers reuse the CPUs of init containers, but not the CPUs of sidecars.
 func TestReusable(t *testing.T) {
 	p := podOf([]corev1.Container{container("a", "4"), sidecar(container("b", "2")), container("c", "2")},
 		container("d", "2"), container("e", "2"))

@@ -19,7 +19,8 @@ func (l *layout) rules(o Options) rules {
 	return rules{Options: o, portion: 1}
 }
 
-// split are the same rules, except that a core may be divided. They apply inside a pod and to reserved CPUs.
+// split returns the rules without full-pcpus-only, so that a core may be divided. They apply inside a pod and to
+// reserved CPUs.
 func (r rules) split() rules {
 	r.FullPCPUsOnly = false
 	return r

@@ -217,7 +217,7 @@ func machine(r *rand.Rand) (Inventory, Held, Request) {
 }
 
 // Pick returns free and healthy devices, exactly as many as requested, on the nodes of any hint. The answer does not
-// depend on the order in which the plugin lists its devices.
+// depend on the order of the plugin's device list.
 func TestPickFollowsHints(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {

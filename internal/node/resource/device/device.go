@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// ID identifies a device among those of its resource. The plugin assigns it.
+// ID identifies a device among all devices of its resource. The plugin assigns it.
 type ID = string
 
 // Device is one device of a plugin.
@@ -26,7 +26,7 @@ type Inventory map[corev1.ResourceName][]Device
 // Held are the devices that containers on the node hold, by resource.
 type Held map[corev1.ResourceName]sets.Set[ID]
 
-// Request is what one container, or a pod as a whole, requests of one resource.
+// Request is the request of one container, or of a pod as a whole, for one resource.
 type Request struct {
 	Resource corev1.ResourceName
 	// Count is at least 1.

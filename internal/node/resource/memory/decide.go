@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// Request is what one container, or a pod as a whole, requests.
+// Request is the request of one container, or of a pod as a whole.
 type Request struct {
 	// Sizes are bytes by resource. Each is more than 0.
 	Sizes map[corev1.ResourceName]int64

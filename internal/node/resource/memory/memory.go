@@ -98,7 +98,7 @@ type nodeSupply struct {
 	give amounts
 }
 
-// NewState returns the state of a machine on which nothing is held. Nodes with IDs above 63 are ignored.
+// NewState returns the state of a machine whose memory is all free. Nodes with IDs above 63 are ignored.
 func NewState(m machine.Machine, r Reserved) State {
 	s := State{}
 	for _, n := range m.Nodes {
@@ -161,8 +161,8 @@ func (s State) together(nodes topology.Nodes) bool {
 	return true
 }
 
-// With returns the state in which these blocks are held too. It does not check the blocks, so that a state read from
-// disk can be represented. Use Check to find out whether they fit.
+// With returns the state with these blocks held too. It does not check the blocks, so that a state read from disk can
+// be represented. Use Check to find out whether they fit.
 func (s State) With(blocks []Block) State {
 	if len(blocks) == 0 {
 		return s

@@ -83,7 +83,7 @@ func encode(name string, v any) ([]byte, error) {
 	return text, nil
 }
 
-// nodesOf returns the state of a machine on which nothing is allocated.
+// nodesOf returns the state of a machine before the first allocation.
 func nodesOf(m machine.Machine, reserved memory.Reserved) NUMANodeMap {
 	all := NUMANodeMap{}
 	for _, n := range m.Nodes {

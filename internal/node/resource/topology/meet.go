@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// maxDense is the number of nodes up to which one count is kept for each set of nodes. 2^20 counts take 8 MiB.
+// maxDense is the largest number of nodes for counting by set of nodes. 2^20 counts take 8 MiB.
 const maxDense = 20
 
 // inCommon returns the sets of nodes that are the intersection of all and one member of each list, without duplicates
 // and without the empty set.
 //
 // While the lists are short, it intersects the pairs of two lists, then the result with the next list. For long lists
-// it counts instead (the superset zeta transform and its inverse). For each set x it counts the members of a list that
-// contain x. The product over all lists counts the ways in which the intersection contains x. After subtracting the
-// ways with a larger intersection, only those remain in which it is exactly x. This costs n*2^n for n nodes and each
-// list, while a list has up to 2^n members.
+// it counts instead (the superset zeta transform and its inverse). A way is one choice of a member from each list. For
+// each set x, inCommon counts the members of a list that contain x. The product over all lists is the number of ways
+// whose intersection contains x. It then subtracts the ways with a larger intersection. The rest are the ways whose
+// intersection is exactly x. This costs n*2^n for n nodes and each list, while a list has up to 2^n members.
 func inCommon(all Nodes, lists [][]Nodes) []Nodes {
 	if all == 0 {
 		return nil

@@ -92,7 +92,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// Every answer equals that of trying every combination of one hint for each offer.
+// Every answer equals the answer of a search over every combination of one hint for each offer.
 func TestMergeEqualsReference(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 693))
 	machines := [][]machine.Node{topologytest.UpTo(1), topologytest.UpTo(2), topologytest.UpTo(3), topologytest.UpTo(4),
@@ -110,7 +110,7 @@ func TestMergeEqualsReference(t *testing.T) {
 	}
 }
 
-// randomOffers returns few enough offers that every combination can be tried quickly.
+// randomOffers returns few enough offers that the test can check every combination quickly.
 func randomOfferes(random *rand.Rand, on []machine.Node) []topology.Offer {
 	var offers []topology.Offer
 	ways := 1

@@ -245,9 +245,9 @@ func (s *Allocations) Book(p *corev1.Pod, beside []types.UID) error {
 	return nil
 }
 
-// held returns the allocations that count beside a pod: its own, those of the pods in beside, and their reservations.
-// It also counts pods that a previous agent admitted and this one has not handled yet, even if they are no longer
-// desired but still run.
+// held returns the allocations that count when a pod is admitted: of the pod itself and of the pods in beside, with
+// their reservations. It also counts pods that a previous agent admitted and that this agent has not handled yet, even
+// if they are no longer desired but still run.
 func (s *Allocations) held(uid types.UID, beside []types.UID) resource.Held {
 	held := s.All()
 	for other := range held {

@@ -32,7 +32,7 @@ import (
 
 var sameSets = cmp.Comparer(func(a, b cpuset.CPUSet) bool { return a.String() == b.String() })
 
-// world is a node with 2 sockets of 16 CPUs each, of which CPU 0 is reserved, and the pods that run on it.
+// world is a node and the pods that run on it. The node has 2 sockets of 16 CPUs each. CPU 0 is reserved.
 type world struct {
 	root    string
 	desired *store.Table[types.UID, *pod.Pod]

@@ -38,7 +38,7 @@ type Config struct {
 	// QOSReserved is the percentage of the requests of higher QoS classes that lower classes cannot use.
 	// Default 0.
 	QOSReserved int64
-	// Reserved are the cgroups beside those of pods that get limits too.
+	// Reserved lists cgroups outside the pods' cgroups that get limits too.
 	Reserved []Reserved
 	// Pods returns the admitted pods. Their requests determine the CPU share of all Burstable pods together.
 	Pods func() []*corev1.Pod
@@ -118,8 +118,8 @@ func (c *Cgroups) setup(p *corev1.Pod, used bool) error {
 	return nil
 }
 
-// ensure makes the pod's cgroup. It does not change the limits of a cgroup in use: package resize changes them
-// together with those of the containers.
+// ensure makes the pod's cgroup. It does not change the limits of a cgroup in use: package resize changes them together
+// with the limits of the containers.
 func (c *Cgroups) ensure(p *corev1.Pod, used bool) error {
 	class := pod.QOS(p)
 	name, err := podName(c.host.root, class, p.UID)
@@ -184,8 +184,8 @@ func (c *Cgroups) Remove(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// RemoveLevels removes the cgroups above pods, for a node that takes no more pods. A cgroup that still holds a
-// pod is an error. The configured root is removed too if it is empty, unless it is the root of the hierarchy.
+// RemoveLevels removes the cgroups above pods, for a node that shall run no pods again. A cgroup that still holds a pod
+// is an error. The configured root is removed too if it is empty, unless it is the root of the hierarchy.
 func (c *Cgroups) RemoveLevels() error { return c.levels.remove() }
 
 // Orphans returns the pods that have a cgroup and are not known.

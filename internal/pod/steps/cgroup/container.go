@@ -10,14 +10,14 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/cgroup/hierarchy"
 )
 
-// Containers finds the cgroups of containers. The runtime makes them, below that of the pod, with the
-// container's id in their name.
+// Containers finds the cgroups of containers. The runtime makes them below the pod's cgroup, with the container's id in
+// their name.
 type Containers struct{ host *host }
 
 // Containers returns the lookup of containers' cgroups.
 func (c *Cgroups) Containers() Containers { return Containers{c.host} }
 
-// Find returns the cgroup of a container. ok is false if the runtime has not made one there.
+// Find returns the cgroup of a container. The result is false if the runtime has not made the cgroup there.
 func (x Containers) Find(p *corev1.Pod, id string) (cgroupfile.Group, bool) {
 	name, t, err := x.host.pod(p)
 	if err != nil {

@@ -146,11 +146,11 @@ func demandOf(pods []*corev1.Pod) demand {
 	return d
 }
 
-// levelLimits returns the limits of the cgroup that the pods of a class are in.
+// levelLimits returns the limits of the cgroup that contains the pods of a class.
 //
-// With MemoryQoS a level protects the requests of its pods, because a cgroup's protection counts only as far as
-// its parents have it too. With a percentage in QOSReserved, lower classes get only the node's memory minus
-// that part of what higher classes request.
+// With MemoryQoS a level protects the requests of its pods, because the kernel caps a cgroup's protection at its
+// parents' protection. QOSReserved is a percentage of the memory that higher classes request. Lower classes get only
+// the node's memory minus that part.
 func levelLimits(class corev1.PodQOSClass, d demand, c Config) hierarchy.Limits {
 	var l hierarchy.Limits
 	usable := c.Usable.Memory().Value()

@@ -23,7 +23,7 @@ const (
 type Reserved struct {
 	// For names the reservation in events.
 	For string
-	// Path is its cgroupfs path, or that of a slice.
+	// Path is the cgroup's path in cgroupfs form, or the path of a slice.
 	Path    string
 	Amounts corev1.ResourceList
 	// Compressible limits the CPU only.

@@ -26,7 +26,7 @@ func (c *Cgroups) Register(reg prometheus.Registerer) error {
 	return nil
 }
 
-// took records the duration of an operation. It is deferred with the time at which the operation began.
+// took records the duration of an operation that began at begin. Callers defer it.
 func (m metrics) took(operation string, begin time.Time) {
 	m.duration.WithLabelValues(operation).Observe(time.Since(begin).Seconds())
 }

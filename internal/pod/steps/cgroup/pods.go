@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/cgroup/hierarchy"
 )
 
-// podRecords is what this process knows of the cgroups of pods.
+// podRecords holds this process's records about the cgroups of pods.
 type podRecords struct {
 	mu  sync.Mutex
 	all map[types.UID]*podRecord

@@ -8,9 +8,9 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// A resize of a running pod changes the limits of its cgroup around those of its containers. Grow comes first, so
-// that the containers' new limits fit in. Fit comes last, when no container needs more. On cgroup v1 the kernel
-// refuses a child's CPU quota above its parent's, and a parent's below its child's.
+// A resize of a running pod changes the limits of its cgroup before and after the limits of its containers. Grow comes
+// first, so that the containers' new limits fit in. Fit comes last, when no container needs more. On cgroup v1 the
+// kernel refuses a child's CPU quota above its parent's, and a parent's below its child's.
 
 // Fits reports whether this process has given the pod's cgroup the limits of p.
 func (c *Cgroups) Fits(p *corev1.Pod) bool { return c.pods.fit(p.UID, ForPod(p, c.cfg.Options)) }

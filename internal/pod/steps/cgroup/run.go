@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// retryLevels is the time until limits that could not be set are tried again.
+// retryLevels is the time between two attempts to set limits that could not be set.
 const retryLevels = time.Minute
 
 // Run keeps the limits of the levels equal to the requests of their pods, and sets the limits of reserved

@@ -22,7 +22,7 @@ type silent struct{}
 
 func (silent) Event(corev1.ObjectReference, string, string, string, ...any) {}
 
-// machine is a node on which agents start and end.
+// machine is a node where agents start and end.
 type machine struct {
 	root     string
 	objects  *object.Table

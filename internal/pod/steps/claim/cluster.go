@@ -22,8 +22,7 @@ type cluster interface {
 // restart, each pod calls Bound again.
 type users map[types.NamespacedName]map[types.UID]bool
 
-// boundByCluster returns the volume to which the control plane has bound a pod's claim. It needs
-// the lock.
+// boundByCluster returns the volume that the control plane has bound a pod's claim to. The caller holds the lock.
 func (c *Claims) boundByCluster(name types.NamespacedName, p *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume,
 	error) {
 	claim, err := c.cfg.Cluster.PersistentVolumeClaim(name.Namespace, name.Name)

@@ -143,7 +143,7 @@ func modeOf(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
 	return *m
 }
 
-// provision decides whether to make a directory for a claim for which no volume fits.
+// provision decides whether to make a directory for a claim that no volume fits.
 func provision(c *corev1.PersistentVolumeClaim, misfits map[string]int) choice {
 	none := "no persistent volumes available for this claim"
 	if len(misfits) > 0 {
@@ -221,7 +221,7 @@ func ephemeral(p *corev1.Pod, v *corev1.Volume) *corev1.PersistentVolumeClaim {
 	return c
 }
 
-// fate says what happens to a binding.
+// fate is the decision about a binding.
 type fate int
 
 const (

@@ -74,8 +74,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// bindAll binds the claims for which a volume of a manifest fits. It returns the claims whose pods
-// must try again.
+// bindAll binds the claims that a volume of a manifest fits. It returns the claims whose pods must try again.
 func (c *Claims) bindAll() map[object.Key]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,8 +151,8 @@ func (c *Claims) release() (gone map[types.NamespacedName]*Binding, next time.Ti
 	return gone, next
 }
 
-// Rows returns the claims and volumes with their status for the local API: those of manifests and
-// those that this package made. The revision grows with each change of a binding.
+// Rows returns the claims and volumes of manifests, and the volumes that this package made, with their status for the
+// local API. The revision grows with each change of a binding.
 func (c *Claims) Rows() (rows map[object.Key]runtime.Object, revision uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -79,8 +79,7 @@ type gate interface {
 	Enter(ctx context.Context) (leave func(), err error)
 }
 
-// Options are what Containers needs from its surroundings. Services, Lifecycle, LegacyLogDir and Log are
-// optional.
+// Options holds the dependencies and settings of Containers. Services, Lifecycle, LegacyLogDir and Log are optional.
 type Options struct {
 	Runtime   runtime
 	Images    images
@@ -90,7 +89,7 @@ type Options struct {
 	Objects   objects
 	// Services returns the services whose addresses a pod gets as environment variables. nil means none.
 	Services func(*corev1.Pod) ([]*corev1.Service, error)
-	// Lifecycle lists the participants in the order in which they are called.
+	// Lifecycle lists the participants in the order of the calls.
 	Lifecycle []Lifecycle
 	Observer  observer
 	Events    event.Sink
@@ -117,7 +116,7 @@ type Containers struct {
 	lives map[types.UID]*life
 }
 
-// life is what Containers remembers of a pod, by container name or id. Losing it with the process is harmless.
+// life is the memory of Containers about one pod, by container name or id. Losing it with the process is harmless.
 type life struct {
 	failed   map[string]error         // name: the error of its last start
 	starting map[string]bool          // name: its postStart handler has not returned yet
@@ -212,7 +211,7 @@ func (s *Containers) changed(ctx context.Context, uid types.UID, name string, e 
 	return s.opts.Observer.Refresh(ctx, uid)
 }
 
-// podIPs returns the addresses under which a pod's containers are reached.
+// podIPs returns the addresses of a pod's containers.
 func (s *Containers) podIPs(p *corev1.Pod, sandboxIPs []string) []string {
 	if pod.HostNetwork(p) {
 		return s.opts.Node(p).HostIPs

@@ -1,9 +1,9 @@
 // Package container starts and stops the containers of a pod.
 //
-// It owns the life of one container start (start.go reads top to bottom), the order in which the containers of
-// a pod are created and ended, the lifecycle handlers of the spec, the internal lifecycle that resource
-// allocators and the operator's hooks take part in, and the links to logs for older collectors. Package plan
-// decides what to start and what to stop. Package pleg observes what the containers do afterwards.
+// It owns the life of one container start (start.go reads top to bottom) and the order of creating and ending the
+// containers of a pod. It also owns the lifecycle handlers of the spec, the internal lifecycle for resource allocators
+// and the operator's hooks, and the links to logs for older collectors. Package plan decides which containers to start
+// and to stop. Package pleg observes them afterwards.
 //
 // For pods that have a worker, it is the only caller of CreateContainer, StartContainer, StopContainer and
 // RemoveContainer. Package podstatus reads its facts, Waiting and Starting.
@@ -15,7 +15,7 @@
 //	                  +--- agent killed in between: removed and created again,
 //	                       with the same restart count
 //
-// A call that changes the runtime is not cancelled when the pod shall stop. Its task waits for the result and
-// then reads the observed state again, so that no plan is made without it. Everything else (pulls, hooks,
-// handlers, the turn of another container) is cancelled at once.
+// A call that changes the runtime is not cancelled when the pod shall stop. Its task waits for the result and then
+// reads the observed state again, so that the next plan knows the result. Everything else (pulls, hooks, handlers, the
+// turn of another container) is cancelled at once.
 package container

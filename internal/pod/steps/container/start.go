@@ -310,8 +310,7 @@ func (l *launch) start(ctx context.Context) error {
 	return nil
 }
 
-// linkLog makes the link under which older log collectors find the log. A failure does not affect the
-// container.
+// linkLog makes the link to the log for older log collectors. A failure does not affect the container.
 func (l *launch) linkLog(context.Context) error {
 	link := l.s.logLink(l.pod, l.want.Name, l.id)
 	if link == "" {

@@ -68,8 +68,8 @@ func TestStart(t *testing.T) {
 	})
 }
 
-// checkConfig checks what the runtime received for the container app, as far as it does not come from package
-// render.
+// checkConfig checks the configuration that the runtime received for the container app, except for the parts that
+// package render makes.
 func checkConfig(t *testing.T, b *bench) {
 	t.Helper()
 	for _, call := range b.fake.Calls("CreateContainer") {

@@ -124,7 +124,7 @@ type want struct {
 	fixed sets.Set[device.ID]
 }
 
-// wants lists what the containers of a pod hold, in the order in which they start.
+// wants lists the devices that the containers of a pod hold, in start order.
 func wants(p *corev1.Pod, a resource.Allocation) []want {
 	var all []want
 	earlier := map[corev1.ResourceName]sets.Set[device.ID]{}
@@ -250,7 +250,7 @@ type Mount struct {
 type Node struct {
 	Container string `json:"container"`
 	Host      string `json:"host"`
-	// Permissions are those of the device cgroup: some of the letters r, w and m.
+	// Permissions has some of the device cgroup's letters r, w and m.
 	Permissions string `json:"permissions"`
 }
 

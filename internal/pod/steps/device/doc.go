@@ -1,9 +1,9 @@
 // Package device connects the node to its device plugins (device plugin API v1beta1, KEP-3573).
 //
-// It owns the Inventory of devices that plugins offer, the socket at which plugins register, and the plugins' answers
-// to Allocate, which it stores on disk. The plugins' ListAndWatch streams write the Inventory and admission reads it.
-// The package chooses no device: admission books its choice in the ledger. A plugin with a preference may exchange a
-// booked device for a free one that is equally near to the chosen NUMA nodes.
+// It owns the Inventory of devices that plugins offer, the socket where plugins register, and the plugins' answers to
+// Allocate, which it stores on disk. The plugins' ListAndWatch streams write the Inventory and admission reads it. The
+// package chooses no device: admission books its choice in the ledger. A plugin with a preference may exchange a booked
+// device for a free one that is equally near to the chosen NUMA nodes.
 //
 //	           Register            stream ends, socket gone
 //	(unknown) ----------> served -----------------------------> lost

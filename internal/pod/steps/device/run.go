@@ -26,7 +26,7 @@ const socketName = "kubelet.sock"
 // connectLimit is how long a plugin may take to report its options during registration.
 const connectLimit = 10 * time.Second
 
-// Run accepts registrations and follows registered plugins until ctx ends, including those of a Registry. If the
+// Run accepts registrations and follows registered plugins until ctx ends, including the plugins of a Registry. If the
 // registration socket cannot be opened, Run logs the error and continues: the machine can still run pods.
 func (d *stock) Run(ctx context.Context) error {
 	defer d.stopTimers()

@@ -130,7 +130,7 @@ func (d *Devices) want(p *corev1.Pod, container string, name corev1.ResourceName
 	return w, true
 }
 
-// save stores an answer. If the write fails, the plugin is asked again after a restart of the agent.
+// save stores an answer. If the write fails, the next agent calls the plugin's Allocate again.
 func (d *Devices) save(uid types.UID, w want, a Answer) {
 	d.writing.Lock()
 	defer d.writing.Unlock()

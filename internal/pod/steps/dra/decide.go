@@ -80,7 +80,7 @@ type driverDevice struct {
 	device
 }
 
-// newRecord returns the record of an allocated claim for which no driver was called yet.
+// newRecord returns the record of an allocated claim before the first call to a driver.
 func newRecord(claim *resourceapi.ResourceClaim) *record {
 	r := &record{ClaimUID: claim.UID, ClaimName: claim.Name, Namespace: claim.Namespace, PodUIDs: sets.New[string](),
 		DriverState: map[string]driverState{}}
@@ -219,7 +219,7 @@ func dynamicResources(all []use, records map[string]*record, namespace string) (
 	return list
 }
 
-// health is what a driver last reported about a device.
+// health is the last report of a driver about a device.
 type health struct {
 	status  corev1.ResourceHealthStatus
 	message string
@@ -227,7 +227,7 @@ type health struct {
 	until time.Time
 }
 
-// deviceKey identifies a device among those of all drivers.
+// deviceKey identifies a device among the devices of all drivers.
 type deviceKey struct{ driver, pool, device string }
 
 // statuses lists the health of the devices that a container may use (KEP-4680).

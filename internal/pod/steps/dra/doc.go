@@ -15,5 +15,5 @@
 // without the API server.
 //
 // Drivers register through package plugin. If a driver does not return within Grace, its ResourceSlices are deleted, so
-// that the scheduler sends no more pods here for its devices.
+// that the scheduler stops sending pods here for its devices.
 package dra

@@ -340,7 +340,7 @@ func (c *Claims) unprepare(ctx context.Context, uid string, keys []string) error
 	return errors.Join(errs...)
 }
 
-// callUnprepare returns the claims for which it failed, with their errors.
+// callUnprepare calls NodeUnprepareResources of a driver. It returns the claims that failed, with their errors.
 func (c *Claims) callUnprepare(ctx context.Context, driver string, records []*record) map[*record]error {
 	failed := map[*record]error{}
 	p := c.drivers.of(driver)

@@ -51,7 +51,7 @@ func New(o Options) *Hooks {
 	return &Hooks{dir: o.Dir, timeout: o.Timeout}
 }
 
-// message is what a hook reads from standard input.
+// message is the input of a hook, which it reads from standard input.
 type message struct {
 	Hook string      `json:"hook"`
 	Pod  *corev1.Pod `json:"pod,omitempty"`

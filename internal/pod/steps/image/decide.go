@@ -21,7 +21,7 @@ const (
 // imagePullPolicy Always requires.
 const aheadLife = 5 * time.Minute
 
-// action is what must happen before a container can be created from an image.
+// action is the work that an image needs before a container can be created from it.
 type action int
 
 const (

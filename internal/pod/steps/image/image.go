@@ -52,7 +52,7 @@ type records interface {
 	Allowed(image, repository, id string, have func() []credential.Secret) bool
 }
 
-// Options are what Images needs from its surroundings. Client, Events and Now are required.
+// Options holds the dependencies and settings of Images. Client, Events and Now are required.
 type Options struct {
 	Client client
 	Events event.Sink
@@ -84,7 +84,7 @@ type Images struct {
 	pods map[types.UID]*podImages
 }
 
-// podImages is what Images remembers of one pod.
+// podImages is the memory of Images about one pod.
 type podImages struct {
 	backoffs map[string]backoff // by image in the pod's spelling
 	ahead    map[string]*ahead  // by container
@@ -187,7 +187,7 @@ func (s *Images) ensure(ctx context.Context, w want) (*runtimeapi.Image, error) 
 	}
 }
 
-// finding says what must be done for an image.
+// finding is the result of looking for an image, with the action that it needs.
 type finding struct {
 	name  name
 	image *runtimeapi.Image // nil if none is present

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// pull is the pull of one image. Everybody who wants the image with the same credentials while it runs shares
-// it. It is cancelled when nobody waits any longer.
+// pull is the pull of one image. All pods that want the image with the same credentials while it runs share it. It is
+// cancelled when its last waiter has left.
 type pull struct {
 	name  name
 	key   string // in pool.pulls
@@ -78,8 +78,8 @@ type pool struct {
 	pulls map[string]*pull // by pullKey
 }
 
-// pull waits for the pull of an image, which it begins unless one is running. If ctx ends first and nobody else
-// waits, the pull has ended when it returns.
+// pull waits for the pull of an image, which it begins unless one is running. If ctx ends first and there is no other
+// waiter, the pull has ended when the method returns.
 func (s *pool) pull(ctx context.Context, n name, creds []credential.Credential, w *waiter) (*pull, error) {
 	p := s.join(ctx, n, creds, w)
 	defer s.leave(p, w)

@@ -8,10 +8,10 @@
 //	PreStop     -
 //	PostStop    drops the record
 //
-// A container without own CPUs runs on shared ones: those of the node, or of its pod (KEP-5526). When the shared CPUs
+// A container without exclusive CPUs runs on shared CPUs: the node's, or its pod's (KEP-5526). When the shared CPUs
 // change, the kernel moves the running containers at once, and the runtime is notified afterwards (docs/adr/0013). If
 // nothing is pinned, no container is recorded.
 //
-// It owns the record of which container runs where, in memory only. After a restart Run reads it from the observed
-// pods. Containers that ended while no agent ran are not in it.
+// It owns the record of the CPUs and NUMA nodes of each container, in memory only. After a restart Run reads it from
+// the observed pods. Containers that ended while no agent ran are not in it.
 package placement

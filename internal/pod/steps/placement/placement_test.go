@@ -85,7 +85,7 @@ func (n *node) UpdateContainerResources(ctx context.Context, r *runtimeapi.Updat
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.runtime[r.ContainerId] = r.Linux.CpusetCpus
-	if _, ok := n.kernel[r.ContainerId]; ok { // the runtime writes what it is told to
+	if _, ok := n.kernel[r.ContainerId]; ok { // the runtime writes the requested CPUs
 		n.kernel[r.ContainerId] = r.Linux.CpusetCpus
 	}
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
@@ -262,8 +262,8 @@ func TestTheRuntimeUndoesNothing(t *testing.T) {
 	}
 }
 
-// A container that the runtime refuses to update, and one for which it does not answer, do not delay the reports of the
-// others for long.
+// The runtime may refuse to update one container and never answer for another one. Neither delays the updates of the
+// other containers for long.
 func TestTheRuntimeIsNotWaitedForWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// attempts is how often a probe is tried at a tick if it cannot be executed.
+	// attempts is the number of tries at one tick if a probe cannot be executed.
 	attempts = 3
 	// maxOutput is how many bytes are read of a response or a command's output.
 	maxOutput = 10 << 10
-	// userAgent is that of the kubelet release whose behaviour Berth follows. Servers recognise probes by it.
+	// userAgent is the user agent of the kubelet release whose behaviour Berth follows. Servers recognise probes by it.
 	userAgent = "kube-probe/1.36"
 )
 

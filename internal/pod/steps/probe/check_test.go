@@ -336,7 +336,7 @@ func TestNoHandler(t *testing.T) {
 		(&Probes{}).ask(c))
 }
 
-// A probe that the runtime could not execute is tried again, unless the container is gone.
+// If the runtime could not execute a probe, the check retries it, unless the container is gone.
 func TestAttempts(t *testing.T) {
 	for code, want := range map[codes.Code]int{codes.Unavailable: attempts, codes.NotFound: 1} {
 		t.Run(code.String(), func(t *testing.T) {

@@ -37,7 +37,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// count adds one probe. The durations are those of successful probes.
+// count adds one probe. Only successful probes add their duration.
 func (m *metrics) count(p *corev1.Pod, container string, k Kind, v plan.Verdict, took time.Duration) {
 	word := [...]string{plan.Unknown: "unknown", plan.Success: "successful", plan.Failure: "failed"}[v]
 	m.total.WithLabelValues(k.String(), word, container, p.Name, p.Namespace, string(p.UID)).Inc()

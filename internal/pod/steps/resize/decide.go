@@ -106,7 +106,7 @@ type question struct {
 	swap bool
 }
 
-// answer is the result for a resize. detail is the label under which an infeasible resize is counted.
+// answer is the result for a resize. detail is the metric label of an infeasible resize.
 type answer struct{ reason, message, detail string }
 
 // Details of infeasible resizes. The first two are the kubelet's labels; the kubelet does not count the

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// PreStart records the resources with which a container was created. p is the version of the pod from which the
-// container's configuration was made, which may be older than the present one.
+// PreStart records the resources that a container was created with. p is the version of the pod that the container's
+// configuration was made from. It may be older than the present version.
 func (s *Resizes) PreStart(_ context.Context, p *corev1.Pod, c pod.Container, id string) error {
 	if c.Kind != pod.Ephemeral {
 		s.give(p.UID, map[string]given{c.Name: {ID: id, Resources: c.Resources}})

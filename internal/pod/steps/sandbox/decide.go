@@ -18,8 +18,8 @@ type Given struct {
 	LogDir       string
 	CgroupParent string
 	DNS          *runtimeapi.DNSConfig
-	// Resources is what all containers together may use, Overhead what the sandbox itself uses (KEP-688).
-	// Runtimes that start a virtual machine for a pod make it that large.
+	// Resources is the limit of all containers together, Overhead the usage of the sandbox itself (KEP-688). A runtime
+	// that starts a virtual machine for a pod makes it large enough for both.
 	Resources, Overhead *runtimeapi.LinuxContainerResources
 	// Userns is the pod's own user namespace. nil means the host's.
 	Userns *runtimeapi.UserNamespace

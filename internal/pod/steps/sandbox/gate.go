@@ -15,7 +15,7 @@ type Places struct {
 
 	mu      sync.Mutex
 	free    int
-	waiting [2][]chan struct{} // those of Ahead, and all others; each is closed when its turn has come
+	waiting [2][]chan struct{} // callers of Ahead, then all others; each channel is closed when its turn has come
 }
 
 // NewPlaces returns a Gate of n places.

@@ -97,9 +97,8 @@ type grant struct {
 // delegate is the user whose subordinate ids are for pods, as for the kubelet.
 const delegate = "kubelet"
 
-// delegated returns the ids from which ranges are taken: those of the delegate, or else all ids
-// from the second 65536 on. reserved are the ids of other users, for example for rootless
-// containers.
+// delegated returns the ids that pods get ranges of: the delegate's ids, or else all ids from the second 65536 on.
+// reserved are the ids of other users, for example for rootless containers.
 func delegated(uids, gids []grant) (within Range, reserved []Range, err error) {
 	mine := func(list []grant) (own []Range) {
 		for _, g := range list {

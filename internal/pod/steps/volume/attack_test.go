@@ -72,7 +72,7 @@ func attack(t *testing.T, dir string, times int, attempt func(i int) bool) {
 		t.Fatal(err)
 	}
 	through, refused := 0, 0
-	// It goes on until the other process has had its turns.
+	// The loop continues until one attempt has passed and one was refused: both need the other process to run.
 	for i := 0; i < times || (through == 0 || refused == 0) && i < 100*times; i++ {
 		if attempt(i) {
 			through++

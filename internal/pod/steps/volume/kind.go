@@ -24,9 +24,9 @@ type Kind interface {
 	Unpublish(ctx context.Context, target string) error
 }
 
-// Stager is a Kind with a part that is made once for the node and shared by the pods that use it:
-// for example a device that is formatted and mounted, of which each pod gets a bind mount. Volumes
-// keeps the users of each part on disk.
+// Stager is a Kind with a part that is made once for the node and shared by the pods that use it. An example is a
+// device that is formatted and mounted once; each pod gets a bind mount of it. Volumes keeps the users of each part on
+// disk.
 type Stager interface {
 	Kind
 	// StageID identifies the shared part, e.g. by a driver and its volume handle. Volumes with the
@@ -53,7 +53,7 @@ type Adopter interface {
 type Use struct {
 	StageID string
 	UID     types.UID
-	// Volume identifies the volume among those of the pod.
+	// Volume identifies the volume among the volumes of the pod.
 	Volume string
 }
 

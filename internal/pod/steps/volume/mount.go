@@ -85,9 +85,9 @@ func Mounted(path string, fsType int64) (bool, error) {
 	return true, nil
 }
 
-// bind mounts the open file or directory source on target, which exists and is of the same type. It
-// uses the file descriptor, so that no path is looked up again. Mounts below source do not appear
-// in target, now or later.
+// bind mounts the open file or directory source on target, which exists and is of the same type. It uses the file
+// descriptor, so that the kernel resolves no path a second time. Mounts below source do not appear in target, now or
+// later.
 func bind(source *os.File, target string, readOnly bool) error {
 	tree, err := unix.OpenTree(int(source.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	if errors.Is(err, unix.ENOSYS) {

@@ -90,7 +90,7 @@ func (shared) Unpublish(_ context.Context, target string) error {
 	return nil
 }
 
-// bound is Claims in which every claim is bound to the same volume.
+// bound is a Claims whose claims are all bound to the same volume.
 type bound struct{ *corev1.PersistentVolume }
 
 func (b bound) Bound(_ context.Context, _ *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume, error) {

@@ -25,7 +25,7 @@ import (
 type Config struct {
 	// Root is the agent's directory; pods are in <Root>/pods.
 	Root string
-	// Kinds are tried in order; the first that serves a volume mounts it.
+	// Kinds is in order: the first kind that serves a volume mounts it.
 	Kinds []Kind
 	// Claims finds the PersistentVolumes of claims. nil: no volume is a claim.
 	Claims Claims

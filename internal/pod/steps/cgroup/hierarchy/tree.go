@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Driver says who makes the cgroups: the agent, through the file system, or systemd, over D-Bus. It must be the
-// same as the runtime's.
+// Driver decides who makes the cgroups: the agent through the file system, or systemd over D-Bus. The runtime must use
+// the same driver.
 type Driver string
 
 // The drivers have the names of the CRI and of KubeletConfiguration.

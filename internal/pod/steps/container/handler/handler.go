@@ -29,7 +29,7 @@ const (
 	maxOutput    = 1 << 10  // bytes shown from the end of a command's output
 	maxRedirects = 10
 
-	// userAgent is the kubelet's, by which servers recognise its requests.
+	// userAgent is the kubelet's user agent, because servers recognise its requests by it.
 	userAgent = "kube-lifecycle/1.36"
 
 	lifecycleHTTPFallback = "LifecycleHTTPFallback" // event reason

@@ -45,8 +45,8 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// An object that lacks a key, or has an unusable value, gives an error in the kubelet's words where the kubelet
-// has any. The start is tried again when the object changes.
+// An object without the key, or with an unusable value, gives an error in the kubelet's words, where the kubelet has an
+// error. The container start runs again when the object changes.
 func TestEnvironmentLacks(t *testing.T) {
 	app, login := object.Key{Kind: object.ConfigMap, Namespace: "shop", Name: "app"},
 		object.Key{Kind: object.Secret, Namespace: "shop", Name: "login"}

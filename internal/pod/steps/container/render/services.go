@@ -39,7 +39,7 @@ func Services(p *corev1.Pod, services []*corev1.Service) map[string]string {
 	return env
 }
 
-// addService adds the variables of one service, with Kubernetes' names and with those of Docker links.
+// addService adds the variables of one service, with Kubernetes' names and with the names of Docker links.
 func addService(env map[string]string, s *corev1.Service) {
 	name := variableName(s.Name)
 	env[name+"_SERVICE_HOST"] = s.Spec.ClusterIP

@@ -18,7 +18,7 @@ type Accounts interface {
 	PullToken(ctx context.Context, p *corev1.Pod, account types.UID, audience string) (string, error)
 }
 
-// grant is what a plugin receives of a pod's service account. nil means nothing.
+// grant is the part of a pod's service account that a plugin receives. nil means nothing.
 type grant struct {
 	account     *corev1.ServiceAccount
 	token       string

@@ -79,7 +79,7 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// TestGrants checks for which pods the plugin runs, and how often.
+// TestGrants checks which pods the plugin runs for, and how often.
 func TestGrants(t *testing.T) {
 	for _, c := range []struct {
 		name  string

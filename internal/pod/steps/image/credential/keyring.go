@@ -84,9 +84,9 @@ func New(o Options) *Keyring {
 	return k
 }
 
-// Find returns the credentials for a repository, such as docker.io/library/busybox, in the order in which to
-// try them: from the pod's secrets, the node's configuration, the plugins. p is nil for a pull by a command.
-// The error joins everything that could not be read. The list has the rest.
+// Find returns the credentials for a repository, such as docker.io/library/busybox, in the order to try them: from the
+// pod's secrets, the node's configuration, the plugins. p is nil for a pull by a command. The error joins the errors of
+// all sources that failed. The list has the credentials of the other sources.
 func (k *Keyring) Find(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]Credential,
 	error) {
 	found, err := ofSecrets(repository, secrets)

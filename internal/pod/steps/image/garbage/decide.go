@@ -23,7 +23,7 @@ type Image struct {
 
 // Thresholds say when images are removed.
 type Thresholds struct {
-	// High is the disk usage in percent at which images are removed, Low the usage down to which. High 100
+	// High is the disk usage in percent that starts the removal of images. Low is the usage that ends it. High 100
 	// means never.
 	High, Low int
 	// MinAge is how long an image must have been known before it may be removed to free disk space.

@@ -25,7 +25,7 @@ type Pulled struct {
 	Repositories map[string]Access `json:"repositories,omitempty"`
 }
 
-// Access says who may use an image of a repository.
+// Access records which pods may use an image of a repository.
 type Access struct {
 	// Node is set if every pod may use it: it was pulled without credentials, or with the node's.
 	Node    bool                `json:"node,omitempty"`

@@ -82,7 +82,7 @@ func (k *attacher) Uses() (all []volume.Use, err error) {
 	return all, err
 }
 
-// idFile is the name of the file in which package volume keeps the StageID.
+// idFile is the name of the file where package volume keeps the StageID.
 const idFile = "id"
 
 func readID(name string) (id identity, err error) {

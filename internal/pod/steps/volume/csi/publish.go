@@ -190,7 +190,7 @@ func (k *Kind) tokens(ctx context.Context, p *corev1.Pod, o *storagev1.CSIDriver
 	return map[string]string{infoTokens: string(text)}, err
 }
 
-// place is what the path of a volume in a pod's directory identifies.
+// place identifies a volume in a pod's directory. Its path gives all fields.
 type place struct {
 	uid types.UID
 	// block is the name of the PersistentVolume for a device, and "" for a file system.

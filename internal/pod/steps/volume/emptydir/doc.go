@@ -1,7 +1,7 @@
 // Package emptydir makes emptyDir volumes: a directory, a tmpfs or a hugetlbfs that lives as long as its pod.
 //
-// It owns kubernetes.io~empty-dir below a pod's volumes. A volume appears with its mode and group set, so that nobody
-// finds an incomplete one.
+// It owns kubernetes.io~empty-dir below a pod's volumes. A volume appears with its mode and group set, so that no
+// container finds it incomplete.
 //
 // The size of a tmpfs or hugetlbfs enforces a sizeLimit. On disk, Limits measures the volume and evicts the pod, as the
 // kubelet does.

@@ -214,7 +214,7 @@ func TestMountRefusesOtherDevices(t *testing.T) {
 	}
 }
 
-// empty is a machine on which no program is installed.
+// empty is a machine without any installed program.
 type empty struct{ utilexec.Interface }
 
 func (empty) LookPath(string) (string, error) { return "", utilexec.ErrExecutableNotFound }

@@ -80,8 +80,8 @@ func (Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	return path, nil
 }
 
-// Open opens the path with the same checks as Publish. It returns nil for the file system of a
-// device: nobody can replace its mount.
+// Open opens the path with the same checks as Publish. It returns nil for the file system of a device, because no pod
+// can replace its mount.
 func (Kind) Open(r volume.Request) (*os.File, error) {
 	f, err := open(r.Persistent.Spec.Local.Path, r.Block)
 	if err == nil && isDevice(f) && !r.Block {

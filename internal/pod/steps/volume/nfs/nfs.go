@@ -88,8 +88,7 @@ func (k Kind) Publish(ctx context.Context, r volume.Request) (string, error) {
 	return "", explain(err)
 }
 
-// prepare finds the server and returns the calls to try. last is the error of a version for which
-// no call is possible.
+// prepare finds the server and returns the calls to try. last is the error of an NFS version that no call can mount.
 func prepare(ctx context.Context, r volume.Request) (list []mount.Call, last, err error) {
 	w := want{readOnly: r.ReadOnly}
 	source := r.Volume.NFS
@@ -117,9 +116,8 @@ func prepare(ctx context.Context, r volume.Request) (list []mount.Call, last, er
 	return list, last, nil
 }
 
-// reach finds an address at which the server answers, and the address of this machine that the
-// server sees. Without this probe, the kernel would wait for minutes. With port 0 there is no
-// probe.
+// reach finds an address where the server answers, and the address of this machine that the server sees. Without this
+// probe, the kernel would wait for minutes. With port 0 there is no probe.
 func reach(ctx context.Context, server string, port uint16) (remote, local netip.Addr, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

@@ -29,7 +29,7 @@ type File struct {
 // Files are the files of a volume by their paths in it.
 type Files map[string]File
 
-// defaultMode is the mode of a file for which neither item nor volume sets one.
+// defaultMode is the mode of a file if neither its item nor its volume sets a mode.
 const defaultMode = 0o644
 
 // Mode returns the first mode that is set, or else 0644.
@@ -56,8 +56,8 @@ func (l Lacks) Error() string {
 // Unwrap lets package object find what to wait for.
 func (l Lacks) Unwrap() []error { return l }
 
-// Unavailable is the error for content that cannot be had now, such as a token while the API server
-// is unreachable. Files from before stay in use until it can.
+// Unavailable is the error for content that is temporarily unavailable, such as a token while the API server is
+// unreachable. Earlier files stay in use meanwhile.
 type Unavailable struct{ Err error }
 
 func (e *Unavailable) Error() string { return e.Err.Error() }

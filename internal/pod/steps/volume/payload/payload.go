@@ -24,7 +24,7 @@ type Objects interface {
 	Secret(namespace, name string) (*corev1.Secret, error)
 }
 
-// Content is what a volume must contain.
+// Content is the content that a volume must have.
 type Content struct {
 	Files Files
 	// Until is when the content must be made again although no object has changed; zero is never.
@@ -39,9 +39,9 @@ type Source interface {
 	Serves(v *corev1.Volume) bool
 	// Uses returns the objects that the volume names, whether they exist or not.
 	Uses(p *corev1.Pod, v *corev1.Volume) []object.Key
-	// Content returns what the volume must contain now. The error for something that must come
-	// first is an *object.Missing, *object.Unknown or *object.Lacking, or Lacks of these. The error
-	// for content that cannot be had now is an *Unavailable.
+	// Content returns the content that the volume must have now. If an object must appear or change first, the error is
+	// an *object.Missing, *object.Unknown or *object.Lacking, or Lacks of these. For content that is temporarily
+	// unavailable it is an *Unavailable.
 	Content(ctx context.Context, o Objects, p *corev1.Pod, v *corev1.Volume) (Content, error)
 }
 

@@ -260,7 +260,7 @@ func TestFilesFollowTheObjects(t *testing.T) {
 				t.Errorf("%s has %d versions", r.Target, len(versions))
 			}
 		}
-		// The files of a deleted object stay, except those of an optional object.
+		// The files of a deleted object stay, except the files of an optional object.
 		n.table.Delete(keyvalue.ConfigMap.Key("default", "app"))
 		n.table.Delete(keyvalue.ConfigMap.Key("default", "later"))
 		synctest.Wait()
@@ -443,7 +443,7 @@ func TestTokenStaysWhileTheIssuerIsUnavailable(t *testing.T) {
 	})
 }
 
-// Files that an agent finds stay until the API server has said what became of the object.
+// Files that an agent finds stay until the API server has reported the state of their object.
 func TestFilesStayWhileTheirObjectIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)

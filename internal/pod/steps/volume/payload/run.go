@@ -217,7 +217,7 @@ func (v *Volumes) write(ctx context.Context, m *mount, view *pinning, content Co
 	return nil
 }
 
-// makeNested makes the directories in the volume on which other volumes are mounted.
+// makeNested makes the directories in the volume that are mount points of other volumes.
 func (v *Volumes) makeNested(m *mount) error {
 	points, err := nested(m.request.Pod, m.request.Volume.Name)
 	if err != nil || len(points) == 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/base/retry"
 )
 
-// Info is what a driver reports about this node (NodeGetInfo).
+// Info is a driver's report about this node (NodeGetInfo).
 type Info struct {
 	// NodeID is the driver's own name for the node.
 	NodeID string

@@ -135,7 +135,7 @@ func (w *Writer) writePending(ctx context.Context) (done bool) {
 	return done
 }
 
-// report logs the result of a try for which no registration waits. A rejection is an event of the Node too.
+// report logs the result of a write that no registration waits for. A rejection is an event of the Node too.
 func (w *Writer) report(name string, u *Update, err error) {
 	switch {
 	case err == nil:

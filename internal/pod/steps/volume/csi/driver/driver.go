@@ -32,7 +32,7 @@ type Driver struct {
 
 	// The registry's lock guards the fields below.
 
-	// info is what the driver last reported about this node.
+	// info is the driver's last report about this node.
 	info *csinode.Info
 	// previous is the driver that this one replaces. It is kept until the API server has answered.
 	previous *Driver
