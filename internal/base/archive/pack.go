@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pack writes the regular file or directory that f is open on (O_PATH suffices) to w. Links in a
-// directory are packed as links. Other types of files are packed with name and type only.
+// Pack writes the regular file or directory that f is open on (O_PATH suffices) to w. Links in a directory are packed
+// as links. Other types of files are packed with name and type only.
 func Pack(ctx context.Context, f *os.File, w io.Writer) error {
 	info, err := f.Stat()
 	if err != nil {

@@ -23,9 +23,8 @@ func PackIn(ctx context.Context, root *os.File, name string, w io.Writer) error 
 	return Pack(ctx, f, w)
 }
 
-// UnpackIn unpacks a stream at the path to, as seen by a process whose root directory is root. If
-// to is a directory, it unpacks into to/name. It makes links to any target: only that process
-// follows them.
+// UnpackIn unpacks a stream at the path to, as seen by a process whose root directory is root. If to is a directory, it
+// unpacks into to/name. It makes links to any target: only that process follows them.
 func UnpackIn(root *os.File, to, name string, owner *Owner, r io.Reader) (skipped []string, err error) {
 	if dir, err := safepath.InRoot(root, to, unix.O_PATH|unix.O_DIRECTORY); err == nil {
 		to = path.Join(to, name)

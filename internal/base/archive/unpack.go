@@ -15,8 +15,8 @@ import (
 
 // Target says where and how a stream is unpacked.
 type Target struct {
-	// File opens the place for a stream with one file, for writing. Dir makes and opens the place
-	// for a stream with a directory. Unpack calls exactly one of them.
+	// File opens the place for a stream with one file, for writing. Dir makes and opens the place for a stream with a
+	// directory. Unpack calls exactly one of them.
 	File func(mode fs.FileMode) (*os.File, error)
 	Dir  func(mode fs.FileMode) (*os.File, error)
 	// Owner of the unpacked files. nil: the user of this process.
@@ -28,8 +28,7 @@ type Target struct {
 // Owner is a user and a group by number.
 type Owner struct{ UID, GID int }
 
-// Unpack reads a stream to its end and replaces existing files. It returns a line for each entry
-// that it skipped.
+// Unpack reads a stream to its end and replaces existing files. It returns a line for each entry that it skipped.
 func Unpack(r io.Reader, t Target) (skipped []string, err error) {
 	stream := tar.NewReader(r)
 	first, err := stream.Next()

@@ -37,8 +37,7 @@ type Subject struct {
 	Gone func(context.Context)
 }
 
-// Dir is the directory with the files of a controller. ok is false if the host does not have the
-// controller.
+// Dir is the directory with the files of a controller. ok is false if the host does not have the controller.
 func (g Group) Dir(controller string) (path string, ok bool) {
 	if g.Unified {
 		controller = ""
@@ -47,8 +46,8 @@ func (g Group) Dir(controller string) (path string, ok bool) {
 	return dir, ok
 }
 
-// Watched returns the directories with files of Values, each once. With version 1, two controllers
-// may share a directory.
+// Watched returns the directories with files of Values, each once. With version 1, two controllers may share a
+// directory.
 func (g Group) Watched() []string {
 	var dirs []string
 	for _, c := range controllers() {
@@ -80,8 +79,8 @@ func (g Group) Present() Group {
 	return present
 }
 
-// Child finds the cgroup of a container below its pod's. The container's id is part of its name, as
-// in cri-containerd-ID.scope.
+// Child finds the cgroup of a container below its pod's. The container's id is part of its name, as in
+// cri-containerd-ID.scope.
 func (g Group) Child(id string) (Group, bool) {
 	child := Group{Unified: g.Unified, Dirs: map[string]string{}}
 	name := ""
@@ -118,8 +117,7 @@ func childName(dir, id string) string {
 	return ""
 }
 
-// Read reads the files that want names. It skips files that do not exist because the host does not
-// have the controller.
+// Read reads the files that want names. It skips files that do not exist because the host does not have the controller.
 func Read(g Group, want Values) (Values, error) {
 	have := Values{}
 	for file := range want {

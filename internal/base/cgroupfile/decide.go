@@ -24,8 +24,7 @@ const (
 	minQuota = 1000
 )
 
-// Shares converts millicores to cpu.shares, the share of CPU time relative to siblings. One CPU is
-// 1024.
+// Shares converts millicores to cpu.shares, the share of CPU time relative to siblings. One CPU is 1024.
 func Shares(milli int64) uint64 {
 	return uint64(max(MinShares, min(milli*1024/1000, maxShares)))
 }
@@ -56,8 +55,7 @@ type Bounds struct {
 	Pids       int64
 }
 
-// Values are the file contents for these limits. A weight has several right values: see
-// Differences.
+// Values are the file contents for these limits. A weight has several right values: see Differences.
 func (b Bounds) Values(unified bool) Values {
 	v := Values{}
 	set := func(file, text string) {
@@ -101,8 +99,8 @@ func number(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// weights are the values of cpu.weight for shares. Runtimes use two formulas: an older one that
-// maps the range linearly, and the one of runc 1.3.2.
+// weights are the values of cpu.weight for shares. Runtimes use two formulas: an older one that maps the range
+// linearly, and the one of runc 1.3.2.
 func weights(shares uint64) []string {
 	all := []string{strconv.FormatUint(cgroups.ConvertCPUSharesToCgroupV2Value(shares), 10)}
 	if linear := strconv.FormatUint(1+((shares-2)*9999)/262142, 10); shares >= 2 && linear != all[0] {
@@ -120,8 +118,7 @@ func Controller(file string) string {
 	return c
 }
 
-// Files are the files that Values may contain, on both versions. Writes to other files do not
-// matter.
+// Files are the files that Values may contain, on both versions. Writes to other files do not matter.
 func Files() []string {
 	return []string{
 		"cpuset.cpus", "cpuset.mems", "cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.weight", "cpu.max",
@@ -136,8 +133,8 @@ const page = 4096
 // pages, which is a little below 2^63 bytes.
 const unbounded = 1 << 62
 
-// Canonical returns the content of a file in a form that can be compared: sets are sorted, no limit
-// is None, memory is in whole pages.
+// Canonical returns the content of a file in a form that can be compared: sets are sorted, no limit is None, memory is
+// in whole pages.
 func Canonical(file, text string) string {
 	text = strings.TrimSpace(text)
 	switch Controller(file) {
@@ -180,8 +177,8 @@ type Change struct{ File, Have, Want string }
 
 func (c Change) String() string { return c.File + " is " + c.Have + ", not " + c.Want }
 
-// Differences returns the files whose value in have differs from want, sorted by name. It skips
-// files that have does not contain. If want lists several values, each of them is right.
+// Differences returns the files whose value in have differs from want, sorted by name. It skips files that have does
+// not contain. If want lists several values, each of them is right.
 func Differences(want, have Values) []Change {
 	var all []Change
 	for file, value := range want {

@@ -19,8 +19,8 @@ const (
 	maxStem = 160
 )
 
-// Dir is a collection with one file for each key. So a change writes one small file, and damage
-// loses one key. It has one user at a time.
+// Dir is a collection with one file for each key. So a change writes one small file, and damage loses one key. It has
+// one user at a time.
 type Dir[T any] struct {
 	path   string
 	format Format
@@ -38,9 +38,8 @@ type keyed[T any] struct {
 // Save sets the value of key. If it fails, the old value stays.
 func (d *Dir[T]) Save(key string, v T) error { return d.save(key, v, true) }
 
-// SaveUnsynced is Save for a value that may be lost in a power cut, but in nothing else. It avoids
-// a sync, which delays every other writer of the file system. A file that the power cut has damaged
-// is moved aside like any other.
+// SaveUnsynced is Save for a value that may be lost in a power cut, but in nothing else. It avoids a sync, which delays
+// every other writer of the file system. A file that the power cut has damaged is moved aside like any other.
 func (d *Dir[T]) SaveUnsynced(key string, v T) error { return d.save(key, v, false) }
 
 func (d *Dir[T]) save(key string, v T, synced bool) error {
@@ -68,9 +67,8 @@ func (d *Dir[T]) delete(key string, synced bool) error {
 	return nil
 }
 
-// LoadAll returns every key that it can read, also if there is an error. The error joins a
-// *DamagedError for each file that was moved aside. It removes temporary files of interrupted
-// saves.
+// LoadAll returns every key that it can read, also if there is an error. The error joins a *DamagedError for each file
+// that was moved aside. It removes temporary files of interrupted saves.
 func (d *Dir[T]) LoadAll() (map[string]T, error) {
 	all := map[string]T{}
 	entries, err := os.ReadDir(d.path)
@@ -101,8 +99,8 @@ func (d *Dir[T]) LoadAll() (map[string]T, error) {
 	return all, errors.Join(errs...)
 }
 
-// file is the path for key: readable if possible, never longer than a file name may be, never
-// hidden and never outside the directory.
+// file is the path for key: readable if possible, never longer than a file name may be, never hidden and never outside
+// the directory.
 func (d *Dir[T]) file(key string) string {
 	stem := url.PathEscape(key)
 	if strings.HasPrefix(stem, ".") {

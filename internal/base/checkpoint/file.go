@@ -35,8 +35,8 @@ func IsDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// Save makes v the content of the file at path, whose directory must exist. If it fails, the file
-// stays as it was. The mode is 0600.
+// Save makes v the content of the file at path, whose directory must exist. If it fails, the file stays as it was. The
+// mode is 0600.
 func Save[T any](path string, f Format, v T) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -51,9 +51,9 @@ func Replace(path string, content []byte) error { return replace(path, content, 
 // ReplaceUnsynced is Replace for content that may be lost or damaged in a power cut.
 func ReplaceUnsynced(path string, content []byte) error { return replace(path, content, false) }
 
-// Load returns the content of the file at path. The error is fs.ErrNotExist if there is no file. It
-// is a *DamagedError if the file was moved aside because it is damaged or from a newer program; the
-// caller then continues with the zero value and reports the error.
+// Load returns the content of the file at path. The error is fs.ErrNotExist if there is no file. It is a *DamagedError
+// if the file was moved aside because it is damaged or from a newer program; the caller then continues with the zero
+// value and reports the error.
 func Load[T any](path string, f Format) (T, error) {
 	var v, none T
 	content, err := os.ReadFile(path)
@@ -70,8 +70,8 @@ func Load[T any](path string, f Format) (T, error) {
 	return none, moveAside(path, err)
 }
 
-// moveAside renames a file that cannot be used, so that the next save does not overwrite it. It
-// returns the error to report.
+// moveAside renames a file that cannot be used, so that the next save does not overwrite it. It returns the error to
+// report.
 func moveAside(path string, why error) error {
 	suffix := "corrupt"
 	if newer, ok := errors.AsType[*newerError](why); ok {
@@ -84,8 +84,8 @@ func moveAside(path string, why error) error {
 	return &DamagedError{Path: path, Moved: to, Err: why}
 }
 
-// replace writes content to a temporary file with a fixed name. So a crash leaves at most one such
-// file, which the next save overwrites.
+// replace writes content to a temporary file with a fixed name. So a crash leaves at most one such file, which the next
+// save overwrites.
 func replace(path string, content []byte, synced bool) error {
 	tmp := path + tmpSuffix
 	err := writeFile(tmp, content, synced)

@@ -22,9 +22,8 @@ type Usage struct {
 	Inodes int64 // without the tree's root
 }
 
-// Measure returns the disk usage of a directory's tree. Like du(1), it counts blocks, and a file
-// with several names once. It follows no links and enters no mounts, even if a pod changes the tree
-// meanwhile.
+// Measure returns the disk usage of a directory's tree. Like du(1), it counts blocks, and a file with several names
+// once. It follows no links and enters no mounts, even if a pod changes the tree meanwhile.
 func Measure(ctx context.Context, path string) (Usage, error) {
 	root, err := os.Open(path)
 	if err != nil {

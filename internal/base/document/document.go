@@ -13,8 +13,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// MaxSize is the largest file or response that is read, in bytes. It is the kubelet's limit for a
-// manifest (10 MiB).
+// MaxSize is the largest file or response that is read, in bytes. It is the kubelet's limit for a manifest (10 MiB).
 const MaxSize = 10 << 20
 
 // ErrTooLarge is the error for input of more than MaxSize bytes.
@@ -41,9 +40,8 @@ type Document struct {
 	Text []byte
 }
 
-// Split cuts a stream at the lines that YAML reserves for that (--- and ...). It skips documents
-// with only blank lines, comments and directives. It does not parse the text, so that a broken
-// document does not affect its neighbours.
+// Split cuts a stream at the lines that YAML reserves for that (--- and ...). It skips documents with only blank lines,
+// comments and directives. It does not parse the text, so that a broken document does not affect its neighbours.
 func Split(stream []byte) []Document {
 	stream = bytes.TrimPrefix(stream, []byte("\ufeff"))
 	var docs []Document
@@ -127,8 +125,8 @@ func jsonSyntax(d Document, text []byte) (Fault, bool) {
 	return Fault{Line: line, Text: syntax.Error()}, true
 }
 
-// yamlFaults takes the line numbers from the YAML parser's message. For a wrong indentation, the
-// parser names the line before.
+// yamlFaults takes the line numbers from the YAML parser's message. For a wrong indentation, the parser names the line
+// before.
 func (d Document) yamlFaults(err error) Faults {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	text = strings.TrimPrefix(text, "unmarshal errors:\n")
@@ -145,8 +143,8 @@ func (d Document) yamlFaults(err error) Faults {
 	return faults
 }
 
-// Decode puts data into the value that into points to. data is the JSON of the document, or of the
-// part at path: names of fields and indices of lists. The error is Faults.
+// Decode puts data into the value that into points to. data is the JSON of the document, or of the part at path: names
+// of fields and indices of lists. The error is Faults.
 func (d Document) Decode(data []byte, into any, path ...any) error {
 	strict, err := sigsjson.UnmarshalStrict(data, into)
 	if err == nil && len(strict) == 0 {

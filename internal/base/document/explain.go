@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// maxFaults bounds the faults of one document. A document with more was most likely meant to be
-	// something else.
+	// maxFaults bounds the faults of one document. A document with more was most likely meant to be something else.
 	maxFaults = 10
 	// maxNodes bounds the walk: aliases can make a small document very large.
 	maxNodes = 1 << 20
@@ -24,8 +23,8 @@ const (
 	maxName = 64
 )
 
-// walk compares a document's nodes with a Go type. It runs only after a decoder has failed, to find
-// the lines and paths that the decoder does not report.
+// walk compares a document's nodes with a Go type. It runs only after a decoder has failed, to find the lines and paths
+// that the decoder does not report.
 type walk struct {
 	doc    Document
 	faults Faults
@@ -33,8 +32,7 @@ type walk struct {
 	depth  int
 }
 
-// explain returns the faults that keep the part of the document at path from being decoded into
-// into's type.
+// explain returns the faults that keep the part of the document at path from being decoded into into's type.
 func (d Document) explain(into any, path []any) Faults {
 	node, _ := d.find(path)
 	if node == nil {

@@ -9,13 +9,12 @@ import (
 )
 
 const (
-	// quiet is how long the node must be idle before its memory is trimmed. busy is the longest
-	// time without trimming.
+	// quiet is how long the node must be idle before its memory is trimmed. busy is the longest time without trimming.
 	quiet = 10 * time.Second
 	busy  = time.Minute
-	// How much the heap may grow before a collection, in percent of the live heap. While pods
-	// start, a collection would take CPU from them, and the memory is returned a moment later
-	// anyway. More than Go's default scatters live objects over pages that cannot be returned.
+	// How much the heap may grow before a collection, in percent of the live heap. While pods start, a collection would
+	// take CPU from them, and the memory is returned a moment later anyway. More than Go's default scatters live
+	// objects over pages that cannot be returned.
 	quietPercent = 50
 	busyPercent  = 100
 )
@@ -26,8 +25,8 @@ type Heap struct{ active wake.Signal }
 // New makes a Heap.
 func New() *Heap { return &Heap{active: wake.New()} }
 
-// Run returns memory to the system when the node becomes idle after activity, until ctx ends. It
-// costs one garbage collection for each period of activity.
+// Run returns memory to the system when the node becomes idle after activity, until ctx ends. It costs one garbage
+// collection for each period of activity.
 func (h *Heap) Run(ctx context.Context) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(busyPercent))
 	h.Stir() // starting the agent is activity

@@ -14,8 +14,8 @@ import (
 // Watch is a watch descriptor. It is unique within its instance.
 type Watch int32
 
-// Event is one inotify event. Name is empty if the event is about the watched file or directory itself. Cookie
-// joins the two events of a rename.
+// Event is one inotify event. Name is empty if the event is about the watched file or directory itself. Cookie joins
+// the two events of a rename.
 type Event struct {
 	Watch  Watch
 	Mask   uint32
@@ -26,8 +26,8 @@ type Event struct {
 // Overflowed says that the kernel dropped events before this one: every watched file may have changed.
 func (e Event) Overflowed() bool { return e.Mask&unix.IN_Q_OVERFLOW != 0 }
 
-// Instance is an inotify instance. A user has 128 of them unless fs.inotify.max_user_instances says otherwise.
-// Its methods may be called from any goroutine.
+// Instance is an inotify instance. A user has 128 of them unless fs.inotify.max_user_instances says otherwise. Its
+// methods may be called from any goroutine.
 type Instance struct {
 	file *os.File
 	fd   int

@@ -4,8 +4,8 @@ import "golang.org/x/sys/unix"
 
 // Masks for Aim.
 const (
-	// Entries is for a manifest directory. CLOSE_WRITE lets a written file be read as soon as it is complete, and
-	// not in the middle of the writing.
+	// Entries is for a manifest directory. CLOSE_WRITE lets a written file be read as soon as it is complete, and not
+	// in the middle of the writing.
 	Entries = unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_CREATE | unix.IN_ATTRIB | unix.IN_MOVED_TO |
 		unix.IN_MOVED_FROM | unix.IN_DELETE | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 	// Arrival is for the directory above one that does not exist yet.

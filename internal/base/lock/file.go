@@ -15,14 +15,14 @@ import (
 // turn is the delay between two tries of Acquire.
 const turn = 100 * time.Millisecond
 
-// File is a lock that a kubelet uses too (flock(2) on --lock-file). Only one of several agents with
-// the same file works at a time.
+// File is a lock that a kubelet uses too (flock(2) on --lock-file). Only one of several agents with the same file works
+// at a time.
 type File struct {
 	file *os.File
 }
 
-// Acquire waits until no other process holds the lock of a file and takes it. It creates the file
-// if there is none. The kernel releases the lock when the process ends.
+// Acquire waits until no other process holds the lock of a file and takes it. It creates the file if there is none. The
+// kernel releases the lock when the process ends.
 func Acquire(ctx context.Context, path string) (*File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -44,8 +44,8 @@ func Acquire(ctx context.Context, path string) (*File, error) {
 	}
 }
 
-// Contended waits until another process opens or removes the file. A process that waits for the
-// lock does so. It returns nil then, or ctx's error.
+// Contended waits until another process opens or removes the file. A process that waits for the lock does so. It
+// returns nil then, or ctx's error.
 func (l *File) Contended(ctx context.Context) error {
 	kernel, err := inotify.Open()
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Keyed has one lock for each key, within this process. Its zero value is ready to use. A key takes memory only
-// while somebody holds its lock or waits for it.
+// Keyed has one lock for each key, within this process. Its zero value is ready to use. A key takes memory only while
+// somebody holds its lock or waits for it.
 type Keyed struct {
 	mu    sync.Mutex
 	locks map[string]*keyLock

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Turn waits until this agent holds the lock file, if file is not empty. If yields is set and
-// another process wants the lock, Turn calls yield.
+// Turn waits until this agent holds the lock file, if file is not empty. If yields is set and another process wants the
+// lock, Turn calls yield.
 func Turn(ctx context.Context, file string, yields bool, yield func()) (release func() error, err error) {
 	if file == "" {
 		return func() error { return nil }, nil

@@ -20,8 +20,7 @@ import (
 // childName is the child's argv[0]. Main recognises the child by this name.
 const childName = "berth-mount"
 
-// killGrace is how long to wait for a killed child. A child that does not hang in the kernel ends
-// at once.
+// killGrace is how long to wait for a killed child. A child that does not hang in the kernel ends at once.
 const killGrace = time.Second
 
 // Call is one call of mount(2).
@@ -39,8 +38,8 @@ type request struct {
 	Flags   int    `json:",omitempty"` // of umount2(2)
 }
 
-// Main is the main function of a child. handled is false if the process was not started as a child.
-// code is the exit code.
+// Main is the main function of a child. handled is false if the process was not started as a child. code is the exit
+// code.
 func Main(args []string, stdin io.Reader, stdout io.Writer) (handled bool, code int) {
 	if len(args) == 0 || args[0] != childName {
 		return false, 0
@@ -65,13 +64,12 @@ func Main(args []string, stdin io.Reader, stdout io.Writer) (handled bool, code 
 
 // Runner calls the kernel in child processes. The zero value is ready to use.
 type Runner struct {
-	// Program is the binary of the child. "" is the binary of this process, whose main must begin
-	// with Main.
+	// Program is the binary of the child. "" is the binary of this process, whose main must begin with Main.
 	Program string
 }
 
-// Stuck is the error for a child that hangs in the kernel although it was killed. It ends when the
-// kernel releases it. Its mount or unmount may still happen then.
+// Stuck is the error for a child that hangs in the kernel although it was killed. It ends when the kernel releases it.
+// Its mount or unmount may still happen then.
 type Stuck struct {
 	PID int
 	// What is "mount" or "unmount" with its paths.
@@ -160,8 +158,7 @@ func result(what, answer string, err error) error {
 	return fmt.Errorf("%s: %w: %s", what, err, strings.TrimSpace(answer))
 }
 
-// Kernel reports whether the kernel supports a file system now. The first mount may still load it
-// as a module.
+// Kernel reports whether the kernel supports a file system now. The first mount may still load it as a module.
 func Kernel(fsType string) (bool, error) {
 	text, err := os.ReadFile("/proc/filesystems")
 	if err != nil {

@@ -16,9 +16,9 @@ type Options struct {
 	Data []string
 }
 
-// Parse splits options into flags of mount(2), which every file system has, and the file system's
-// own options. Of contradicting options, the last one wins, as in mount(8). It drops options that
-// only mount(8) uses (defaults, _netdev, nofail, comment=..., x-...).
+// Parse splits options into flags of mount(2), which every file system has, and the file system's own options. Of
+// contradicting options, the last one wins, as in mount(8). It drops options that only mount(8) uses (defaults,
+// _netdev, nofail, comment=..., x-...).
 func Parse(options []string) (Options, error) {
 	flags := flagOptions()
 	var o Options

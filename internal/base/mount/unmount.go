@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// At returns the topmost mount at exactly that path, or nil if there is none. It reads only the
-// mount table and makes no request to a file server.
+// At returns the topmost mount at exactly that path, or nil if there is none. It reads only the mount table and makes
+// no request to a file server.
 func At(path string) (*mountinfo.Info, error) {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path)) // not of path itself: that would make a request to its server
 	if errors.Is(err, os.ErrNotExist) {
@@ -36,14 +36,14 @@ func At(path string) (*mountinfo.Info, error) {
 // Remote unmounts file systems of servers that may not answer.
 type Remote struct {
 	Runner Runner
-	// Patience bounds each way of unmounting: the plain one, which writes back dirty data; with
-	// force, which fails requests that wait for the server; and detached. 0 is ten seconds.
+	// Patience bounds each way of unmounting: the plain one, which writes back dirty data; with force, which fails
+	// requests that wait for the server; and detached. 0 is ten seconds.
 	Patience time.Duration
 }
 
-// Unmount unmounts path within three times Patience, whatever the server does. It returns nil if
-// nothing is mounted there. lost says that the server did not answer, so that dirty data is lost.
-// The error for a mount that a process uses is EBUSY.
+// Unmount unmounts path within three times Patience, whatever the server does. It returns nil if nothing is mounted
+// there. lost says that the server did not answer, so that dirty data is lost. The error for a mount that a process
+// uses is EBUSY.
 func (u Remote) Unmount(ctx context.Context, path string) (lost bool, err error) {
 	patience := u.Patience
 	if patience == 0 {

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Reasons of a waiting or failed container, as Kubernetes spells them in
-// ContainerStateWaiting.Reason.
+// Reasons of a waiting or failed container, as Kubernetes spells them in ContainerStateWaiting.Reason.
 const (
 	PodInitializing            = "PodInitializing"
 	ContainerCreating          = "ContainerCreating"

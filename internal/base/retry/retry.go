@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Doubling returns a Backoff whose Step is first, then twice the step before, and never more than limit. It has
-// no jitter: the loops of one node do not meet at a server that many nodes share. To start over after a
-// success, the caller makes a new one.
+// Doubling returns a Backoff whose Step is first, then twice the step before, and never more than limit. It has no
+// jitter: the loops of one node do not meet at a server that many nodes share. To start over after a success, the
+// caller makes a new one.
 func Doubling(first, limit time.Duration) wait.Backoff {
 	return wait.Backoff{Duration: min(first, limit), Factor: 2, Steps: math.MaxInt32, Cap: limit}
 }
@@ -40,9 +40,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Until calls try until it succeeds or the context ends, with the steps of b between the calls. After each
-// failure it calls failed with the error and the time until the next call. It returns nil, or the context's
-// error.
+// Until calls try until it succeeds or the context ends, with the steps of b between the calls. After each failure it
+// calls failed with the error and the time until the next call. It returns nil, or the context's error.
 func Until(
 	ctx context.Context, b wait.Backoff, try func(context.Context) error, failed func(err error, next time.Duration),
 ) error {

@@ -1,3 +1,3 @@
-// Package roottest skips tests that need root, and says so. make unit runs as an ordinary user too; make test runs as root
-// and skips none of them.
+// Package roottest skips tests that need root, and says so. make unit runs as an ordinary user too; make test runs as
+// root and skips none of them.
 package roottest

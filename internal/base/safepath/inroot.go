@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InRoot opens a path as seen by a process whose root directory is root. Links, also absolute ones,
-// lead to places below root (RESOLVE_IN_ROOT). It does not follow the links of /proc to files of
-// other processes. flags are open(2)'s, without O_CREAT.
+// InRoot opens a path as seen by a process whose root directory is root. Links, also absolute ones, lead to places
+// below root (RESOLVE_IN_ROOT). It does not follow the links of /proc to files of other processes. flags are open(2)'s,
+// without O_CREAT.
 func InRoot(root *os.File, name string, flags int) (*os.File, error) {
 	return openat2(int(root.Fd()), name, uint64(flags), unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
 }
 
-// CreateInRoot opens a file for writing from its beginning, and creates it if it does not exist. It
-// does not wait for the reader of a FIFO.
+// CreateInRoot opens a file for writing from its beginning, and creates it if it does not exist. It does not wait for
+// the reader of a FIFO.
 func CreateInRoot(root *os.File, name string, mode os.FileMode) (*os.File, error) {
 	f, err := InRoot(root, name, unix.O_WRONLY|unix.O_TRUNC|unix.O_NONBLOCK)
 	if !errors.Is(err, unix.ENOENT) {

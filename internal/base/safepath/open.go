@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrEscape is the error for a path that leads out of its directory: by "..", by an absolute link,
-// or by a link such as those in /proc/PID/fd.
+// ErrEscape is the error for a path that leads out of its directory: by "..", by an absolute link, or by a link such as
+// those in /proc/PID/fd.
 var ErrEscape = errors.New("the path leads out of its directory")
 
 // ErrNotFile is the error for a file that is not a regular file.
 var ErrNotFile = errors.New("not a regular file")
 
-// openTries bounds the calls of openat2 after EAGAIN: the kernel could not rule out that a rename
-// has moved ".." outside.
+// openTries bounds the calls of openat2 after EAGAIN: the kernel could not rule out that a rename has moved ".."
+// outside.
 const openTries = 128
 
 // Name refuses a text that cannot be the name of a directory entry.
@@ -31,8 +31,8 @@ func Name(s string) error {
 	return nil
 }
 
-// Clean returns a relative path in its shortest form. It refuses an absolute path and "..". "" and
-// "." are the directory itself.
+// Clean returns a relative path in its shortest form. It refuses an absolute path and "..". "" and "." are the
+// directory itself.
 func Clean(rel string) (string, error) {
 	if filepath.IsAbs(rel) {
 		return "", fmt.Errorf("%q is not a relative path", rel)
@@ -45,8 +45,8 @@ func Clean(rel string) (string, error) {
 	return path.Clean(rel), nil
 }
 
-// Host opens a path of the host for reference (O_PATH). It follows symbolic links, except for the
-// links of /proc to files of other processes.
+// Host opens a path of the host for reference (O_PATH). It follows symbolic links, except for the links of /proc to
+// files of other processes.
 func Host(name string) (*os.File, error) {
 	return openat2(unix.AT_FDCWD, name, unix.O_PATH, unix.RESOLVE_NO_MAGICLINKS)
 }
@@ -86,9 +86,9 @@ func openat2(dir int, name string, flags, resolve uint64) (*os.File, error) {
 	return nil, &os.PathError{Op: "open", Path: name, Err: err}
 }
 
-// File opens a regular file for reading. The last depth parts of its path, including the file's
-// name, must not be links; the parts before them are trusted. It never opens another type of file,
-// such as a pipe without a writer or a device: the error names the type.
+// File opens a regular file for reading. The last depth parts of its path, including the file's name, must not be
+// links; the parts before them are trusted. It never opens another type of file, such as a pipe without a writer or a
+// device: the error names the type.
 func File(name string, depth int) (*os.File, error) {
 	name = filepath.Clean(name)
 	trusted := name
@@ -140,8 +140,8 @@ func typeName(m os.FileMode) string {
 	return "device"
 }
 
-// MkdirAll opens rel below dir as Open does. It makes missing directories with the given mode,
-// whatever the umask is. A new directory inherits setgid from its parent.
+// MkdirAll opens rel below dir as Open does. It makes missing directories with the given mode, whatever the umask is. A
+// new directory inherits setgid from its parent.
 func MkdirAll(dir *os.File, rel string, mode os.FileMode) (*os.File, error) {
 	rel, err := Clean(rel)
 	if err != nil {
@@ -159,8 +159,7 @@ func HostMkdirAll(name string, mode os.FileMode) (*os.File, error) {
 	return mkdirAll(func(rel string) (*os.File, error) { return Host("/" + rel) }, rel, mode)
 }
 
-// walk opens a path relative to the start of the walk, so that a link on the way may lead anywhere
-// that open allows.
+// walk opens a path relative to the start of the walk, so that a link on the way may lead anywhere that open allows.
 type walk func(rel string) (*os.File, error)
 
 func mkdirAll(open walk, rel string, mode os.FileMode) (*os.File, error) {
@@ -200,8 +199,7 @@ func step(open walk, at *os.File, parts []string, mode os.FileMode) (*os.File, e
 	return open(rel)
 }
 
-// HostCreate creates an empty file of the host, unless a file of that name exists. Its directory
-// must exist.
+// HostCreate creates an empty file of the host, unless a file of that name exists. Its directory must exist.
 func HostCreate(name string, mode os.FileMode) error {
 	dir, err := Host(filepath.Dir(name))
 	if err != nil {

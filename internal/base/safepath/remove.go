@@ -12,14 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RemoveAll removes a file, or a directory with its content. It follows no link and enters no
-// mount. A mount point below name is an error; everything beside it is removed. It returns nil if
-// nothing exists.
+// RemoveAll removes a file, or a directory with its content. It follows no link and enters no mount. A mount point
+// below name is an error; everything beside it is removed. It returns nil if nothing exists.
 //
 // No container may be able to write to the parent directory of name.
 //
-// Four files are open however deep the tree is: a directory that is not empty is moved up next to
-// its parent before it is emptied.
+// Four files are open however deep the tree is: a directory that is not empty is moved up next to its parent before it
+// is emptied.
 func RemoveAll(ctx context.Context, name string) error {
 	parent, err := os.Open(filepath.Dir(name))
 	if errors.Is(err, os.ErrNotExist) {

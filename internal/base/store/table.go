@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// Table maps keys to values. A value must not change after Put. It is safe for concurrent use. Make
-// it with New.
+// Table maps keys to values. A value must not change after Put. It is safe for concurrent use. Make it with New.
 type Table[K comparable, V any] struct {
 	mu       sync.Mutex
 	rows     map[K]V
@@ -26,8 +25,8 @@ func New[K comparable, V any]() *Table[K, V] {
 	}
 }
 
-// Put sets the value of a key and returns the table's new revision. Every Put is a change, even
-// with an equal value. A writer that wants no change for an equal value compares first.
+// Put sets the value of a key and returns the table's new revision. Every Put is a change, even with an equal value. A
+// writer that wants no change for an equal value compares first.
 func (t *Table[K, V]) Put(key K, value V) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -36,8 +35,7 @@ func (t *Table[K, V]) Put(key K, value V) uint64 {
 	return t.notify(Change[K, V]{Key: key, Value: value})
 }
 
-// Delete removes a key and returns the table's revision. The revision is new only if the key
-// existed.
+// Delete removes a key and returns the table's revision. The revision is new only if the key existed.
 func (t *Table[K, V]) Delete(key K) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,8 +70,8 @@ func (t *Table[K, V]) Revision() uint64 {
 	return t.revision
 }
 
-// Snapshot returns the table as it is now. It costs nothing until the next write, which copies the
-// rows once for all snapshots.
+// Snapshot returns the table as it is now. It costs nothing until the next write, which copies the rows once for all
+// snapshots.
 func (t *Table[K, V]) Snapshot() Snapshot[K, V] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,8 +118,8 @@ func (s Snapshot[K, V]) Len() int { return len(s.rows) }
 // Revision is the table's revision when the snapshot was taken.
 func (s Snapshot[K, V]) Revision() uint64 { return s.revision }
 
-// With returns the snapshot with rows put over its own. later is a revision that grows with each
-// change of these rows. The revision of the result is the sum of both.
+// With returns the snapshot with rows put over its own. later is a revision that grows with each change of these rows.
+// The revision of the result is the sum of both.
 func (s Snapshot[K, V]) With(rows map[K]V, later uint64) Snapshot[K, V] {
 	all := maps.Clone(s.rows)
 	if all == nil {

@@ -41,8 +41,8 @@ type Watcher[K comparable, V any] struct {
 	pending map[K]Change[K, V]
 }
 
-// Watch watches every key. The existing rows are its first changes, so that there is no gap between
-// listing and watching.
+// Watch watches every key. The existing rows are its first changes, so that there is no gap between listing and
+// watching.
 func (t *Table[K, V]) Watch() *Watcher[K, V] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -54,8 +54,8 @@ func (t *Table[K, V]) Watch() *Watcher[K, V] {
 	return w
 }
 
-// WatchKey watches one key. Its present state is the first change. If the key does not exist, that
-// change is a deletion with a zero value.
+// WatchKey watches one key. Its present state is the first change. If the key does not exist, that change is a deletion
+// with a zero value.
 func (t *Table[K, V]) WatchKey(key K) *Watcher[K, V] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,8 +83,8 @@ func (w *Watcher[K, V]) add(c Change[K, V]) {
 // C receives when there are changes. It is never closed.
 func (w *Watcher[K, V]) C() <-chan struct{} { return w.wake.C() }
 
-// Changes returns the last state of each key that has changed since the previous call, oldest
-// revision first. It returns nil if nothing has changed.
+// Changes returns the last state of each key that has changed since the previous call, oldest revision first. It
+// returns nil if nothing has changed.
 func (w *Watcher[K, V]) Changes() []Change[K, V] {
 	w.table.mu.Lock()
 	select {

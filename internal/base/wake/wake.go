@@ -1,7 +1,7 @@
 package wake
 
-// Signal wakes one loop. Any number of calls of Wake before the loop receives are one. The zero value
-// never wakes anything: use New.
+// Signal wakes one loop. Any number of calls of Wake before the loop receives are one. The zero value never wakes
+// anything: use New.
 type Signal struct{ c chan struct{} }
 
 // New returns a signal that has not been raised.

@@ -143,9 +143,8 @@ type instances struct {
 	held, removed map[int]bool
 }
 
-// staleLogs returns the files in a container's log directory to remove. They belong to earlier instances that no
-// longer exist. Files of the keep instances before the newest stay. If keep is below 0, only files of instances in
-// removed go.
+// staleLogs returns the files in a container's log directory to remove. They belong to earlier instances that no longer
+// exist. Files of the keep instances before the newest stay. If keep is below 0, only files of instances in removed go.
 func staleLogs(names []string, in instances, keep int) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		n, ok := instanceOf(name)

@@ -23,8 +23,8 @@ const (
 	Admitted Verdict = iota
 	// NotYet lets the pod wait, and asks again.
 	NotYet
-	// Blocked means that this node, as it is now, cannot do what the pod asks for. The pod stays Pending, and starts when a
-	// later agent finds that the node can.
+	// Blocked means that this node, as it is now, cannot do what the pod asks for. The pod stays Pending, and starts
+	// when a later agent finds that the node can.
 	Blocked
 	// Rejected fails the pod.
 	Rejected
@@ -71,16 +71,15 @@ type In struct {
 	Supplied func(object.Key) bool
 	// Devices are the devices that device plugins offer now.
 	Devices device.Inventory
-	// Offered is the allocatable of the Node object. For a resource that no device plugin of this node has offered,
-	// it holds what another controller wrote there.
+	// Offered is the allocatable of the Node object. For a resource that no device plugin of this node has offered, it
+	// holds what another controller wrote there.
 	Offered corev1.ResourceList
 	// PluginsBy is the time until which a pod waits for a device plugin to register. Now is the current time.
 	PluginsBy, Now time.Time
 	// Given lists the resources that the pod holds already, since an earlier agent admitted it.
 	Given resource.Allocation
-	// Allot returns the CPUs, memory and devices that the pod would get for itself beside these pods
-	// (resource.Decide). It allocates nothing. Its error carries the kubelet's reason. nil: this node has no
-	// allocator.
+	// Allot returns the CPUs, memory and devices that the pod would get for itself beside these pods (resource.Decide).
+	// It allocates nothing. Its error carries the kubelet's reason. nil: this node has no allocator.
 	Allot  func(beside []types.UID) (resource.Allocation, error)
 	Config Config
 }
@@ -125,8 +124,8 @@ type Config struct {
 	AppArmor bool
 	// SupplementalGroupsPolicy says whether the runtime supports the policy Strict (KEP-3619).
 	SupplementalGroupsPolicy bool
-	// NoSELinux says why the runtime sets no SELinux labels on a host that has SELinux; "" if it sets them, or the
-	// host has no SELinux.
+	// NoSELinux says why the runtime sets no SELinux labels on a host that has SELinux; "" if it sets them, or the host
+	// has no SELinux.
 	NoSELinux string
 	// NoUserNamespaces says why pods cannot have their own user namespaces; "" if they can.
 	NoUserNamespaces string

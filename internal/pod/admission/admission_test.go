@@ -70,8 +70,8 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// TestNeverOvercommits adds, ends and removes pods at random. The admitted pods never hold more than the node has, nor one
-// host port twice. A pod that waits is admitted once the terminating pods are gone.
+// TestNeverOvercommits adds, ends and removes pods at random. The admitted pods never hold more than the node has, nor
+// one host port twice. A pod that waits is admitted once the terminating pods are gone.
 func TestNeverOvercommits(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))

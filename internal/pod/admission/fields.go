@@ -18,11 +18,11 @@ const (
 	Whole
 	// Scheduled means that the field is for a scheduler or another controller. The node accepts it with all fields below it.
 	Scheduled
-	// Standalone means that the field works with all fields below it, also without a control plane, where a kubelet refuses the
-	// pod. The objects that it names come from manifests.
+	// Standalone means that the field works with all fields below it, also without a control plane, where a kubelet
+	// refuses the pod. The objects that it names come from manifests.
 	Standalone
-	// Joined means that the field needs a control plane. A standalone agent refuses it. Every agent refuses it in a pod of a
-	// manifest, which the API server does not know.
+	// Joined means that the field needs a control plane. A standalone agent refuses it. Every agent refuses it in a pod
+	// of a manifest, which the API server does not know.
 	Joined
 	// Refused means that a pod that sets the field is rejected.
 	Refused

@@ -132,8 +132,8 @@ func TestCritical(t *testing.T) {
 	}
 }
 
-// TestPreemptsNoMoreThanItMust fills nodes at random. No victim has the priority of the pod or a higher one, the victims
-// are enough, and each of them is needed.
+// TestPreemptsNoMoreThanItMust fills nodes at random. No victim has the priority of the pod or a higher one, the
+// victims are enough, and each of them is needed.
 func TestPreemptsNoMoreThanItMust(t *testing.T) {
 	preempted := 0
 	for seed := range uint64(400) {

@@ -184,8 +184,8 @@ func awaitEnds(in In, short []shortage) Answer {
 	return a
 }
 
-// makeRoom preempts less important pods for a critical one. It does so only if the pod is then admitted: no pod ends for
-// one that is rejected afterwards.
+// makeRoom preempts less important pods for a critical one. It does so only if the pod is then admitted: no pod ends
+// for one that is rejected afterwards.
 func makeRoom(in In, lasting []shortage) (Answer, bool) {
 	if !critical(in.Pod, in.Config.Standalone) {
 		return Answer{}, false
@@ -214,8 +214,8 @@ func makeRoom(in In, lasting []shortage) (Answer, bool) {
 	return a, true
 }
 
-// critical says whether other pods make room for this one. On a node of a cluster every static pod is critical, as under
-// the kubelet: the control plane may be among them. A standalone agent has pods of manifests only, so that there
+// critical says whether other pods make room for this one. On a node of a cluster every static pod is critical, as
+// under the kubelet: the control plane may be among them. A standalone agent has pods of manifests only, so that there
 // the priority alone counts.
 func critical(p *corev1.Pod, standalone bool) bool {
 	return pod.Priority(p) >= pod.SystemCritical || !standalone && pod.Static(p)

@@ -405,8 +405,7 @@ func TestTaints(t *testing.T) {
 	}
 }
 
-// What a DRA driver serves is not the node's to count, of this pod and of others
-// (KEP-5004).
+// What a DRA driver serves is not the node's to count, of this pod and of others (KEP-5004).
 func TestClaimedResources(t *testing.T) {
 	const implicit = "deviceclass.resource.kubernetes.io/gpu"
 	claimed := func(p *corev1.Pod, container string) *corev1.Pod {

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 )
 
-// checkTopology asks the allocators whether the pod can get CPUs, memory of NUMA nodes and devices for itself, aligned as
-// the policies demand. A resource that the node lacks as a whole is left to checkResources.
+// checkTopology asks the allocators whether the pod can get CPUs, memory of NUMA nodes and devices for itself, aligned
+// as the policies demand. A resource that the node lacks as a whole is left to checkResources.
 func checkTopology(in In) Answer {
 	if in.Allot == nil {
 		return Answer{}

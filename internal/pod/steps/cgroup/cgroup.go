@@ -35,8 +35,7 @@ type Config struct {
 	Options Options
 	// Usable limits the CPU and the memory of all pods together. Resources that it omits are not limited.
 	Usable corev1.ResourceList
-	// QOSReserved is the percentage of the requests of higher QoS classes that lower classes cannot use.
-	// Default 0.
+	// QOSReserved is the percentage of the requests of higher QoS classes that lower classes cannot use. Default 0.
 	QOSReserved int64
 	// Reserved lists cgroups outside the pods' cgroups that get limits too.
 	Reserved []Reserved
@@ -84,8 +83,8 @@ func (c *Cgroups) Step() worker.Step {
 	}
 }
 
-// Parent returns the cgroup parent of the pod's sandbox as the CRI expects it: a path, which consists of slices
-// with the systemd driver.
+// Parent returns the cgroup parent of the pod's sandbox as the CRI expects it: a path, which consists of slices with
+// the systemd driver.
 func (c *Cgroups) Parent(p *corev1.Pod) string {
 	name, err := podName(c.host.root, pod.QOS(p), p.UID)
 	if err != nil {
@@ -156,8 +155,8 @@ func (c *Cgroups) Empty(ctx context.Context, p *corev1.Pod) error {
 	return nil
 }
 
-// Remove kills everything that runs in the cgroup of a pod, whatever its class was, and removes the cgroup. A
-// missing cgroup is not an error.
+// Remove kills everything that runs in the cgroup of a pod, whatever its class was, and removes the cgroup. A missing
+// cgroup is not an error.
 func (c *Cgroups) Remove(ctx context.Context, uid types.UID) error {
 	defer c.metrics.took("destroy", time.Now())
 	t, err := c.host.open()

@@ -30,9 +30,9 @@ type Options struct {
 
 // ForPod decides the limits of a pod's cgroup.
 //
-// Shares follow the requests, quota and memory the limits of the whole pod: KEP-753 for init containers and
-// sidecars, KEP-2837 for pod-level resources, overhead included. A Burstable pod gets a limit only if each of
-// its containers has one, or the pod itself.
+// Shares follow the requests, quota and memory the limits of the whole pod: KEP-753 for init containers and sidecars,
+// KEP-2837 for pod-level resources, overhead included. A Burstable pod gets a limit only if each of its containers has
+// one, or the pod itself.
 func ForPod(p *corev1.Pod, o Options) hierarchy.Limits {
 	requests := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
@@ -67,8 +67,7 @@ func ForPod(p *corev1.Pod, o Options) hierarchy.Limits {
 	return l
 }
 
-// explicit replaces a missing quota or memory limit by "no limit", so that an earlier limit of the cgroup is
-// removed.
+// explicit replaces a missing quota or memory limit by "no limit", so that an earlier limit of the cgroup is removed.
 func explicit(l hierarchy.Limits) hierarchy.Limits {
 	if l.Quota == 0 {
 		l.Quota = -1

@@ -24,8 +24,7 @@ type drift interface {
 
 func podKey(uid types.UID) string { return "pod/" + string(uid) }
 
-// watch makes Drift watch a pod's cgroup. Until this process has set the limits of the cgroup, any limits are
-// right.
+// watch makes Drift watch a pod's cgroup. Until this process has set the limits of the cgroup, any limits are right.
 func (c *Cgroups) watch(p *corev1.Pod) {
 	if c.cfg.Drift == nil || c.cfg.Drift.Watched(podKey(p.UID)) {
 		return
@@ -51,13 +50,13 @@ func (c *Cgroups) forget(uid types.UID) {
 	c.pods.forget(uid)
 }
 
-// Vanished returns when a pod's cgroup was last found missing, or zero. Containers from before that time run
-// outside of the cgroup and without its limits.
+// Vanished returns when a pod's cgroup was last found missing, or zero. Containers from before that time run outside of
+// the cgroup and without its limits.
 func (c *Cgroups) Vanished(uid types.UID) time.Time { return c.pods.vanished(uid) }
 
-// restore makes a pod's vanished cgroup again for new containers, and calls Lost so that the old ones are
-// killed. As in the kubelet, this happens only if the cgroup vanishes while the agent runs. If it is missing at
-// the agent's start, it is only made again.
+// restore makes a pod's vanished cgroup again for new containers, and calls Lost so that the old ones are killed. As in
+// the kubelet, this happens only if the cgroup vanishes while the agent runs. If it is missing at the agent's start, it
+// is only made again.
 func (c *Cgroups) restore(uid types.UID) {
 	p := c.pods.lose(uid)
 	if p == nil {

@@ -18,8 +18,8 @@ const (
 	FailedNodeAllocatableEnforcement = "FailedNodeAllocatableEnforcement"
 )
 
-// Reserved is an existing cgroup beside the pods', such as /system.slice, that is limited to the resources
-// reserved for it. This package never makes it.
+// Reserved is an existing cgroup beside the pods', such as /system.slice, that is limited to the resources reserved for
+// it. This package never makes it.
 type Reserved struct {
 	// For names the reservation in events.
 	For string
@@ -85,8 +85,8 @@ func (x *reservations) set(r Reserved) error {
 	return nil
 }
 
-// outcomes remembers how the last attempt to set the limits of each cgroup ended, and reports it in an event of
-// the node. A repeated failure is reported once.
+// outcomes remembers how the last attempt to set the limits of each cgroup ended, and reports it in an event of the
+// node. A repeated failure is reported once.
 type outcomes struct {
 	events event.Sink
 	node   corev1.ObjectReference
@@ -125,8 +125,8 @@ func (o *outcomes) failed(key string) bool {
 	return o.last[key] != ""
 }
 
-// parseExisting reads the path of a cgroup that somebody else has made. With systemd, the parts of a slice's
-// name are the slices around it.
+// parseExisting reads the path of a cgroup that somebody else has made. With systemd, the parts of a slice's name are
+// the slices around it.
 func parseExisting(p string, driver hierarchy.Driver) hierarchy.Name {
 	base, slice := strings.CutSuffix(path.Base(p), ".slice")
 	if driver != hierarchy.Systemd || !slice {

@@ -120,8 +120,7 @@ func (l *levels) follow() error {
 	return nil
 }
 
-// watch makes Drift watch the levels. The caller holds mu. A limit that Berth does not set belongs to the
-// operator.
+// watch makes Drift watch the levels. The caller holds mu. A limit that Berth does not set belongs to the operator.
 func (l *levels) watch(t *hierarchy.Tree) {
 	if l.cfg.Drift == nil {
 		return
@@ -156,8 +155,8 @@ func (l *levels) restore(class corev1.PodQOSClass) {
 	}
 }
 
-// remove removes the levels, and then the configured root if it is empty and not the root of the hierarchy. A
-// level that still holds a pod is an error.
+// remove removes the levels, and then the configured root if it is empty and not the root of the hierarchy. A level
+// that still holds a pod is an error.
 func (l *levels) remove() error {
 	t, err := l.host.open()
 	if err != nil {

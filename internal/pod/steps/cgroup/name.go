@@ -22,8 +22,8 @@ func level(root hierarchy.Name, class corev1.PodQOSClass) hierarchy.Name {
 
 const podPrefix = "pod"
 
-// podName returns the cgroup of one pod. It refuses a UID that cannot be part of a path, because a manifest may
-// contain any text.
+// podName returns the cgroup of one pod. It refuses a UID that cannot be part of a path, because a manifest may contain
+// any text.
 func podName(root hierarchy.Name, class corev1.PodQOSClass, uid types.UID) (hierarchy.Name, error) {
 	if uid == "" {
 		return nil, errors.New("the pod has no UID")

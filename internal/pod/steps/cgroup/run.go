@@ -8,8 +8,8 @@ import (
 // retryLevels is the time between two attempts to set limits that could not be set.
 const retryLevels = time.Minute
 
-// Run keeps the limits of the levels equal to the requests of their pods, and sets the limits of reserved
-// cgroups, until ctx ends. The start of a pod does not wait for it.
+// Run keeps the limits of the levels equal to the requests of their pods, and sets the limits of reserved cgroups,
+// until ctx ends. The start of a pod does not wait for it.
 func (c *Cgroups) Run(ctx context.Context) error {
 	retry := time.NewTimer(0)
 	defer retry.Stop()

@@ -29,15 +29,13 @@ type Config struct {
 	// Root is the agent's directory.
 	Root    string
 	Objects *object.Table
-	// Cluster has the claims and volumes of the API server's pods, which a control plane binds.
-	// nil: there is none.
+	// Cluster has the claims and volumes of the API server's pods, which a control plane binds. nil: there is none.
 	Cluster cluster
 	// Labels returns the Node's labels in the cluster. nil: the labels of Node count.
 	Labels func() map[string]string
 	// Synced is closed once Objects has everything.
 	Synced <-chan struct{}
-	// Complete reports whether every manifest could be read. Only then is a claim that is not found
-	// gone.
+	// Complete reports whether every manifest could be read. Only then is a claim that is not found gone.
 	Complete func() bool
 	// Node has the name and labels that a volume's nodeAffinity is matched with.
 	Node *corev1.Node
@@ -78,8 +76,8 @@ func (c *Claims) file() string { return filepath.Join(c.cfg.Root, "claims.json")
 
 func (c *Claims) dir(volume string) string { return filepath.Join(c.cfg.Root, "volumes", volume) }
 
-// Load reads the bindings of an earlier agent. After a *checkpoint.DamagedError the bindings are
-// lost. The directories in <root>/volumes stay.
+// Load reads the bindings of an earlier agent. After a *checkpoint.DamagedError the bindings are lost. The directories
+// in <root>/volumes stay.
 func (c *Claims) Load() error {
 	list, err := checkpoint.Load[[]*Binding](c.file(), format())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -93,8 +91,7 @@ func (c *Claims) Load() error {
 	return err
 }
 
-// change sets the binding of a claim, or removes it if b is nil, after it has saved the bindings.
-// It needs the lock.
+// change sets the binding of a claim, or removes it if b is nil, after it has saved the bindings. It needs the lock.
 func (c *Claims) change(name types.NamespacedName, b *Binding) error {
 	previous, existed := c.bindings[name]
 	if b == nil {
@@ -118,9 +115,9 @@ func (c *Claims) change(name types.NamespacedName, b *Binding) error {
 	return nil
 }
 
-// Bound returns the volume of a pod's claim and records the pod as its user. If the claim has no
-// volume, Bound binds it or makes a volume. The error for something that must come first is an
-// *object.Missing, *object.Unknown or *object.Lacking.
+// Bound returns the volume of a pod's claim and records the pod as its user. If the claim has no volume, Bound binds it
+// or makes a volume. The error for something that must come first is an *object.Missing, *object.Unknown or
+// *object.Lacking.
 func (c *Claims) Bound(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume, error) {
 	name := types.NamespacedName{Namespace: p.Namespace}
 	if v.Ephemeral != nil {
@@ -275,8 +272,8 @@ func (c *Claims) volumes() (all []*corev1.PersistentVolume, owners map[string]ty
 	return all, owners
 }
 
-// volumeExists reports whether a binding's volume exists: a volume of a manifest, or the directory
-// of a released volume.
+// volumeExists reports whether a binding's volume exists: a volume of a manifest, or the directory of a released
+// volume.
 func (c *Claims) volumeExists(b *Binding) bool {
 	if b.Made {
 		if b.Released == nil {
@@ -289,8 +286,8 @@ func (c *Claims) volumeExists(b *Binding) bool {
 	return exists
 }
 
-// makeDir makes the directory of a volume. Everybody in the pod may write to it, because the user
-// of the containers is not known. The mode of the directory above keeps out everybody else.
+// makeDir makes the directory of a volume. Everybody in the pod may write to it, because the user of the containers is
+// not known. The mode of the directory above keeps out everybody else.
 func (c *Claims) makeDir(b *Binding) error {
 	dir := c.dir(b.Volume.Name)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// cluster has the claims and volumes of a control plane. The error is an *object.Missing if an
-// object does not exist, and an *object.Unknown until the API server has answered.
+// cluster has the claims and volumes of a control plane. The error is an *object.Missing if an object does not exist,
+// and an *object.Unknown until the API server has answered.
 type cluster interface {
 	PersistentVolumeClaim(namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	PersistentVolume(name string) (*corev1.PersistentVolume, error)
 }
 
-// users are the API server's pods that use each of its claims. They are only in memory: after a
-// restart, each pod calls Bound again.
+// users are the API server's pods that use each of its claims. They are only in memory: after a restart, each pod calls
+// Bound again.
 type users map[types.NamespacedName]map[types.UID]bool
 
 // boundByCluster returns the volume that the control plane has bound a pod's claim to. The caller holds the lock.

@@ -20,12 +20,11 @@ import (
 // Class is the storage class of the volumes that this package makes.
 const Class = "local-path"
 
-// AnnotationReclaim of a claim says what happens to the volume that was made for it when the claim
-// is gone: Delete, the default, or Retain.
+// AnnotationReclaim of a claim says what happens to the volume that was made for it when the claim is gone: Delete, the
+// default, or Retain.
 const AnnotationReclaim = "berth.run/reclaim-policy"
 
-// reclaimDelay is how long a volume is kept after its claim has gone. A manifest that is moved is
-// missing for a moment.
+// reclaimDelay is how long a volume is kept after its claim has gone. A manifest that is moved is missing for a moment.
 const reclaimDelay = 5 * time.Second
 
 // Binding is a claim and its volume.
@@ -89,8 +88,7 @@ func choose(c *corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume,
 	return provision(c, misfits)
 }
 
-// better orders fitting volumes: first a volume reserved for the claim, then the smallest, then by
-// name.
+// better orders fitting volumes: first a volume reserved for the claim, then the smallest, then by name.
 func better(v, than *corev1.PersistentVolume) bool {
 	unreserved := func(v *corev1.PersistentVolume) int {
 		if v.Spec.ClaimRef != nil {
@@ -103,8 +101,7 @@ func better(v, than *corev1.PersistentVolume) bool {
 		cmp.Compare(v.Name, than.Name)) < 0
 }
 
-// misfit says why a volume does not fit the claim, in words that follow "it is". It returns "" if
-// the volume fits.
+// misfit says why a volume does not fit the claim, in words that follow "it is". It returns "" if the volume fits.
 func misfit(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, node *corev1.Node) string {
 	if r := v.Spec.ClaimRef; r != nil &&
 		(cmp.Or(r.Namespace, metav1.NamespaceDefault) != c.Namespace || r.Name != c.Name ||
@@ -200,8 +197,8 @@ func directoryVolume(c *corev1.PersistentVolumeClaim, dir string) *corev1.Persis
 
 func volumeName(c *corev1.PersistentVolumeClaim) string { return "pvc-" + string(c.UID) }
 
-// ephemeral is the claim of a pod's ephemeral volume (KEP-1698). A claim without a class gets
-// Class, so that it is not bound to a volume whose content outlives the pod.
+// ephemeral is the claim of a pod's ephemeral volume (KEP-1698). A claim without a class gets Class, so that it is not
+// bound to a volume whose content outlives the pod.
 func ephemeral(p *corev1.Pod, v *corev1.Volume) *corev1.PersistentVolumeClaim {
 	name := p.Name + "-" + v.Name
 	t := v.Ephemeral.VolumeClaimTemplate
@@ -230,9 +227,8 @@ const (
 	remove             // the volume's directory is deleted, and then the binding
 )
 
-// end decides about a binding. claimExists says that a manifest has the claim. volumeExists says
-// that a manifest has the volume or that its directory exists. next is when to decide again; zero
-// is after the next change.
+// end decides about a binding. claimExists says that a manifest has the claim. volumeExists says that a manifest has
+// the volume or that its directory exists. next is when to decide again; zero is after the next change.
 func end(b *Binding, claimExists, volumeExists bool, now time.Time) (f fate, released *time.Time, next time.Time) {
 	if claimExists || len(b.Users) > 0 {
 		return keep, nil, next
@@ -265,8 +261,8 @@ func nameOf(c *corev1.PersistentVolumeClaim) types.NamespacedName {
 	return types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
 }
 
-// claimStatus is a claim with its status for the local API. b is nil for an unbound claim. lost
-// says that its volume is gone.
+// claimStatus is a claim with its status for the local API. b is nil for an unbound claim. lost says that its volume is
+// gone.
 func claimStatus(c *corev1.PersistentVolumeClaim, b *Binding, lost bool) *corev1.PersistentVolumeClaim {
 	c = c.DeepCopy()
 	c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
@@ -301,8 +297,7 @@ func volumeStatus(v *corev1.PersistentVolume, b *Binding) *corev1.PersistentVolu
 	return v
 }
 
-// usable returns an error if a pod cannot use a claim of the cluster yet. The texts are the
-// kubelet's.
+// usable returns an error if a pod cannot use a claim of the cluster yet. The texts are the kubelet's.
 func usable(c *corev1.PersistentVolumeClaim, p *corev1.Pod, v *corev1.Volume) error {
 	switch {
 	case v.Ephemeral != nil && !metav1.IsControlledBy(c, p):

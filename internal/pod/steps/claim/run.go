@@ -15,8 +15,8 @@ import (
 // removeRetry is the delay after a failed removal or save.
 const removeRetry = time.Minute
 
-// Run binds claims and volumes of manifests when either appears, and removes the volumes that were
-// made for claims that are gone. It returns when ctx ends.
+// Run binds claims and volumes of manifests when either appears, and removes the volumes that were made for claims that
+// are gone. It returns when ctx ends.
 func (c *Claims) Run(ctx context.Context) error {
 	select {
 	case <-c.cfg.Synced:
@@ -42,8 +42,7 @@ func (c *Claims) Run(ctx context.Context) error {
 	}
 }
 
-// pass decides about every claim once. next is when something is due without a change; zero is
-// never.
+// pass decides about every claim once. next is when something is due without a change; zero is never.
 func (c *Claims) pass(ctx context.Context) (next time.Time) {
 	changed := c.bindAll()
 	gone, next := c.release()
@@ -112,8 +111,8 @@ func (c *Claims) bindAll() map[object.Key]bool {
 	return changed
 }
 
-// release decides about the bindings of claims that are gone and unused. It returns the bindings
-// whose volumes must be removed.
+// release decides about the bindings of claims that are gone and unused. It returns the bindings whose volumes must be
+// removed.
 func (c *Claims) release() (gone map[types.NamespacedName]*Binding, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

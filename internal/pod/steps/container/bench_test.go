@@ -26,8 +26,8 @@ import (
 	"github.com/berth-run/berth/internal/record/podlog"
 )
 
-// bench is a node with one pod. It runs the containers under test on a fake runtime, with the real plan and
-// what the real pleg observes.
+// bench is a node with one pod. It runs the containers under test on a fake runtime, with the real plan and what the
+// real pleg observes.
 type bench struct {
 	*Containers
 	t    *testing.T
@@ -50,8 +50,7 @@ type bench struct {
 	said []string
 }
 
-// onBench runs body in a synctest bubble, with a pod that has a sandbox and whose containers run the test
-// workload.
+// onBench runs body in a synctest bubble, with a pod that has a sandbox and whose containers run the test workload.
 func onBench(t *testing.T, spec corev1.PodSpec, body func(*testing.T, *bench)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -249,8 +248,7 @@ func (b *bench) newest(name string) pod.ContainerStatus {
 	return c
 }
 
-// testTasks works like the worker's tasks, but without retries: a key whose task failed is ignored until
-// forgive.
+// testTasks works like the worker's tasks, but without retries: a key whose task failed is ignored until forgive.
 type testTasks struct {
 	ctx context.Context
 	wg  sync.WaitGroup

@@ -18,9 +18,9 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// Lifecycle takes part in the life of every container of the node, from outside of its pod's spec: resource
-// allocators and the operator's hooks. Each function may be called again for the same container, also by
-// another process. A nil function does nothing.
+// Lifecycle takes part in the life of every container of the node, from outside of its pod's spec: resource allocators
+// and the operator's hooks. Each function may be called again for the same container, also by another process. A nil
+// function does nothing.
 type Lifecycle struct {
 	// PreCreate may change the configuration or refuse the container.
 	PreCreate func(ctx context.Context, p *corev1.Pod, c pod.Container, config *runtimeapi.ContainerConfig) error
@@ -137,8 +137,8 @@ func New(o Options) *Containers {
 		lives: map[types.UID]*life{}}
 }
 
-// Waiting returns why a container is not started: the reason and message of its last failed start. A successful
-// start clears it.
+// Waiting returns why a container is not started: the reason and message of its last failed start. A successful start
+// clears it.
 func (s *Containers) Waiting(uid types.UID, name string) (why, message string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +149,8 @@ func (s *Containers) Waiting(uid types.UID, name string) (why, message string, o
 	return reason.Of(l.failed[name]), reason.Message(l.failed[name]), true
 }
 
-// Starting reports whether the container's start is incomplete: it may run already, but its postStart handler
-// has not returned.
+// Starting reports whether the container's start is incomplete: it may run already, but its postStart handler has not
+// returned.
 func (s *Containers) Starting(uid types.UID, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,8 +181,8 @@ func (s *Containers) with(uid types.UID, f func(*life)) {
 	f(l)
 }
 
-// settle is how long a call that changes the runtime may go on after its context has ended. Cancelling it at
-// once would leave a half-done change for whoever comes next.
+// settle is how long a call that changes the runtime may go on after its context has ended. Cancelling it at once would
+// leave a half-done change for whoever comes next.
 const settle = 10 * time.Second
 
 // settled returns a context that ends settle after ctx does.
@@ -201,8 +201,8 @@ func settled(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// changed records what was done to a container and refreshes the observed state, which then shows it. It must
-// be the last thing that a task does.
+// changed records what was done to a container and refreshes the observed state, which then shows it. It must be the
+// last thing that a task does.
 func (s *Containers) changed(ctx context.Context, uid types.UID, name string, e effect) error {
 	e.at = time.Now()
 	s.with(uid, func(l *life) { l.effects[name] = e })

@@ -12,16 +12,16 @@ import (
 	"github.com/berth-run/berth/internal/pod/plan"
 )
 
-// effect is the last change to a container: its id, and the state that it has reached at least. The zero value
-// means that nothing was changed.
+// effect is the last change to a container: its id, and the state that it has reached at least. The zero value means
+// that nothing was changed.
 type effect struct {
 	id    string
 	state pod.ContainerState
 	at    time.Time
 }
 
-// seenIn reports whether an observed state includes the effect. A plan made from a state without it would do
-// the same change twice.
+// seenIn reports whether an observed state includes the effect. A plan made from a state without it would do the same
+// change twice.
 func (e effect) seenIn(o *pod.Observed) bool {
 	if e.id == "" {
 		return true
@@ -35,9 +35,9 @@ func (e effect) seenIn(o *pod.Observed) bool {
 	return e.state == pod.StateExited || o != nil && o.At.After(e.at)
 }
 
-// waitsFor returns the containers that must be created before c: those before it in the spec that are also
-// being started. This order holds only while a pod comes up. A container that has run in this sandbox before
-// restarts on its own.
+// waitsFor returns the containers that must be created before c: those before it in the spec that are also being
+// started. This order holds only while a pod comes up. A container that has run in this sandbox before restarts on its
+// own.
 func waitsFor(c plan.Start, starts []plan.Start, o *pod.Observed, sandbox string) []string {
 	if last, ok := o.Container(c.Name); c.Kind != pod.App || ok && last.SandboxID == sandbox && !c.Anew {
 		return nil
@@ -51,8 +51,8 @@ func waitsFor(c plan.Start, starts []plan.Start, o *pod.Observed, sandbox string
 	return names
 }
 
-// awaited names what the containers of a pod wait for that is not a task of this step: a running init
-// container, or a crash delay.
+// awaited names what the containers of a pod wait for that is not a task of this step: a running init container, or a
+// crash delay.
 func awaited(p *corev1.Pod, decided plan.Plan) []string {
 	var names []string
 	var before string // the init container that the next ones wait for
@@ -81,8 +81,8 @@ type turn struct {
 	after    []string
 }
 
-// stopOrder returns the stop order of KEP-753: first everything but the sidecars at once, then the sidecars,
-// last one first. It includes only containers that may still run.
+// stopOrder returns the stop order of KEP-753: first everything but the sidecars at once, then the sidecars, last one
+// first. It includes only containers that may still run.
 func stopOrder(p *corev1.Pod, o *pod.Observed) []turn {
 	var turns []turn
 	place := map[string]int{} // index of each sidecar; all other containers stop first
@@ -109,12 +109,12 @@ func stopOrder(p *corev1.Pod, o *pod.Observed) []turn {
 	return turns
 }
 
-// minStop is the least time between a container's stop signal and its kill, whatever the grace period (the
-// kubelet's minimum).
+// minStop is the least time between a container's stop signal and its kill, whatever the grace period (the kubelet's
+// minimum).
 const minStop = 2 * time.Second
 
-// stopTimeout returns the timeout for StopContainer in whole seconds, as the CRI requires. left is the rest of
-// the grace period. since is the time since the first stop signal, or negative if none was sent.
+// stopTimeout returns the timeout for StopContainer in whole seconds, as the CRI requires. left is the rest of the
+// grace period. since is the time since the first stop signal, or negative if none was sent.
 func stopTimeout(left, since time.Duration) int64 {
 	least := minStop
 	if since >= 0 {
@@ -124,8 +124,8 @@ func stopTimeout(left, since time.Duration) int64 {
 	return int64((left + time.Second - 1) / time.Second)
 }
 
-// failureEvent returns reason and message of the event for a failed start, as the kubelet writes them. It
-// replaces container ids in the message, because they would keep repeated events from being counted together.
+// failureEvent returns reason and message of the event for a failed start, as the kubelet writes them. It replaces
+// container ids in the message, because they would keep repeated events from being counted together.
 func failureEvent(why, message, id, name string) (eventReason, text string) {
 	if id != "" {
 		message = strings.ReplaceAll(message, id, name)

@@ -22,15 +22,14 @@ import (
 // maxEnvFile is the largest environment file that is read, in bytes.
 const maxEnvFile = 1 << 20
 
-// objects returns the ConfigMaps and Secrets that pods refer to. The errors are *object.Missing and
-// *object.Unknown.
+// objects returns the ConfigMaps and Secrets that pods refer to. The errors are *object.Missing and *object.Unknown.
 type objects interface {
 	ConfigMap(namespace, name string) (*corev1.ConfigMap, error)
 	Secret(namespace, name string) (*corev1.Secret, error)
 }
 
-// sources reads the sources of the container's variables. It leaves out sources that do not exist: package
-// render decides whether that is an error.
+// sources reads the sources of the container's variables. It leaves out sources that do not exist: package render
+// decides whether that is an error.
 func (l *launch) sources(mounted map[string]pod.Volume) (s render.Sources, err error) {
 	keys, files := render.Needs(l.pod.Namespace, l.want.Container)
 	s.Objects, s.Files = map[object.Key]apiruntime.Object{}, map[render.EnvFile]string{}
@@ -73,8 +72,8 @@ func (l *launch) sources(mounted map[string]pod.Volume) (s render.Sources, err e
 	return s, nil
 }
 
-// readEnvFile reads a regular file of a volume. Containers can write there, so it refuses a link out of the
-// volume and opens nothing that could block.
+// readEnvFile reads a regular file of a volume. Containers can write there, so it refuses a link out of the volume and
+// opens nothing that could block.
 func readEnvFile(volume, path string) (string, error) {
 	root, err := safepath.Host(volume)
 	if err != nil {

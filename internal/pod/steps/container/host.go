@@ -15,9 +15,9 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 )
 
-// ReadHost adds to n what the kernel offers for containers: huge page sizes, swap accounting, SELinux, the
-// paths to mask, and the lowest oom_score_adj that may be set. root is the host's file system, "/". n.CgroupV2
-// must be set already.
+// ReadHost adds to n what the kernel offers for containers: huge page sizes, swap accounting, SELinux, the paths to
+// mask, and the lowest oom_score_adj that may be set. root is the host's file system, "/". n.CgroupV2 must be set
+// already.
 func ReadHost(root string, n render.Node) (render.Node, error) {
 	h := host(root)
 	var err error
@@ -82,8 +82,8 @@ func (h host) hugePages() ([]string, error) {
 	return names, nil
 }
 
-// swapController looks for the file that limits swap. On cgroup v2 the root cgroup has no such file, so it
-// looks in this process's cgroup.
+// swapController looks for the file that limits swap. On cgroup v2 the root cgroup has no such file, so it looks in
+// this process's cgroup.
 func (h host) swapController(v2 bool) (bool, error) {
 	if !v2 {
 		return h.exists("sys/fs/cgroup/memory/memory.memsw.limit_in_bytes"), nil
@@ -100,8 +100,8 @@ func (h host) swapController(v2 bool) (bool, error) {
 	return false, nil
 }
 
-// minOOMScoreAdj returns the lowest oom_score_adj that this process may set, or nil if it may set any value.
-// Without CAP_SYS_RESOURCE that is its own value (proc(5)).
+// minOOMScoreAdj returns the lowest oom_score_adj that this process may set, or nil if it may set any value. Without
+// CAP_SYS_RESOURCE that is its own value (proc(5)).
 func (h host) minOOMScoreAdj() (*int64, error) {
 	status, err := os.ReadFile(h.path("proc/self/status"))
 	if err != nil {

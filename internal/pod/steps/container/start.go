@@ -104,8 +104,7 @@ func (l *launch) do(ctx context.Context, p piece) (err error) {
 	return err
 }
 
-// recordResult reports a failure to users, or clears the last one after a success. An interrupted start is
-// neither.
+// recordResult reports a failure to users, or clears the last one after a success. An interrupted start is neither.
 func (l *launch) recordResult(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -211,8 +210,8 @@ func (l *launch) render(ctx context.Context) error {
 
 func (l *launch) logDir() string { return filepath.Join(l.sandbox.GetLogDirectory(), l.want.Name) }
 
-// restartCount returns the plan's restart count. If the runtime knows no instance, it looks at the logs: some
-// runtimes lose their containers in a reboot.
+// restartCount returns the plan's restart count. If the runtime knows no instance, it looks at the logs: some runtimes
+// lose their containers in a reboot.
 func (l *launch) restartCount() (int, error) {
 	if _, known := l.observed.Container(l.want.Name); known || l.want.RestartCount > 0 {
 		return l.want.RestartCount, nil
@@ -348,8 +347,8 @@ func (s *Containers) unlinkLog(p *corev1.Pod, name, id string) {
 	}
 }
 
-// postStartLimit is how long a postStart handler may run. Kubernetes has no limit. This one ends a handler, or
-// a runtime, that hangs for good.
+// postStartLimit is how long a postStart handler may run. Kubernetes has no limit. This one ends a handler, or a
+// runtime, that hangs for good.
 const postStartLimit = time.Hour
 
 // postStart runs the container's postStart handler, and stops the container if the handler fails.

@@ -49,8 +49,8 @@ func (s *Containers) setup(ctx context.Context, r *worker.Run, tasks tasks) erro
 			tasks.Go(ctx, taskOf(k.Name), func(ctx context.Context) error { return s.kill(ctx, r, k) })
 		}
 	}
-	// Dead containers are removed first. A container that is started again removes its own dead instances. All
-	// others are removed here, in the plan's order.
+	// Dead containers are removed first. A container that is started again removes its own dead instances. All others
+	// are removed here, in the plan's order.
 	replaced := map[string][]string{}
 	var removed []string
 	for _, id := range r.Plan.Remove {
@@ -118,8 +118,7 @@ func (s *Containers) begin(ctx context.Context, r *worker.Run, tasks tasks, l *l
 	}
 }
 
-// upToDate reports whether the observed state that the plan was made from includes the last change to the
-// container.
+// upToDate reports whether the observed state that the plan was made from includes the last change to the container.
 func (s *Containers) upToDate(r *worker.Run, name string) (ok bool) {
 	s.with(r.Pod.UID, func(l *life) { ok = l.effects[name].seenIn(r.Observed) })
 	return ok
@@ -173,8 +172,8 @@ func (s *Containers) kill(ctx context.Context, r *worker.Run, k plan.Kill) error
 	return s.changed(ctx, r.Pod.UID, k.Name, effect{id: k.ID, state: pod.StateExited})
 }
 
-// teardown stops all running containers of the pod. Dead containers are removed with their sandbox. Their log
-// links, which lie elsewhere, are removed here.
+// teardown stops all running containers of the pod. Dead containers are removed with their sandbox. Their log links,
+// which lie elsewhere, are removed here.
 func (s *Containers) teardown(ctx context.Context, r *worker.Run) error {
 	s.showWaits(ctx, r.Pod.UID, nil)
 	if turns := stopOrder(r.Pod.Pod, r.Observed); len(turns) > 0 {
@@ -190,8 +189,8 @@ func (s *Containers) teardown(ctx context.Context, r *worker.Run) error {
 	return nil
 }
 
-// stopAll stops containers in their order. Each call continues where an interrupted or failed one ended, so a
-// grace period does not start over.
+// stopAll stops containers in their order. Each call continues where an interrupted or failed one ended, so a grace
+// period does not start over.
 func (s *Containers) stopAll(ctx context.Context, r *worker.Run, turns []turn) error {
 	victims := make([]*victim, len(turns))
 	ended := map[string]chan struct{}{}

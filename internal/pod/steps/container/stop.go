@@ -28,13 +28,12 @@ type victim struct {
 	ips []string
 	// why is the message of the Killing event. Empty means that the pod ends.
 	why string
-	// first has a channel for each container that must end before this one. It is closed when that container
-	// has ended.
+	// first has a channel for each container that must end before this one. It is closed when that container has ended.
 	first []<-chan struct{}
 }
 
-// ending is the progress of a container's stop. It outlives an interrupted stop, so that the next attempt
-// continues instead of starting over. Only one stop at a time uses it, except for the deadline.
+// ending is the progress of a container's stop. It outlives an interrupted stop, so that the next attempt continues
+// instead of starting over. Only one stop at a time uses it, except for the deadline.
 type ending struct {
 	deadline
 	announced bool
@@ -112,8 +111,8 @@ func (s *Containers) endingOf(uid types.UID, id string) (e *ending) {
 	return e
 }
 
-// victim collects what the stop of a container needs. A container that the spec does not have is reconstructed
-// from the annotations on it.
+// victim collects what the stop of a container needs. A container that the spec does not have is reconstructed from the
+// annotations on it.
 func (s *Containers) victim(r *worker.Run, id, name string) *victim {
 	v := &victim{ending: s.endingOf(r.Pod.UID, id), pod: r.Pod.Pod, id: id}
 	box, _ := r.Observed.Sandbox()
@@ -125,8 +124,8 @@ func (s *Containers) victim(r *worker.Run, id, name string) *victim {
 	return v
 }
 
-// stop ends one container: preStop, its turn, the stop signal, and the kill after its deadline. It returns nil
-// when the container has ended.
+// stop ends one container: preStop, its turn, the stop signal, and the kill after its deadline. It returns nil when the
+// container has ended.
 func (s *Containers) stop(ctx context.Context, v *victim) (err error) {
 	ctx, span := timeline.Start(ctx, "stop "+v.c.Name)
 	defer func() { timeline.End(span, err) }()
@@ -202,8 +201,8 @@ func (v *victim) awaitTurn(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// signal stops the container through the runtime. If the deadline moves closer meanwhile, it calls the runtime
-// again with a shorter timeout.
+// signal stops the container through the runtime. If the deadline moves closer meanwhile, it calls the runtime again
+// with a shorter timeout.
 func (s *Containers) signal(ctx context.Context, v *victim) error {
 	ctx, cancel := context.WithCancel(ctx)
 	results := make(chan error)

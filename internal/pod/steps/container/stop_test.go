@@ -221,8 +221,7 @@ func TestLaterStopShortens(t *testing.T) {
 	}
 }
 
-// A teardown after a failed one continues it: preStop does not run again, and the grace period does not start
-// over.
+// A teardown after a failed one continues it: preStop does not run again, and the grace period does not start over.
 func TestTeardownContinuesAFailedStop(t *testing.T) {
 	onBench(
 		t, corev1.PodSpec{Containers: []corev1.Container{withPreStop(runs("app", "stubborn"),

@@ -25,8 +25,7 @@ type Answer struct {
 	Mounts     []Mount  `json:"mounts,omitempty"`
 	// Env is set in this order and replaces variables of the same name.
 	Env []Variable `json:"env,omitempty"`
-	// Annotations are set on the container for the runtime. Names that belong to Kubernetes or Berth are
-	// refused.
+	// Annotations are set on the container for the runtime. Names that belong to Kubernetes or Berth are refused.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 

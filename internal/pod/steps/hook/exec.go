@@ -16,8 +16,7 @@ const (
 	maxAnswer = 1 << 20 // bytes of standard output
 	maxStderr = 1 << 10 // bytes kept from the end of standard error
 
-	// drain is how long the output may stay open after the hook's end, because a process it started still holds
-	// it.
+	// drain is how long the output may stay open after the hook's end, because a process it started still holds it.
 	drain = time.Second
 )
 

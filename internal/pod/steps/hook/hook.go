@@ -55,16 +55,16 @@ func New(o Options) *Hooks {
 type message struct {
 	Hook string      `json:"hook"`
 	Pod  *corev1.Pod `json:"pod,omitempty"`
-	// Container is the container in the pod's spec, and Kind the list that it is in: "container", "init
-	// container", "sidecar" or "ephemeral container".
+	// Container is the container in the pod's spec, and Kind the list that it is in: "container", "init container",
+	// "sidecar" or "ephemeral container".
 	Container *corev1.Container `json:"container,omitempty"`
 	Kind      string            `json:"kind,omitempty"`
 	Attempt   uint32            `json:"attempt,omitempty"` // restart count, before create
 	ID        string            `json:"id,omitempty"`      // container id, once created
 }
 
-// PreCreate lets the hooks refuse a container or change its configuration. Each hook receives the pod's spec
-// unchanged, without the answers of earlier hooks.
+// PreCreate lets the hooks refuse a container or change its configuration. Each hook receives the pod's spec unchanged,
+// without the answers of earlier hooks.
 func (h *Hooks) PreCreate(ctx context.Context, p *corev1.Pod, c pod.Container,
 	config *runtimeapi.ContainerConfig) error {
 	m := message{Hook: preCreate, Pod: p, Container: c.Container, Kind: c.Kind.String(),
@@ -129,8 +129,7 @@ func (h *Hooks) each(ctx context.Context, m message, read func(name string, outp
 	return nil
 }
 
-// names returns the hooks of a moment as MOMENT/FILE. Only executable files are hooks. A missing directory has
-// none.
+// names returns the hooks of a moment as MOMENT/FILE. Only executable files are hooks. A missing directory has none.
 func (h *Hooks) names(moment string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(h.dir, moment))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -24,8 +24,8 @@ type access struct {
 	log     *slog.Logger
 }
 
-// credentials returns the node's credentials for an image, and those in the pull Secrets of a pod. The error
-// says which ones could not be read. As in the kubelet, the pull is then tried with the rest.
+// credentials returns the node's credentials for an image, and those in the pull Secrets of a pod. The error says which
+// ones could not be read. As in the kubelet, the pull is then tried with the rest.
 func (s *access) credentials(ctx context.Context, p *corev1.Pod, n name, have []*corev1.Secret,
 	missing []string) ([]credential.Credential, error) {
 	if s.keys == nil {
@@ -56,8 +56,8 @@ func (s *access) pullSecrets(p *corev1.Pod) (have []*corev1.Secret, missing []st
 	return have, missing
 }
 
-// unknownSecret returns an *object.Unknown if the API server has not yet sent one of the pod's pull Secrets. A
-// pull without it could fail for no reason.
+// unknownSecret returns an *object.Unknown if the API server has not yet sent one of the pod's pull Secrets. A pull
+// without it could fail for no reason.
 func (s *access) unknownSecret(p *corev1.Pod) error {
 	if s.secrets == nil {
 		return nil
@@ -90,8 +90,8 @@ func (s *access) allowed(ctx context.Context, w want, f finding) bool {
 	})
 }
 
-// Pull pulls an image for a command and not for a pod, with the node's credentials. It joins pulls of pods, and
-// waits behind them.
+// Pull pulls an image for a command and not for a pod, with the node's credentials. It joins pulls of pods, and waits
+// behind them.
 func (s *Images) Pull(ctx context.Context, image string) (*runtimeapi.Image, error) {
 	n, err := parse(image)
 	if err != nil {

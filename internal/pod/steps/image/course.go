@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// reportFirst is how long a pull runs before the first event about its progress. The time until the next
-	// event doubles, up to an interval of reportMost.
+	// reportFirst is how long a pull runs before the first event about its progress. The time until the next event
+	// doubles, up to an interval of reportMost.
 	reportFirst = 10 * time.Second
 	reportMost  = 5 * time.Minute
 	// stallTime is how long a pull may make no progress before other pulls get its slot.
@@ -70,8 +70,7 @@ func (c course) step(now sample, at time.Time) (next course, news string) {
 	return c, news
 }
 
-// amount returns how much was fetched, and of how much if that is known. It is "" if the runtime reports no
-// progress.
+// amount returns how much was fetched, and of how much if that is known. It is "" if the runtime reports no progress.
 func (c course) amount(before string) string {
 	switch {
 	case !c.known:

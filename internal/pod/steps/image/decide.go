@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Delays between pulls of an image for one pod. They are the kubelet's. The delay doubles with each failure.
-// After backoffExpiry without a failure it starts again at the first.
+// Delays between pulls of an image for one pod. They are the kubelet's. The delay doubles with each failure. After
+// backoffExpiry without a failure it starts again at the first.
 const (
 	backoffFirst  = 10 * time.Second
 	backoffMax    = 300 * time.Second
@@ -33,8 +33,8 @@ const (
 
 func (a action) String() string { return [...]string{"use", "fetch", "refuse", "wait"}[a] }
 
-// decide applies the pull policy. Always ignores whether the image is present. An image that the pod has not
-// yet proved its access to counts as not present.
+// decide applies the pull policy. Always ignores whether the image is present. An image that the pod has not yet proved
+// its access to counts as not present.
 func decide(policy corev1.PullPolicy, present bool, b backoff, now time.Time) action {
 	switch {
 	case policy != corev1.PullAlways && present:
@@ -82,8 +82,8 @@ func sameSecret(a, b *corev1.Secret) bool {
 
 // name is an image reference in two spellings.
 type name struct {
-	// tagged is the pod's spelling, plus ":latest" if it has neither tag nor digest. A short name stays short,
-	// because the runtime decides which registry it belongs to.
+	// tagged is the pod's spelling, plus ":latest" if it has neither tag nor digest. A short name stays short, because
+	// the runtime decides which registry it belongs to.
 	tagged string
 	// full identifies the reference: it is equal for "busybox" and "docker.io/library/busybox:latest".
 	full string

@@ -65,8 +65,8 @@ type Options struct {
 	Progress progress
 	// Pulled is called after each pull that brought an image.
 	Pulled func()
-	// Parallel is how many pulls run at the same time on this node. 1 is the kubelet's serializeImagePulls,
-	// another number its maxParallelImagePulls, and 0 means no limit.
+	// Parallel is how many pulls run at the same time on this node. 1 is the kubelet's serializeImagePulls, another
+	// number its maxParallelImagePulls, and 0 means no limit.
 	Parallel int
 	Now      func() time.Time
 	Log      *slog.Logger
@@ -131,10 +131,10 @@ func containerWant(p *corev1.Pod, c pod.Container) want {
 		what: "Container image"}
 }
 
-// Ensure returns the image of a container that is about to be created, and pulls it first if its policy
-// requires that. An error carries one of the reasons ErrImagePull, ImagePullBackOff, ErrImageNeverPull,
-// InvalidImageName, ImageInspectError, RegistryUnavailable, SignatureValidationFailed. A backoff error also
-// says when the next pull is due (worker.RetryAt). If ctx ends, Ensure returns its error.
+// Ensure returns the image of a container that is about to be created, and pulls it first if its policy requires that.
+// An error carries one of the reasons ErrImagePull, ImagePullBackOff, ErrImageNeverPull, InvalidImageName,
+// ImageInspectError, RegistryUnavailable, SignatureValidationFailed. A backoff error also says when the next pull is
+// due (worker.RetryAt). If ctx ends, Ensure returns its error.
 func (s *Images) Ensure(ctx context.Context, p *corev1.Pod, c pod.Container) (*runtimeapi.Image, error) {
 	if a := s.takeAhead(p.UID, c); a != nil {
 		select {
@@ -256,8 +256,8 @@ func (s *Images) pullFor(ctx context.Context, w want, n name) (*runtimeapi.Image
 	return nil, untilSecretChanges(w.pod, failure)
 }
 
-// pullFailure is the error of a failed pull. The next attempt waits for a time, or for another version of one
-// of the pod's Secrets (object.Waits).
+// pullFailure is the error of a failed pull. The next attempt waits for a time, or for another version of one of the
+// pod's Secrets (object.Waits).
 type pullFailure struct {
 	error
 	secrets []error
@@ -301,8 +301,8 @@ func (s *Images) Forget(uid types.UID) {
 	delete(s.pods, uid)
 }
 
-// backoff returns the backoff of an image. It returns none if the pod's Secrets differ from those that the pull
-// failed with.
+// backoff returns the backoff of an image. It returns none if the pod's Secrets differ from those that the pull failed
+// with.
 func (s *Images) backoff(p *corev1.Pod, image string) backoff {
 	s.mu.Lock()
 	b := backoff{}

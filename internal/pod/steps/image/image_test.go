@@ -415,8 +415,7 @@ func TestStepPullsAllAtOnce(t *testing.T) {
 	})
 }
 
-// A pod that must wait has its images pulled. Its step does not pull them again, except those whose pull was
-// cancelled.
+// A pod that must wait has its images pulled. Its step does not pull them again, except those whose pull was cancelled.
 func TestPrefetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 0)

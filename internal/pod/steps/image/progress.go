@@ -22,8 +22,7 @@ type Pull struct {
 	Pods []string
 	// Waiting is set while it waits for other pulls, Stalled while it makes no progress.
 	Waiting, Stalled bool
-	// Known is set if the runtime reports progress. Then Fetched and Total are in bytes, PerSecond in bytes per
-	// second.
+	// Known is set if the runtime reports progress. Then Fetched and Total are in bytes, PerSecond in bytes per second.
 	Known                     bool
 	Fetched, Total, PerSecond int64
 	Elapsed                   time.Duration
@@ -60,8 +59,8 @@ func (s *pool) list() []Pull {
 	return all
 }
 
-// watch samples a pull that has a slot until ctx ends. It reports the progress from time to time. While there
-// is none, it gives the slot to another pull.
+// watch samples a pull that has a slot until ctx ends. It reports the progress from time to time. While there is none,
+// it gives the slot to another pull.
 func (s *pool) watch(ctx context.Context, p *pull) {
 	s.mu.Lock()
 	p.course = newCourse(s.progress != nil, s.now())

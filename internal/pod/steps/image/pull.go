@@ -198,8 +198,8 @@ func (s *pool) fetch(ctx context.Context, p *pull) (*runtimeapi.Image, error) {
 // store is the runtime's image service.
 type store struct{ client }
 
-// pull tries one credential after the other until one has access. Without credentials it pulls anonymously.
-// used is the Secret of the credential that had access.
+// pull tries one credential after the other until one has access. Without credentials it pulls anonymously. used is the
+// Secret of the credential that had access.
 func (s store) pull(ctx context.Context, p *pull) (image *runtimeapi.Image, used *credential.Secret, err error) {
 	creds := p.creds
 	if len(creds) == 0 {

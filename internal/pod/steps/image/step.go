@@ -11,8 +11,8 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// Step pulls the images of a pod's containers, all at once and before their starts. No other step waits for it:
-// each container waits for its own image.
+// Step pulls the images of a pod's containers, all at once and before their starts. No other step waits for it: each
+// container waits for its own image.
 func (s *Images) Step() worker.Step {
 	return worker.Step{Name: "image", Phase: worker.Prepare, Setup: s.setup, Teardown: s.teardown}
 }
@@ -32,15 +32,14 @@ func (s *Images) setup(ctx context.Context, r *worker.Run) error {
 	return ctx.Err()
 }
 
-// Prefetch pulls the images of a pod that may not start yet. The pod's step later uses the results, or joins
-// the running pulls. It returns when all pulls have ended.
+// Prefetch pulls the images of a pod that may not start yet. The pod's step later uses the results, or joins the
+// running pulls. It returns when all pulls have ended.
 func (s *Images) Prefetch(ctx context.Context, p *pod.Pod) {
 	// It fails only if the pod is no longer wanted, so the error needs no report.
 	_ = s.setup(ctx, &worker.Run{Pod: p})
 }
 
-// beginAhead registers a pull ahead. It returns nil if there is already one of the same image that has not
-// failed.
+// beginAhead registers a pull ahead. It returns nil if there is already one of the same image that has not failed.
 func (s *Images) beginAhead(uid types.UID, c pod.Container) *ahead {
 	s.mu.Lock()
 	defer s.mu.Unlock()

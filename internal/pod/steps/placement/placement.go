@@ -60,8 +60,8 @@ type Placements struct {
 	opts Options
 	wake wake.Signal // wakes Run to report moves to the runtime
 
-	// moving is held while a container gets other CPUs, in the kernel or through the runtime. A start waits for it.
-	// It prevents that kernel and runtime undo each other's change.
+	// moving is held while a container gets other CPUs, in the kernel or through the runtime. A start waits for it. It
+	// prevents that kernel and runtime undo each other's change.
 	moving sync.Mutex
 
 	mu     sync.Mutex

@@ -36,15 +36,14 @@ type Resolver struct {
 	// ClusterDNS and ClusterDomain are the cluster's. They are empty outside of a cluster.
 	ClusterDNS    []netip.Addr
 	ClusterDomain string
-	// Standalone is set on a node without a cluster. Such a node needs no warning that ClusterFirst means
-	// Default.
+	// Standalone is set on a node without a cluster. Such a node needs no warning that ClusterFirst means Default.
 	Standalone bool
 	// NodeIPs show which address families a node without a resolv.conf has.
 	NodeIPs []netip.Addr
 }
 
-// PodDNS decides a pod's resolv.conf. host is the node's configuration. If it is nil, the pod gets its own
-// loopback address as nameserver.
+// PodDNS decides a pod's resolv.conf. host is the node's configuration. If it is nil, the pod gets its own loopback
+// address as nameserver.
 func PodDNS(p *corev1.Pod, r Resolver, host *runtimeapi.DNSConfig) (*runtimeapi.DNSConfig, []Warning) {
 	var warnings []Warning
 	policy := p.Spec.DNSPolicy
@@ -120,8 +119,8 @@ func unique(list []string) []string {
 	})
 }
 
-// mergeOptions adds the pod's options to the others. An option that exists already gets the pod's value and
-// keeps its place.
+// mergeOptions adds the pod's options to the others. An option that exists already gets the pod's value and keeps its
+// place.
 func mergeOptions(options []string, over []corev1.PodDNSConfigOption) []string {
 	merged := slices.Clone(options)
 	for _, o := range over {
@@ -198,8 +197,8 @@ func parseResolvConf(text string) *runtimeapi.DNSConfig {
 	return c
 }
 
-// onlyLoopback reports whether every nameserver is on the host itself, such as the stub of systemd-resolved. A
-// pod on its own network cannot reach those.
+// onlyLoopback reports whether every nameserver is on the host itself, such as the stub of systemd-resolved. A pod on
+// its own network cannot reach those.
 func onlyLoopback(servers []string) bool {
 	return len(servers) > 0 && !slices.ContainsFunc(servers, func(s string) bool {
 		ip, err := netip.ParseAddr(s)

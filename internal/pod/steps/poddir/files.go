@@ -12,9 +12,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Hosts writes the pod's /etc/hosts and returns its path. podIPs has the primary address first and is ignored
-// on the host network. A changed file replaces the old one, so containers that mount the old one already keep
-// seeing that.
+// Hosts writes the pod's /etc/hosts and returns its path. podIPs has the primary address first and is ignored on the
+// host network. A changed file replaces the old one, so containers that mount the old one already keep seeing that.
 func (d *Dirs) Hosts(p *corev1.Pod, podIPs []string) (path string, err error) {
 	dir, err := d.Dir(p.UID)
 	if err != nil {
@@ -63,8 +62,8 @@ func replaceFile(path, content string, mode os.FileMode) error {
 	return os.Rename(f.Name(), path)
 }
 
-// TerminationLog makes the empty file for the last message of one instance of a container, and returns its
-// path. Every user may write to it.
+// TerminationLog makes the empty file for the last message of one instance of a container, and returns its path. Every
+// user may write to it.
 func (d *Dirs) TerminationLog(p *corev1.Pod, container string, restartCount int) (path string, err error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("make the termination log of container %q: %w", container, err)

@@ -7,8 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MessagePath returns where TerminationLog makes the file of one instance of a container. The file may not
-// exist.
+// MessagePath returns where TerminationLog makes the file of one instance of a container. The file may not exist.
 func (d *Dirs) MessagePath(uid types.UID, container string, restartCount int) string {
 	dir, err := d.Dir(uid)
 	if err != nil {

@@ -26,8 +26,8 @@ func (n PodNames) FQDN() string {
 	return n.Hostname + "." + n.Domain
 }
 
-// Names decides a pod's host name: hostnameOverride (KEP-4762), else hostname, else the pod's name. A subdomain
-// gives it a domain.
+// Names decides a pod's host name: hostnameOverride (KEP-4762), else hostname, else the pod's name. A subdomain gives
+// it a domain.
 func Names(p *corev1.Pod, clusterDomain string) (PodNames, error) {
 	if o := p.Spec.HostnameOverride; o != nil {
 		if msgs := validation.IsDNS1123Subdomain(*o); len(msgs) > 0 {
@@ -63,8 +63,7 @@ func Names(p *corev1.Pod, clusterDomain string) (PodNames, error) {
 	return n, nil
 }
 
-// kernelHostname returns the argument for sethostname(2): the host name, or the FQDN if setHostnameAsFQDN is
-// set.
+// kernelHostname returns the argument for sethostname(2): the host name, or the FQDN if setHostnameAsFQDN is set.
 func kernelHostname(p *corev1.Pod, n PodNames) (string, error) {
 	if p.Spec.SetHostnameAsFQDN == nil || !*p.Spec.SetHostnameAsFQDN {
 		return n.Hostname, nil

@@ -103,8 +103,8 @@ fe00::2	ip6-allrouters
 	}
 }
 
-// The entries of a pod can be read back from /etc/hosts, whatever the host's file contains. The host's lines
-// stay unchanged.
+// The entries of a pod can be read back from /etc/hosts, whatever the host's file contains. The host's lines stay
+// unchanged.
 func FuzzHosts(f *testing.F) {
 	f.Add("127.0.0.1 localhost", "203.0.113.1", "foo bar.example.com")
 	f.Add("", "2001:db8::1", "baz")

@@ -28,8 +28,8 @@ type Config struct {
 	Logs string
 	// ResolvConf is the host's resolv.conf. "" gives pods no DNS settings of the host.
 	ResolvConf string
-	// ResolvConfBehindStub replaces ResolvConf for pods on their own network if ResolvConf names only the host
-	// itself. Default: the file of systemd-resolved.
+	// ResolvConfBehindStub replaces ResolvConf for pods on their own network if ResolvConf names only the host itself.
+	// Default: the file of systemd-resolved.
 	ResolvConfBehindStub string
 	// HostsFile is the host's hosts file. Default /etc/hosts.
 	HostsFile string
@@ -101,8 +101,8 @@ func (d *Dirs) setup(p *corev1.Pod) error {
 	return nil
 }
 
-// Remove removes the pod's directory. It refuses while something is mounted in it, because that content does
-// not belong to the pod.
+// Remove removes the pod's directory. It refuses while something is mounted in it, because that content does not belong
+// to the pod.
 func (d *Dirs) Remove(ctx context.Context, uid types.UID) error {
 	dir, err := d.Dir(uid)
 	if err != nil {
@@ -190,8 +190,8 @@ func (d *Dirs) logDirs() (map[string]types.UID, error) {
 	return dirs, nil
 }
 
-// Hostname returns the host name for the pod's own UTS namespace. It is "" on the host network, where the
-// host's name stays.
+// Hostname returns the host name for the pod's own UTS namespace. It is "" on the host network, where the host's name
+// stays.
 func (d *Dirs) Hostname(p *corev1.Pod) (string, error) {
 	if pod.HostNetwork(p) {
 		return "", nil

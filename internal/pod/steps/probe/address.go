@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// dialer returns a dialer whose connections close within a second, instead of leaving each one in TIME-WAIT for
-// a minute.
+// dialer returns a dialer whose connections close within a second, instead of leaving each one in TIME-WAIT for a
+// minute.
 func dialer() *net.Dialer {
 	return &net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {

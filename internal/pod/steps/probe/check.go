@@ -49,8 +49,7 @@ func failed(format string, args ...any) answer {
 	return answer{result: failure, output: fmt.Sprintf(format, args...)}
 }
 
-// ask executes a probe. It tries again if the probe could not be executed, unless the container has ended
-// meanwhile.
+// ask executes a probe. It tries again if the probe could not be executed, unless the container has ended meanwhile.
 func (p *Probes) ask(c check) (a answer) {
 	for range attempts {
 		a = p.askOnce(c)

@@ -66,17 +66,17 @@ type State struct {
 	Message string `json:"message,omitempty"`
 }
 
-// initial returns the verdict before the first probe: a container is not ready, is not known to have started,
-// and is not killed.
+// initial returns the verdict before the first probe: a container is not ready, is not known to have started, and is
+// not killed.
 func (k Kind) initial() plan.Verdict {
 	return [...]plan.Verdict{plan.Unknown, plan.Failure, plan.Success}[k]
 }
 
-// firstDue returns when a container is first probed. since is when it began to run. started is when it had
-// started: the same time if it has no startup probe.
+// firstDue returns when a container is first probed. since is when it began to run. started is when it had started: the
+// same time if it has no startup probe.
 //
-// Startup and readiness probes run as early as possible, so that a container that is up need not wait for a
-// period. An early liveness probe could only do harm: without an initial delay it runs one period later.
+// Startup and readiness probes run as early as possible, so that a container that is up need not wait for a period. An
+// early liveness probe could only do harm: without an initial delay it runs one period later.
 func firstDue(k Kind, s settings, since, started time.Time) time.Time {
 	due := since.Add(s.delay)
 	if k == Liveness && (s.delay == 0 || started.After(since)) {
@@ -103,9 +103,9 @@ func begun(due time.Time, period time.Duration, now time.Time) time.Time {
 	return due.Add(max(0, now.Sub(due)/period) * period)
 }
 
-// resumed returns when a probe is due after an agent restart. due is the time from the earlier agent. The
-// result is that time, or the next tick if it has passed. Missed ticks are not made up for, so that a restart
-// causes no wave of probes.
+// resumed returns when a probe is due after an agent restart. due is the time from the earlier agent. The result is
+// that time, or the next tick if it has passed. Missed ticks are not made up for, so that a restart causes no wave of
+// probes.
 func resumed(due time.Time, s settings, now time.Time) time.Time {
 	ahead := due.Sub(now)
 	if ahead < 0 {
@@ -114,8 +114,8 @@ func resumed(due time.Time, s settings, now time.Time) time.Time {
 	return now.Add(min(ahead, s.delay+s.period)) // more than that means that the clock was set back
 }
 
-// anchored converts a past time of the wall clock into one on the monotonic clock of now. Intervals from it
-// then stay right when somebody sets the wall clock.
+// anchored converts a past time of the wall clock into one on the monotonic clock of now. Intervals from it then stay
+// right when somebody sets the wall clock.
 func anchored(at, now time.Time) time.Time {
 	if at.IsZero() {
 		return at
@@ -123,14 +123,14 @@ func anchored(at, now time.Time) time.Time {
 	return now.Add(min(0, at.Sub(now)))
 }
 
-// early reports whether a failure at this time does not count. The first startup probe of a container without
-// initial delay runs at once, as a bonus. Its failure must not use up a period of the container's start time.
+// early reports whether a failure at this time does not count. The first startup probe of a container without initial
+// delay runs at once, as a bonus. Its failure must not use up a period of the container's start time.
 func early(k Kind, s settings, since, due time.Time) bool {
 	return k == Startup && s.delay == 0 && due.Before(since.Add(s.period))
 }
 
-// after returns the state after a result, and whether the verdict changed. The result plan.Unknown means that
-// the probe could not be executed. It says nothing about the container.
+// after returns the state after a result, and whether the verdict changed. The result plan.Unknown means that the probe
+// could not be executed. It says nothing about the container.
 func (st State) after(k Kind, s settings, result plan.Verdict, message string, now time.Time) (State, bool) {
 	st.Due = nextDue(st.Due, s.period, now)
 	if result == plan.Unknown {
@@ -155,8 +155,8 @@ func (st State) after(k Kind, s settings, result plan.Verdict, message string, n
 	return st, changed
 }
 
-// equivalent reports whether two states differ in nothing that matters after a restart. A due time that moved
-// by whole periods does not matter, and neither does the message of a failure.
+// equivalent reports whether two states differ in nothing that matters after a restart. A due time that moved by whole
+// periods does not matter, and neither does the message of a failure.
 func (st State) equivalent(other State, period time.Duration) bool {
 	shift := st.Due.Sub(other.Due)
 	return st.Verdict == other.Verdict && st.Last == other.Last && st.Run == other.Run &&

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// newTransport returns a transport with one connection per probe and no proxy. It accepts any certificate: a
-// probe checks whether the server works, not its identity.
+// newTransport returns a transport with one connection per probe and no proxy. It accepts any certificate: a probe
+// checks whether the server works, not its identity.
 func newTransport() *http.Transport {
 	return &http.Transport{
 		DialContext:         dialer().DialContext,
@@ -21,8 +21,8 @@ func newTransport() *http.Transport {
 	}
 }
 
-// askHTTP sends a request. A status of 200 to 399 is success. It does not follow a redirect to another host,
-// but reports success with a warning.
+// askHTTP sends a request. A status of 200 to 399 is success. It does not follow a redirect to another host, but
+// reports success with a warning.
 func askHTTP(transport http.RoundTripper, req *http.Request, timeout time.Duration) answer {
 	client := &http.Client{Timeout: timeout, Transport: transport, CheckRedirect: sameHost}
 	res, err := client.Do(req)

@@ -14,20 +14,19 @@ import (
 const (
 	// keepRetry is the time between a failed write and the next attempt.
 	keepRetry = 2 * time.Second
-	// keepUnclaimed is how long after the agent's start the saved state of a pod is kept if no such pod is set
-	// up.
+	// keepUnclaimed is how long after the agent's start the saved state of a pod is kept if no such pod is set up.
 	keepUnclaimed = 10 * time.Minute
 )
 
-// record is the file of one pod: its states by container id and kind of probe. It is written before anybody can
-// read the new state, so that no agent forgets what users have seen. It need not survive a power cut, which
-// also ends the containers.
+// record is the file of one pod: its states by container id and kind of probe. It is written before anybody can read
+// the new state, so that no agent forgets what users have seen. It need not survive a power cut, which also ends the
+// containers.
 type record map[string]map[string]State
 
 var recordFormat = checkpoint.Format{Version: 2}
 
-// Load reads the state that an earlier agent kept. It is called once, before the first pod is set up. An error
-// names damaged files. The agent continues without them.
+// Load reads the state that an earlier agent kept. It is called once, before the first pod is set up. An error names
+// damaged files. The agent continues without them.
 func (p *Probes) Load() error {
 	if p.files == nil {
 		return nil
@@ -51,8 +50,8 @@ func (p *Probes) touch(uid types.UID) {
 	}
 }
 
-// keep retries failed writes until ctx ends. After keepUnclaimed it deletes the saved state of pods that no
-// longer exist.
+// keep retries failed writes until ctx ends. After keepUnclaimed it deletes the saved state of pods that no longer
+// exist.
 func (p *Probes) keep(ctx context.Context) {
 	unclaimed := time.NewTimer(keepUnclaimed)
 	defer unclaimed.Stop()
@@ -127,8 +126,7 @@ func (p *Probes) retryWrites(failed []types.UID, err error) {
 	p.retry.Wake()
 }
 
-// record returns the current states of a pod, including those that are about to take effect. The caller holds
-// mu.
+// record returns the current states of a pod, including those that are about to take effect. The caller holds mu.
 func (p *Probes) record(uid types.UID) record {
 	r := record{}
 	for id, states := range p.saved[uid] {
@@ -157,8 +155,7 @@ func (r record) set(id, kind string, s State) {
 	r[id][kind] = s
 }
 
-// ready returns what the states of a container mean for its status. Probes that it does not have count as
-// successful.
+// ready returns what the states of a container mean for its status. Probes that it does not have count as successful.
 func (r record) ready(id string) Ready {
 	good := func(k Kind) bool {
 		s, probed := r[id][k.lower()]

@@ -31,27 +31,27 @@ type execer interface {
 type Options struct {
 	CRI    execer
 	Events event.Sink
-	// Observed returns the runtime's last known state of a pod. It is called before and after each probe: a
-	// container that does not run is not judged.
+	// Observed returns the runtime's last known state of a pod. It is called before and after each probe: a container
+	// that does not run is not judged.
 	Observed func(types.UID) *pod.Observed
-	// PodIP returns the address for probes that name no host. nil means the first address of the pod's sandbox,
-	// which pods on the host network do not have.
+	// PodIP returns the address for probes that name no host. nil means the first address of the pod's sandbox, which
+	// pods on the host network do not have.
 	PodIP func(*corev1.Pod, *pod.Observed) string
 	// Expand replaces $(NAME) in the command of an exec probe.
 	Expand func(command []string, env []corev1.EnvVar) []string
-	// Starting reports whether the start of a running container is incomplete. It is not probed before its
-	// postStart handler has returned. nil means never.
+	// Starting reports whether the start of a running container is incomplete. It is not probed before its postStart
+	// handler has returned. nil means never.
 	Starting func(uid types.UID, container string) bool
-	// Before returns the last reported status of a container id that ran before this agent started and has no
-	// file in Dir. nil means that nothing was reported.
+	// Before returns the last reported status of a container id that ran before this agent started and has no file in
+	// Dir. nil means that nothing was reported.
 	Before func(uid types.UID, containerID string) (Ready, bool)
-	// Changed is called after a verdict of a pod has changed, from a goroutine of its own and without holding a
-	// lock. It may be nil.
+	// Changed is called after a verdict of a pod has changed, from a goroutine of its own and without holding a lock.
+	// It may be nil.
 	Changed func(types.UID)
 	// Dir keeps the verdicts across a restart. Empty means in memory only.
 	Dir string
-	// Concurrency limits how many exec probes start at the same time. Default 8. A slow probe gives up its
-	// place after a while, so that it delays no other.
+	// Concurrency limits how many exec probes start at the same time. Default 8. A slow probe gives up its place after
+	// a while, so that it delays no other.
 	Concurrency int
 	// Metrics registers prober_probe_total and prober_probe_duration_seconds. It may be nil.
 	Metrics prometheus.Registerer
@@ -88,8 +88,8 @@ type Probes struct {
 	failing bool                 // the last write of a file failed
 }
 
-// New returns Probes that probe nothing before Run. The error names a missing required option, or a metric that
-// is registered already.
+// New returns Probes that probe nothing before Run. The error names a missing required option, or a metric that is
+// registered already.
 func New(o Options) (*Probes, error) {
 	if o.CRI == nil || o.Events == nil || o.Observed == nil || o.Expand == nil || o.Log == nil {
 		return nil, errors.New("probes: CRI, Events, Observed, Expand and Log are required")
@@ -128,8 +128,8 @@ func sandboxIP(_ *corev1.Pod, o *pod.Observed) string {
 	return ""
 }
 
-// Plan returns the verdicts that the plan needs, by container id. It omits containers without a startup or
-// liveness probe.
+// Plan returns the verdicts that the plan needs, by container id. It omits containers without a startup or liveness
+// probe.
 func (p *Probes) Plan(uid types.UID) map[string]plan.Probes {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -122,9 +122,8 @@ func (p *Probes) gone(c check) {
 	p.write()
 }
 
-// slot waits for a place among the exec probes that start, so that many of them at once do not starve the
-// containers of CPU. The place is free again when the probe ends, or after 250 ms: a probe that hangs is not
-// starting any more.
+// slot waits for a place among the exec probes that start, so that many of them at once do not starve the containers of
+// CPU. The place is free again when the probe ends, or after 250 ms: a probe that hangs is not starting any more.
 func (p *Probes) slot(c check) (release func()) {
 	if c.spec.Exec == nil {
 		return func() {}
@@ -143,8 +142,8 @@ func (p *Probes) slot(c check) (release func()) {
 	}
 }
 
-// apply applies a result to state, metrics and events, and queues the job again. Everything that matters after
-// a restart is on disk before anybody can read it.
+// apply applies a result to state, metrics and events, and queues the job again. Everything that matters after a
+// restart is on disk before anybody can read it.
 func (p *Probes) apply(c check, a answer, began, now time.Time) {
 	result := a.verdict()
 	bonus := result == plan.Failure && early(c.job.kind, c.settings, c.target.since, c.due)
@@ -175,8 +174,8 @@ func (p *Probes) apply(c check, a answer, began, now time.Time) {
 	}
 }
 
-// accept makes next the state of a check's job and queues the job again. If the check was cancelled, it does
-// nothing and returns false.
+// accept makes next the state of a check's job and queues the job again. If the check was cancelled, it does nothing
+// and returns false.
 func (p *Probes) accept(c check, next State, a answer, took time.Duration, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -34,8 +34,8 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// world is a node with one pod: its running containers, the answers of its probes, and a log of all that
-// happens, each line with its second.
+// world is a node with one pod: its running containers, the answers of its probes, and a log of all that happens, each
+// line with its second.
 type world struct {
 	t     *testing.T
 	begin time.Time
@@ -385,13 +385,13 @@ func TestRestartOfTheAgent(t *testing.T) {
 	})
 }
 
-// An agent that is killed while it reports a verdict leaves it on disk. The next one reports the same, before
-// and after the pod is set up.
+// An agent that is killed while it reports a verdict leaves it on disk. The next one reports the same, before and after
+// the pod is set up.
 func TestVerdictIsOnDiskBeforeItIsReported(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		// The delay keeps the first two verdicts apart. At the same instant, the file could have both before the
-		// first is reported.
+		// The delay keeps the first two verdicts apart. At the same instant, the file could have both before the first
+		// is reported.
 		once := func(p *corev1.Probe) { p.FailureThreshold, p.InitialDelaySeconds = 1, 2 }
 		w := newWorld(t,
 			corev1.Container{Name: "app", StartupProbe: execProbe("start"), ReadinessProbe: execProbe("ready", once)})
@@ -609,8 +609,8 @@ func TestMissingOption(t *testing.T) {
 	}
 }
 
-// This probe runs over the network and in real time, with the pod's address, a named port, and a redirect that
-// causes a warning.
+// This probe runs over the network and in real time, with the pod's address, a named port, and a redirect that causes a
+// warning.
 func TestHTTPProbeOfAPod(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(res http.ResponseWriter, _ *http.Request) {
 		res.Header().Set("Location", "http://elsewhere.invalid/")

@@ -6,9 +6,9 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// Step is the probes' step in a pod's life. In the list of steps it comes after the containers, so its Teardown
-// runs before theirs. Liveness and startup probes end when the pod shall stop. Readiness probes continue until
-// the containers have stopped.
+// Step is the probes' step in a pod's life. In the list of steps it comes after the containers, so its Teardown runs
+// before theirs. Liveness and startup probes end when the pod shall stop. Readiness probes continue until the
+// containers have stopped.
 func (p *Probes) Step() worker.Step {
 	return worker.Step{
 		Name:  "probe",

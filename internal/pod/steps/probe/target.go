@@ -58,8 +58,8 @@ func (t *target) started() bool {
 	return t.jobs[Startup] == nil || t.jobs[Startup].state.Verdict == plan.Success
 }
 
-// sync updates the targets of a pod from its running containers. Every pass over the pod calls it. Most calls
-// change nothing.
+// sync updates the targets of a pod from its running containers. Every pass over the pod calls it. Most calls change
+// nothing.
 func (p *Probes) sync(ctx context.Context, desired *pod.Pod, o *pod.Observed, stopping bool) {
 	if p.retarget(ctx, desired, o, stopping) {
 		p.write()
@@ -120,8 +120,8 @@ func (p *Probes) starting(desired *pod.Pod) (names []string) {
 	return names
 }
 
-// isProbed reports whether Kubernetes probes a container: not ephemeral containers, and not init containers
-// other than sidecars.
+// isProbed reports whether Kubernetes probes a container: not ephemeral containers, and not init containers other than
+// sidecars.
 func isProbed(c pod.Container) bool {
 	if c.Kind != pod.App && c.Kind != pod.Sidecar {
 		return false
@@ -129,8 +129,8 @@ func isProbed(c pod.Container) bool {
 	return c.StartupProbe != nil || c.ReadinessProbe != nil || c.LivenessProbe != nil
 }
 
-// arm gives a target the jobs of its spec, and queues those that may run. A stopping pod keeps only its
-// readiness probes.
+// arm gives a target the jobs of its spec, and queues those that may run. A stopping pod keeps only its readiness
+// probes.
 func (p *Probes) arm(ctx context.Context, t *target) {
 	for k := range Kind(kinds) {
 		spec, j := k.of(t.container.Container), t.jobs[k]
@@ -175,9 +175,9 @@ func (p *Probes) newJob(ctx context.Context, t *target, k Kind, spec *corev1.Pro
 	return j
 }
 
-// adopt sets the state of a probe whose container ran before this agent and has no state on disk. The last
-// reported status stays valid. The first probe comes at a random time within a period, because there may be
-// many of them, but not before the initial delay is over.
+// adopt sets the state of a probe whose container ran before this agent and has no state on disk. The last reported
+// status stays valid. The first probe comes at a random time within a period, because there may be many of them, but
+// not before the initial delay is over.
 func (j *job) adopt(p *Probes, now time.Time) {
 	due := now.Add(time.Duration(p.opts.Rand() * float64(j.settings.period)))
 	j.state.Due = later(due, j.target.since.Add(j.settings.delay))
@@ -194,8 +194,7 @@ func (j *job) adopt(p *Probes, now time.Time) {
 	}
 }
 
-// enqueue queues the jobs of a target that may run. Readiness and liveness probes wait until the container has
-// started.
+// enqueue queues the jobs of a target that may run. Readiness and liveness probes wait until the container has started.
 func (p *Probes) enqueue(t *target) {
 	if t.started() && t.at.IsZero() {
 		t.at = t.since

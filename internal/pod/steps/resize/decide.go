@@ -109,8 +109,7 @@ type question struct {
 // answer is the result for a resize. detail is the metric label of an infeasible resize.
 type answer struct{ reason, message, detail string }
 
-// Details of infeasible resizes. The first two are the kubelet's labels; the kubelet does not count the
-// other cases.
+// Details of infeasible resizes. The first two are the kubelet's labels; the kubelet does not count the other cases.
 const (
 	swapLimits  = "swap_limitation"
 	staticShare = "guaranteed_pod_cpu_manager_static_policy"

@@ -25,8 +25,8 @@ type Given struct {
 	Userns *runtimeapi.UserNamespace
 }
 
-// Render makes the CRI configuration of a pod's sandbox. The same pod always gives the same configuration,
-// because it is rendered again for a sandbox that was found after a restart.
+// Render makes the CRI configuration of a pod's sandbox. The same pod always gives the same configuration, because it
+// is rendered again for a sandbox that was found after a restart.
 func Render(p *corev1.Pod, g Given) (*runtimeapi.PodSandboxConfig, error) {
 	labels := maps.Clone(p.Labels)
 	if labels == nil {

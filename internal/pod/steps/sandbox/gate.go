@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Places is a Gate with a fixed number of places. Callers that enter through Ahead go first, so that begun pods
-// are finished before new ones begin. A caller that stays for longer than the patience loses its place and
-// continues without one: a call that hangs does not keep the other pods of the node from starting.
+// Places is a Gate with a fixed number of places. Callers that enter through Ahead go first, so that begun pods are
+// finished before new ones begin. A caller that stays for longer than the patience loses its place and continues
+// without one: a call that hangs does not keep the other pods of the node from starting.
 type Places struct {
 	patience time.Duration
 

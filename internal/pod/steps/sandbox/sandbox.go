@@ -28,8 +28,7 @@ type names interface {
 	LogDir(p *corev1.Pod) string
 }
 
-// cgroups returns the parent of the sandbox's cgroup in the runtime's spelling, and ends everything that runs
-// below it.
+// cgroups returns the parent of the sandbox's cgroup in the runtime's spelling, and ends everything that runs below it.
 type cgroups interface {
 	Parent(p *corev1.Pod) string
 	Empty(ctx context.Context, p *corev1.Pod) error
@@ -71,8 +70,8 @@ type Options struct {
 	Limit Gate
 }
 
-// Gate limits the number of expensive runtime calls that run at the same time. Enter waits for a place. leave
-// returns it.
+// Gate limits the number of expensive runtime calls that run at the same time. Enter waits for a place. leave returns
+// it.
 type Gate interface {
 	Enter(ctx context.Context) (leave func(), err error)
 }
@@ -97,8 +96,8 @@ func New(o Options) *Sandboxes {
 	return &Sandboxes{opts: o, known: map[types.UID]info{}}
 }
 
-// Sandbox returns the sandbox that the pod's containers are created in: its id, its configuration and its
-// addresses, the primary one first.
+// Sandbox returns the sandbox that the pod's containers are created in: its id, its configuration and its addresses,
+// the primary one first.
 func (s *Sandboxes) Sandbox(uid types.UID) (id string, config *runtimeapi.PodSandboxConfig, ips []string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,8 +162,7 @@ func (s *Sandboxes) render(p *corev1.Pod, attempt uint32) (*runtimeapi.PodSandbo
 	})
 }
 
-// create makes a new sandbox and stops those that it replaces. When it returns, the observed state shows the
-// result.
+// create makes a new sandbox and stops those that it replaces. When it returns, the observed state shows the result.
 func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 	ctx, span := timeline.Start(ctx, "sandbox")
 	defer func() { timeline.End(span, err) }()
@@ -187,8 +185,8 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 		}
 	}
 	if r.Plan.Sandbox.Attempt > 0 {
-		// According to the runtime nothing runs any more. That may be wrong after a shim was killed: the
-		// processes it left must not run beside the new ones.
+		// According to the runtime nothing runs any more. That may be wrong after a shim was killed: the processes it
+		// left must not run beside the new ones.
 		if err := s.opts.Cgroups.Empty(ctx, p); err != nil {
 			return err
 		}

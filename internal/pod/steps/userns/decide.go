@@ -10,8 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Unit is the default number of ids of a pod. Other numbers are multiples of it. The ids in usual
-// images are below it.
+// Unit is the default number of ids of a pod. Other numbers are multiples of it. The ids in usual images are below it.
 const Unit = 1 << 16
 
 // Range is a run of ids of the host. It holds for users and for groups.
@@ -72,8 +71,8 @@ func decode(text []byte) (Range, error) {
 	return r, nil
 }
 
-// choose returns the first free range of a length. As the kubelet's, it is aligned to its length,
-// so that pods that come and go leave no gaps.
+// choose returns the first free range of a length. As the kubelet's, it is aligned to its length, so that pods that
+// come and go leave no gaps.
 func choose(within Range, length uint32, used []Range) (Range, error) {
 	step := uint64(length)
 	for first := (uint64(within.First) + step - 1) / step * step; first+step <= within.end(); first += step {

@@ -12,11 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Check returns an error if pods cannot have user namespaces on this host. dir contains the pods'
-// directories, and run the root file systems of their containers. The kernel must allow user
-// namespaces. It must also be able to mount the file system with mapped ids (mount_setattr(2),
-// MOUNT_ATTR_IDMAP); otherwise containers could not read their own mounts. Finally, root of such a
-// pod is another user on the host, and must be able to reach the root file system.
+// Check returns an error if pods cannot have user namespaces on this host. dir contains the pods' directories, and run
+// the root file systems of their containers. The kernel must allow user namespaces. It must also be able to mount the
+// file system with mapped ids (mount_setattr(2), MOUNT_ATTR_IDMAP); otherwise containers could not read their own
+// mounts. Finally, root of such a pod is another user on the host, and must be able to reach the root file system.
 func Check(dir, run string) error {
 	if err := reachable(run); err != nil {
 		return err
@@ -56,9 +55,8 @@ func reachable(dir string) error {
 	}
 }
 
-// openNamespace makes a user namespace. A namespace exists while a process is in it or a file
-// refers to it. ptrace(2) stops the process at its first instruction; it is killed once the file is
-// open.
+// openNamespace makes a user namespace. A namespace exists while a process is in it or a file refers to it. ptrace(2)
+// stops the process at its first instruction; it is killed once the file is open.
 func openNamespace() (ns *os.File, err error) {
 	runtime.LockOSThread() // a traced process ends with the thread that traces it
 	defer runtime.UnlockOSThread()

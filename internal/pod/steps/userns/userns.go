@@ -23,8 +23,8 @@ type Config struct {
 	Root string
 	// IDsPerPod is userNamespaces.idsPerPod, a multiple of Unit. Default Unit.
 	IDsPerPod uint32
-	// SubUID and SubGID are the paths of subuid(5) and subgid(5). The defaults are /etc/subuid and
-	// /etc/subgid. A missing file gives no ids to any user.
+	// SubUID and SubGID are the paths of subuid(5) and subgid(5). The defaults are /etc/subuid and /etc/subgid. A
+	// missing file gives no ids to any user.
 	SubUID, SubGID string
 }
 
@@ -51,8 +51,8 @@ func New(c Config) *Namespaces {
 // Wanted reports whether a pod asks for its own user namespace.
 func Wanted(p *corev1.Pod) bool { return p.Spec.HostUsers != nil && !*p.Spec.HostUsers }
 
-// Mapping returns the pod's user namespace: the one that it has, or else a new one. It returns nil
-// for a pod in the host's user namespace. The pod's directory must exist.
+// Mapping returns the pod's user namespace: the one that it has, or else a new one. It returns nil for a pod in the
+// host's user namespace. The pod's directory must exist.
 func (n *Namespaces) Mapping(p *corev1.Pod) (*runtimeapi.UserNamespace, error) {
 	if !Wanted(p) {
 		return nil, nil
@@ -101,8 +101,8 @@ func (n *Namespaces) file(uid string) string {
 	return filepath.Join(n.cfg.Root, "pods", uid, "userns")
 }
 
-// ranges returns the ranges of all pods. If a file cannot be read, its range could be anywhere, and
-// no pod gets a new one.
+// ranges returns the ranges of all pods. If a file cannot be read, its range could be anywhere, and no pod gets a new
+// one.
 func (n *Namespaces) ranges() ([]Range, error) {
 	pods, err := os.ReadDir(filepath.Join(n.cfg.Root, "pods"))
 	if err != nil {
@@ -134,8 +134,7 @@ func read(file string) (Range, error) {
 	return r, nil
 }
 
-// write writes and syncs the file. After a power cut, a range that a pod uses must not be given to
-// another pod.
+// write writes and syncs the file. After a power cut, a range that a pod uses must not be given to another pod.
 func write(file string, r Range) error {
 	text, err := encode(r)
 	if err != nil {

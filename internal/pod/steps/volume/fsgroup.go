@@ -15,8 +15,8 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// A change of ownership that takes longer than ownershipSlow is an event, repeated every
-// ownershipAgain. The kubelet has the same periods.
+// A change of ownership that takes longer than ownershipSlow is an event, repeated every ownershipAgain. The kubelet
+// has the same periods.
 const (
 	ownershipSlow  = 30 * time.Second
 	ownershipAgain = time.Minute

@@ -13,10 +13,9 @@ import (
 // maxHolders is how many processes an error lists.
 const maxHolders = 5
 
-// holders describes the processes that use a mount: by their root or working directory, an open
-// file, or a file mapped into memory. A mount's id is the same in all mount namespaces, so
-// processes in others are found too. If there is none, it looks at the threads of each process and
-// at loop devices.
+// holders describes the processes that use a mount: by their root or working directory, an open file, or a file mapped
+// into memory. A mount's id is the same in all mount namespaces, so processes in others are found too. If there is
+// none, it looks at the threads of each process and at loop devices.
 func holders(proc, sys string, mountID uint64, mountPoint string) []string {
 	pids := numbers(proc)
 	var found []string
@@ -90,8 +89,7 @@ func uses(dir string, mountID uint64) string {
 	return ""
 }
 
-// onMount reports whether the target of a link in /proc is on that mount. It makes no request to a
-// remote file server.
+// onMount reports whether the target of a link in /proc is on that mount. It makes no request to a remote file server.
 func onMount(link string, mountID uint64) bool {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, link, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_MNT_ID, &st)

@@ -8,16 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Kind is one kind of volume source. As in CSI, Publish and Unpublish are the part that each pod
-// has alone. A kind that can do more implements some of the interfaces below.
+// Kind is one kind of volume source. As in CSI, Publish and Unpublish are the part that each pod has alone. A kind that
+// can do more implements some of the interfaces below.
 type Kind interface {
-	// Dir is the name of the kind's directory below the pod's volumes. It is spelled as the kubelet
-	// spells the plugin, e.g. kubernetes.io~empty-dir. It is empty for a kind without a directory.
+	// Dir is the name of the kind's directory below the pod's volumes. It is spelled as the kubelet spells the plugin,
+	// e.g. kubernetes.io~empty-dir. It is empty for a kind without a directory.
 	Dir() string
 	// Serves reports whether the volume is of this kind.
 	Serves(v *corev1.Volume) bool
-	// Publish makes the volume usable and returns its path on the host: a directory, or a file or
-	// device where the source names one. It is idempotent. The parent directory of Target exists.
+	// Publish makes the volume usable and returns its path on the host: a directory, or a file or device where the
+	// source names one. It is idempotent. The parent directory of Target exists.
 	Publish(ctx context.Context, r Request) (path string, err error)
 	// Unpublish undoes the Publish of this or an earlier process, and removes
 	// target. It is idempotent.
@@ -29,23 +29,22 @@ type Kind interface {
 // disk.
 type Stager interface {
 	Kind
-	// StageID identifies the shared part, e.g. by a driver and its volume handle. Volumes with the
-	// same StageID share the part. It is empty if the volume has none. It is pure.
+	// StageID identifies the shared part, e.g. by a driver and its volume handle. Volumes with the same StageID share
+	// the part. It is empty if the volume has none. It is pure.
 	StageID(r Request) string
-	// Stage makes the part usable below r.Stage, a directory that exists from Stage to Unstage. It
-	// is idempotent. There is one call at a time for each StageID.
+	// Stage makes the part usable below r.Stage, a directory that exists from Stage to Unstage. It is idempotent. There
+	// is one call at a time for each StageID.
 	Stage(ctx context.Context, r Request) error
-	// Unstage undoes the Stage of this or an earlier process, once no pod uses the part. Volumes
-	// then removes the directory; a mount left in it is an error. It is idempotent.
+	// Unstage undoes the Stage of this or an earlier process, once no pod uses the part. Volumes then removes the
+	// directory; a mount left in it is an error. It is idempotent.
 	Unstage(ctx context.Context, stage string) error
 }
 
-// Adopter is a Stager whose volumes another agent may have mounted that keeps their users
-// elsewhere, such as a kubelet.
+// Adopter is a Stager whose volumes another agent may have mounted that keeps their users elsewhere, such as a kubelet.
 type Adopter interface {
 	Stager
-	// Uses returns the mounted volumes of pods that have a shared part, from what is on disk. It
-	// returns those that it can read together with an error for the others.
+	// Uses returns the mounted volumes of pods that have a shared part, from what is on disk. It returns those that it
+	// can read together with an error for the others.
 	Uses() ([]Use, error)
 }
 
@@ -64,28 +63,26 @@ type Persistent interface {
 	ServesPersistent(v *corev1.PersistentVolume) bool
 }
 
-// Targeted is a Kind that chooses the names of its volumes in the pod's directory. Other volumes
-// have the name in the pod's spec.
+// Targeted is a Kind that chooses the names of its volumes in the pod's directory. Other volumes have the name in the
+// pod's spec.
 type Targeted interface {
 	Kind
-	// TargetName is pure. Volumes of a pod with the same TargetName are one volume, and Publish may
-	// run for them at the same time.
+	// TargetName is pure. Volumes of a pod with the same TargetName are one volume, and Publish may run for them at the
+	// same time.
 	TargetName(r Request) string
 }
 
-// Featured is a Kind that needs extra treatment of its volumes. A Kind that is not Featured has the
-// zero Features.
+// Featured is a Kind that needs extra treatment of its volumes. A Kind that is not Featured has the zero Features.
 type Featured interface {
 	Kind
 	Features(r Request) Features
 }
 
-// Features says how Volumes treats a volume around Publish. They are read before Publish, and
-// FSGroup and HostLabels again after it, because a kind may know more by then.
+// Features says how Volumes treats a volume around Publish. They are read before Publish, and FSGroup and HostLabels
+// again after it, because a kind may know more by then.
 type Features struct {
-	// FSGroup: after Publish, the volume's files are given to the pod's fsGroup, unless the volume
-	// is read-only. It is false for a kind that does so itself and for files that do not belong to
-	// the pod.
+	// FSGroup: after Publish, the volume's files are given to the pod's fsGroup, unless the volume is read-only. It is
+	// false for a kind that does so itself and for files that do not belong to the pod.
 	FSGroup bool
 	// HostLabels: the content keeps its SELinux labels from the host.
 	HostLabels bool
@@ -99,12 +96,12 @@ type Features struct {
 	Image bool
 }
 
-// Opener is a Kind whose path somebody other than the pod may replace. The path is opened for each
-// container start, and the open file is mounted.
+// Opener is a Kind whose path somebody other than the pod may replace. The path is opened for each container start, and
+// the open file is mounted.
 type Opener interface {
 	Kind
-	// Open opens what the container gets, for reference only (O_PATH). It returns nil if the
-	// container mounts the path itself.
+	// Open opens what the container gets, for reference only (O_PATH). It returns nil if the container mounts the path
+	// itself.
 	Open(r Request) (*os.File, error)
 }
 
@@ -112,8 +109,8 @@ type Opener interface {
 type Request struct {
 	Pod    *corev1.Pod
 	Volume *corev1.Volume
-	// Persistent is the PersistentVolume that the volume's claim is bound to. It is nil for a
-	// source in the pod's own spec.
+	// Persistent is the PersistentVolume that the volume's claim is bound to. It is nil for a source in the pod's own
+	// spec.
 	Persistent *corev1.PersistentVolume
 	// Target is the volume's path in the pod's directory. With Block it is below volumeDevices.
 	Target string
@@ -125,9 +122,8 @@ type Request struct {
 	ReadOnly bool
 }
 
-// Claims finds the PersistentVolume for a volume's claim: for a persistentVolumeClaim, or for the
-// claim made for an ephemeral volume. After an error such as "waiting for ..." the volume is
-// mounted again later.
+// Claims finds the PersistentVolume for a volume's claim: for a persistentVolumeClaim, or for the claim made for an
+// ephemeral volume. After an error such as "waiting for ..." the volume is mounted again later.
 type Claims interface {
 	Bound(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume, error)
 	// Released reports that nothing of the pod is mounted any more. It is idempotent.

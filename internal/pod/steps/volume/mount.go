@@ -15,9 +15,8 @@ import (
 	"github.com/berth-run/berth/internal/base/mount"
 )
 
-// Unmount unmounts everything at or below path, the newest mount first. It returns nil if nothing
-// is mounted there or path does not exist. The error for a busy mount lists the processes that hold
-// it.
+// Unmount unmounts everything at or below path, the newest mount first. It returns nil if nothing is mounted there or
+// path does not exist. The error for a busy mount lists the processes that hold it.
 func Unmount(path string) error {
 	resolved, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -44,8 +43,7 @@ func Unmount(path string) error {
 	return nil
 }
 
-// HeldBy returns the end of an error about a busy mount: it lists the processes that hold the
-// mount.
+// HeldBy returns the end of an error about a busy mount: it lists the processes that hold the mount.
 func HeldBy(mountPoint string) string {
 	m, err := mount.At(mountPoint)
 	if m == nil || err != nil {
@@ -65,8 +63,8 @@ func heldBy(m *mountinfo.Info) string {
 	return ": held by " + strings.Join(found, ", ")
 }
 
-// Mounted reports whether path is a mount point. A file system of another type than fsType, a
-// number of statfs(2), is an error.
+// Mounted reports whether path is a mount point. A file system of another type than fsType, a number of statfs(2), is
+// an error.
 func Mounted(path string, fsType int64) (bool, error) {
 	mounted, err := mountinfo.Mounted(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -111,8 +109,8 @@ func bind(source *os.File, target string, readOnly bool) error {
 	return nil
 }
 
-// bindByPath is bind where a sandbox around the agent hides open_tree(2). It uses the descriptor's
-// link in /proc, which leads to the open file and nowhere else.
+// bindByPath is bind where a sandbox around the agent hides open_tree(2). It uses the descriptor's link in /proc, which
+// leads to the open file and nowhere else.
 func bindByPath(source *os.File, target string) error {
 	if err := unix.Mount("/proc/self/fd/"+strconv.Itoa(int(source.Fd())), target, "", unix.MS_BIND, ""); err != nil {
 		return &os.PathError{Op: "mount", Path: target, Err: err}

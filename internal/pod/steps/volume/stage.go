@@ -24,8 +24,8 @@ import (
 //		users/<uid>~<volume>   an empty file for each volume of a pod that uses it
 //		globalmount            Request.Stage
 //
-// A user's file is written before Stage and deleted after Unstage. If either is interrupted, the
-// next setup or removal of the pod repeats it.
+// A user's file is written before Stage and deleted after Unstage. If either is interrupted, the next setup or removal
+// of the pod repeats it.
 const (
 	pluginsDir = "plugins"
 	stageMount = "globalmount"
@@ -55,8 +55,8 @@ func (v *Volumes) stage(ctx context.Context, k Stager, r *Request) error {
 	return nil
 }
 
-// Adopt writes the user files of volumes that only an Adopter knows. Call it before any pod is set
-// up or removed. The removal of a pod then undoes the parts that it alone uses, and no others.
+// Adopt writes the user files of volumes that only an Adopter knows. Call it before any pod is set up or removed. The
+// removal of a pod then undoes the parts that it alone uses, and no others.
 func (v *Volumes) Adopt() error {
 	var errs []error
 	for _, k := range v.cfg.Kinds {

@@ -18,13 +18,13 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// MountPath returns the path on the host that the runtime mounts for one volumeMount of a
-// container. The path is safe, whatever containers do inside the volume. subPath is the mount's,
-// expanded. Its missing directories are created with the mode of the volume's directory.
+// MountPath returns the path on the host that the runtime mounts for one volumeMount of a container. The path is safe,
+// whatever containers do inside the volume. subPath is the mount's, expanded. Its missing directories are created with
+// the mode of the volume's directory.
 //
-// For a subPath, and for a path that others may replace, MountPath opens the file and bind mounts
-// it to a path that belongs to this volumeMount. It is idempotent: a source that was replaced since
-// is bound again. Teardown removes the bind mount.
+// For a subPath, and for a path that others may replace, MountPath opens the file and bind mounts it to a path that
+// belongs to this volumeMount. It is idempotent: a source that was replaced since is bound again. Teardown removes the
+// bind mount.
 //
 // For an image volume it returns subPath itself: the runtime resolves it below the image.
 func (v *Volumes) MountPath(ctx context.Context, p *corev1.Pod, containerName string, mountIndex int,
@@ -85,13 +85,12 @@ func (v *Volumes) bindIfNeeded(ctx context.Context, volume mounted, mount corev1
 	return target, bindOnce(ctx, source, target, mount.ReadOnly)
 }
 
-// remotePatience bounds how long a container's start waits for the server of a volume. Then the
-// start fails and is retried.
+// remotePatience bounds how long a container's start waits for the server of a volume. Then the start fails and is
+// retried.
 const remotePatience = 30 * time.Second
 
-// bindRemote is bindIfNeeded for a volume on a server. A thread that waits for a dead server cannot
-// be interrupted. It is left behind with the lock of its mount, so that there is never more than
-// one.
+// bindRemote is bindIfNeeded for a volume on a server. A thread that waits for a dead server cannot be interrupted. It
+// is left behind with the lock of its mount, so that there is never more than one.
 func (v *Volumes) bindRemote(ctx context.Context, volume mounted, mount corev1.VolumeMount,
 	subPath, target string) (hostPath string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, remotePatience,
@@ -125,9 +124,9 @@ func (v *Volumes) bindRemote(ctx context.Context, volume mounted, mount corev1.V
 	}
 }
 
-// open opens a volume whose path others may replace. It returns nil if the container mounts the
-// path itself: for other volumes, for a path with byPath, and for a mount with propagation. A bind
-// mount made here would receive later mounts of the host twice.
+// open opens a volume whose path others may replace. It returns nil if the container mounts the path itself: for other
+// volumes, for a path with byPath, and for a mount with propagation. A bind mount made here would receive later mounts
+// of the host twice.
 func (v *Volumes) open(m mounted, mount corev1.VolumeMount) (*os.File, error) {
 	k, ok := m.kind.(Opener)
 	if !ok {
@@ -148,9 +147,9 @@ func (v *Volumes) open(m mounted, mount corev1.VolumeMount) (*os.File, error) {
 	return f, nil
 }
 
-// byPath reports whether a directory must be mounted by its path: it is in the agent's directory or
-// contains it, or has a mount below. A bind mount of it in the host's mount namespace would keep
-// the host from removing those mount points (EBUSY).
+// byPath reports whether a directory must be mounted by its path: it is in the agent's directory or contains it, or has
+// a mount below. A bind mount of it in the host's mount namespace would keep the host from removing those mount points
+// (EBUSY).
 func (v *Volumes) byPath(f *os.File) (bool, error) {
 	at, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
 	if err != nil {
@@ -169,8 +168,8 @@ func within(path, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// openSubPath opens a path below a volume and closes root, the volume's directory. If root is nil,
-// it opens the directory itself.
+// openSubPath opens a path below a volume and closes root, the volume's directory. If root is nil, it opens the
+// directory itself.
 func openSubPath(volumePath string, root *os.File, subPath string) (*os.File, error) {
 	if root == nil {
 		var err error
@@ -186,8 +185,8 @@ func openSubPath(volumePath string, root *os.File, subPath string) (*os.File, er
 	return safepath.MkdirAll(root, subPath, info.Mode())
 }
 
-// bindOnce binds source on target, unless the same source is bound there already. It does nothing
-// after the end of ctx, because the pod of target may be gone by then.
+// bindOnce binds source on target, unless the same source is bound there already. It does nothing after the end of ctx,
+// because the pod of target may be gone by then.
 func bindOnce(ctx context.Context, source *os.File, target string, readOnly bool) error {
 	info, err := source.Stat()
 	if err != nil {

@@ -250,9 +250,9 @@ func featuresOf(k Kind, r Request) Features {
 	return Features{}
 }
 
-// usedVolumes returns the volumes that the pod's containers use, and whether as a block device.
-// Other volumes are not mounted, so that they cannot fail. A variable from a file uses the file's
-// volume (KEP-3721); the container step finds the file, which may be optional.
+// usedVolumes returns the volumes that the pod's containers use, and whether as a block device. Other volumes are not
+// mounted, so that they cannot fail. A variable from a file uses the file's volume (KEP-3721); the container step finds
+// the file, which may be optional.
 func usedVolumes(p *corev1.Pod) (block map[string]bool) {
 	block = map[string]bool{}
 	for _, c := range pod.Containers(p) {
@@ -284,8 +284,8 @@ func (v *Volumes) podDir(uid types.UID) (string, error) {
 	return filepath.Join(v.cfg.Root, "pods", string(uid)), nil
 }
 
-// Remove unmounts and deletes everything of a pod's volumes, whoever mounted it. It works from what
-// it finds on disk, so that the UID is all it needs to know about a pod.
+// Remove unmounts and deletes everything of a pod's volumes, whoever mounted it. It works from what it finds on disk,
+// so that the UID is all it needs to know about a pod.
 func (v *Volumes) Remove(ctx context.Context, uid types.UID) error {
 	dir, err := v.podDir(uid)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// killTries is how often the processes of a cgroup are killed before giving up: they may fork between
-	// listing and killing.
+	// killTries is how often the processes of a cgroup are killed before giving up: they may fork between listing and
+	// killing.
 	killTries = 5
 	// killWait is how long the kernel gets to end killed processes.
 	killWait = time.Second
@@ -42,8 +42,8 @@ func (t *Tree) Kill(ctx context.Context, n Name) error {
 		killTries)
 }
 
-// killOnce kills the processes and waits for their end. It holds them by file descriptor, so that it cannot hit
-// a new process with a reused number.
+// killOnce kills the processes and waits for their end. It holds them by file descriptor, so that it cannot hit a new
+// process with a reused number.
 func (t *Tree) killOnce(n Name, pids []int) error {
 	var held []unix.PollFd
 	defer func() {

@@ -29,8 +29,8 @@ func (n Name) Child(parts ...string) Name {
 // Cgroupfs returns the name as a path below a controller's mount point.
 func (n Name) Cgroupfs() string { return "/" + path.Join(n...) }
 
-// Systemd returns the name as nested slices. A slice's name contains the names of the slices around it,
-// separated by -, and therefore - within a name becomes _.
+// Systemd returns the name as nested slices. A slice's name contains the names of the slices around it, separated by -,
+// and therefore - within a name becomes _.
 func (n Name) Systemd() (string, error) {
 	if len(n) == 0 {
 		return "/", nil

@@ -140,8 +140,8 @@ func (t *Tree) Exists(n Name) bool {
 	return false
 }
 
-// Complete reports whether the cgroup exists in every controller that apply makes it in. The devices controller
-// has no limits for pods.
+// Complete reports whether the cgroup exists in every controller that apply makes it in. The devices controller has no
+// limits for pods.
 func (t *Tree) Complete(n Name) bool {
 	paths, err := t.Paths(n)
 	if err != nil {

@@ -135,8 +135,8 @@ func (h call) tcpSocket(ctx context.Context, a *corev1.TCPSocketAction) error {
 	return conn.Close()
 }
 
-// httpGet succeeds with any response. If an HTTPS request meets a plain HTTP server, it is sent again without
-// TLS. Kubernetes does so for manifests that were written when the scheme was ignored.
+// httpGet succeeds with any response. If an HTTPS request meets a plain HTTP server, it is sent again without TLS.
+// Kubernetes does so for manifests that were written when the scheme was ignored.
 func (h call) httpGet(ctx context.Context, a *corev1.HTTPGetAction) error {
 	req, err := h.request(ctx, a)
 	if err != nil {
@@ -220,8 +220,8 @@ func (h call) address(host string, port intstr.IntOrString) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(n)), nil
 }
 
-// newClient returns a client that accepts any certificate, because the address already identifies the
-// container. It follows redirects on the same host only.
+// newClient returns a client that accepts any certificate, because the address already identifies the container. It
+// follows redirects on the same host only.
 func newClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// variables is an environment in the order of first declaration. A variable that is declared again keeps its
-// place and takes the later value.
+// variables is an environment in the order of first declaration. A variable that is declared again keeps its place and
+// takes the later value.
 type variables struct {
 	names  []string
 	values map[string]string
@@ -41,10 +41,10 @@ func (v *variables) list() []*runtimeapi.KeyValue {
 	return out
 }
 
-// environment resolves the container's variables as the kubelet does: first envFrom, then env, which wins.
-// Variables of services come last, and only where neither sets the name. A reference $(NAME) sees the variables
-// declared before it, and all service variables. Where the kubelet iterates over a map, this function uses the
-// order of the spec, and sorted names within one source.
+// environment resolves the container's variables as the kubelet does: first envFrom, then env, which wins. Variables of
+// services come last, and only where neither sets the name. A reference $(NAME) sees the variables declared before it,
+// and all service variables. Where the kubelet iterates over a map, this function uses the order of the spec, and
+// sorted names within one source.
 func environment(in Input) (*variables, error) {
 	env := &variables{values: map[string]string{}}
 	for _, from := range in.Container.EnvFrom {
@@ -106,8 +106,8 @@ func valueFrom(in Input, from *corev1.EnvVarSource) (string, error) {
 	return "", fmt.Errorf("valueFrom names no source")
 }
 
-// fieldValue resolves a downward API field for a variable: metadata.*, and the fields of spec and status that
-// the API allows there.
+// fieldValue resolves a downward API field for a variable: metadata.*, and the fields of spec and status that the API
+// allows there.
 func fieldValue(in Input, f *corev1.ObjectFieldSelector) (string, error) {
 	if f.APIVersion != "" && f.APIVersion != "v1" {
 		return "", fmt.Errorf("unsupported pod version: %s", f.APIVersion)

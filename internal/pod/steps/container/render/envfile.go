@@ -11,8 +11,8 @@ import (
 //	NAME='value'   # the literal value, which may span several lines
 //	NAME= ...      # the empty value, as in a shell
 //
-// and blank lines and comments. As in the kubelet, parsing stops at the name. An error before it is reported,
-// one behind it is not. A name that does not occur has the empty value.
+// and blank lines and comments. As in the kubelet, parsing stops at the name. An error before it is reported, one
+// behind it is not. A name that does not occur has the empty value.
 func parseEnvFile(text, name string) (string, error) {
 	for line := 1; text != ""; line++ {
 		var rest string
@@ -50,8 +50,7 @@ func parseEnvFile(text, name string) (string, error) {
 	return "", nil
 }
 
-// quoted reads up to the closing quote: first the rest of a line, then further lines, which it removes from
-// text.
+// quoted reads up to the closing quote: first the rest of a line, then further lines, which it removes from text.
 func quoted(rest string, text *string) (value string, lines int, after string, err error) {
 	var b strings.Builder
 	for {

@@ -20,8 +20,8 @@ type Sources struct {
 	Objects map[object.Key]runtime.Object
 	// Files are environment files of the pod's volumes (KEP-3721).
 	Files map[EnvFile]string
-	// Services are the variables with the addresses of services, made by the function Services. A standalone
-	// node has none.
+	// Services are the variables with the addresses of services, made by the function Services. A standalone node has
+	// none.
 	Services map[string]string
 }
 
@@ -114,8 +114,7 @@ func lacks(in Input, kind, name, format string, args ...any) error {
 		Err: fmt.Errorf(format, args...)}
 }
 
-// fromSource returns the variables of one envFrom entry by name, and the keys that cannot be the name of a
-// variable.
+// fromSource returns the variables of one envFrom entry by name, and the keys that cannot be the name of a variable.
 func fromSource(in Input, from corev1.EnvFromSource) (env map[string]string, skipped []string, err error) {
 	var kind, name string
 	var optional *bool
@@ -149,8 +148,8 @@ func fromSource(in Input, from corev1.EnvFromSource) (env map[string]string, ski
 	return env, skipped, nil
 }
 
-// Skipped returns a message for each envFrom entry with keys that were left out, because they cannot be the
-// name of a variable.
+// Skipped returns a message for each envFrom entry with keys that were left out, because they cannot be the name of a
+// variable.
 func Skipped(in Input) (messages []string) {
 	for _, from := range in.Container.EnvFrom {
 		_, keys, err := fromSource(in, from)
@@ -172,8 +171,7 @@ func Skipped(in Input) (messages []string) {
 	return messages
 }
 
-// fileValue returns the value of a key in an environment file. As in the kubelet, an empty value counts as
-// missing.
+// fileValue returns the value of a key in an environment file. As in the kubelet, an empty value counts as missing.
 func fileValue(in Input, r *corev1.FileKeySelector) (string, error) {
 	optional := r.Optional != nil && *r.Optional
 	text, there := in.Sources.Files[EnvFile{r.VolumeName, r.Path}]

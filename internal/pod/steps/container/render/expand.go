@@ -2,9 +2,9 @@ package render
 
 import "strings"
 
-// expand replaces $(NAME) by the variable's value, as Kubernetes does in commands, arguments, environment
-// values and subPathExpr. "$$" becomes a dollar sign that starts no reference. A reference that lookup does not
-// know stays unchanged.
+// expand replaces $(NAME) by the variable's value, as Kubernetes does in commands, arguments, environment values and
+// subPathExpr. "$$" becomes a dollar sign that starts no reference. A reference that lookup does not know stays
+// unchanged.
 func expand(s string, lookup func(name string) (string, bool)) string {
 	var b strings.Builder
 	for {

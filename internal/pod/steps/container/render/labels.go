@@ -17,8 +17,8 @@ func labels(in Input) map[string]string {
 	}
 }
 
-// annotations returns what an agent that has never seen the pod's spec needs to judge the container and to stop
-// it properly.
+// annotations returns what an agent that has never seen the pod's spec needs to judge the container and to stop it
+// properly.
 func annotations(in Input) (map[string]string, error) {
 	c := in.Container
 	a := map[string]string{

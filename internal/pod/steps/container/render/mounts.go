@@ -14,8 +14,8 @@ import (
 
 const hostsPath = "/etc/hosts"
 
-// SubPaths returns, for each volumeMount of a container in order, which part of the volume it shows. "" is the
-// whole volume. The paths are relative and contain no "..".
+// SubPaths returns, for each volumeMount of a container in order, which part of the volume it shows. "" is the whole
+// volume. The paths are relative and contain no "..".
 func SubPaths(in Input) ([]string, error) {
 	var env *variables
 	paths := make([]string, len(in.Container.VolumeMounts))
@@ -52,8 +52,8 @@ func SubPaths(in Input) ([]string, error) {
 	return paths, nil
 }
 
-// WantsHosts reports whether the container gets the pod's /etc/hosts. It does not if it mounts one itself, or
-// if the pod has no address to put there.
+// WantsHosts reports whether the container gets the pod's /etc/hosts. It does not if it mounts one itself, or if the
+// pod has no address to put there.
 func WantsHosts(p *corev1.Pod, c pod.Container, podIPs []string) bool {
 	if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == hostsPath }) {
 		return false

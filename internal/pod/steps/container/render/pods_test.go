@@ -21,9 +21,9 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/sandbox"
 )
 
-// TestPods renders the sandbox and every container of each pod in testdata/pods, all on the same node. go test
-// -update writes the golden files. Every field that has an effect occurs in one of these pods: see
-// TestPodsHaveEveryField in package admission.
+// TestPods renders the sandbox and every container of each pod in testdata/pods, all on the same node. go test -update
+// writes the golden files. Every field that has an effect occurs in one of these pods: see TestPodsHaveEveryField in
+// package admission.
 func TestPods(t *testing.T) {
 	// Properties of the node that only one pod uses.
 	nodes := map[string]func(*Node){

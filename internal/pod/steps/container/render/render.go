@@ -53,15 +53,15 @@ type Node struct {
 	// CFSQuota enforces CPU limits, in periods of CFSPeriod (default 100 ms).
 	CFSQuota  bool
 	CFSPeriod time.Duration
-	// Unthrottled reports whether a container has exclusive CPUs and therefore no quota. nil means that no
-	// container has.
+	// Unthrottled reports whether a container has exclusive CPUs and therefore no quota. nil means that no container
+	// has.
 	Unthrottled func(*corev1.Pod, pod.Container) bool
 	// SwapController is set if the kernel accounts for swap. LimitedSwap is memorySwap.swapBehavior LimitedSwap
 	// (KEP-2400), which works on cgroup v2 only.
 	SwapController bool
 	LimitedSwap    bool
-	// GroupOOMKill makes the kernel kill all processes of a container together when it is out of memory (cgroup
-	// v2 only). It is the opposite of the kubelet's singleProcessOOMKill.
+	// GroupOOMKill makes the kernel kill all processes of a container together when it is out of memory (cgroup v2
+	// only). It is the opposite of the kubelet's singleProcessOOMKill.
 	GroupOOMKill bool
 	// MemoryQoS throttles and protects memory (KEP-2570), on cgroup v2 only. nil means off.
 	MemoryQoS *config.MemoryQoS

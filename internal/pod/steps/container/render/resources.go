@@ -65,8 +65,8 @@ func setQuota(r *runtimeapi.LinuxContainerResources, node Node, limit resource.Q
 	r.CpuQuota = cgroupfile.Quota(limit.MilliValue(), period)
 }
 
-// PodResources returns the resources of a whole pod for the runtime: what its containers may use together, and
-// its overhead, which is both request and limit (KEP-688).
+// PodResources returns the resources of a whole pod for the runtime: what its containers may use together, and its
+// overhead, which is both request and limit (KEP-688).
 func PodResources(p *corev1.Pod, node Node) (containers, overhead *runtimeapi.LinuxContainerResources) {
 	opts := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
 	return whole(resourcehelper.PodRequests(p, opts), resourcehelper.PodLimits(p, opts), node),
@@ -115,8 +115,8 @@ func limitOf(in Input, name corev1.ResourceName) resource.Quantity {
 	return q
 }
 
-// swap returns how many bytes of the node's swap a container may use on cgroup v2 (KEP-2400): none, or as large
-// a share as its memory request is of the node's memory.
+// swap returns how many bytes of the node's swap a container may use on cgroup v2 (KEP-2400): none, or as large a share
+// as its memory request is of the node's memory.
 func swap(in Input) int64 {
 	requests, limits := in.Container.Resources.Requests, in.Container.Resources.Limits
 	request, limit := requests.Memory(), limits.Memory()
@@ -136,9 +136,9 @@ const (
 	oomBestEffort = 1000
 )
 
-// oomScoreAdj returns the kubelet's value. Under memory pressure, the kernel first kills containers that use
-// more memory than they requested. A Burstable container lies always between BestEffort and Guaranteed ones.
-// The result is never below what the runtime can set.
+// oomScoreAdj returns the kubelet's value. Under memory pressure, the kernel first kills containers that use more
+// memory than they requested. A Burstable container lies always between BestEffort and Guaranteed ones. The result is
+// never below what the runtime can set.
 func oomScoreAdj(in Input) int64 {
 	adj := oomWanted(in)
 	if lowest := in.Node.MinOOMScoreAdj; lowest != nil {
@@ -167,8 +167,7 @@ func oomWanted(in Input) int64 {
 	return max(1000+oomGuaranteed, min(1000-1000*request/in.Node.MemoryCapacity, oomBestEffort-1))
 }
 
-// unassigned returns each container's share of the memory that the pod requests beyond its containers
-// (KEP-2837).
+// unassigned returns each container's share of the memory that the pod requests beyond its containers (KEP-2837).
 func unassigned(p *corev1.Pod) int64 {
 	if !resourcehelper.IsPodLevelRequestsSet(p) || p.Spec.Resources.Requests.Memory().IsZero() {
 		return 0

@@ -166,8 +166,8 @@ func seccompProfile(in Input, p *corev1.SeccompProfile) (*runtimeapi.SecurityPro
 	}, nil
 }
 
-// appArmor sets the profile in both of the CRI's fields. The container's field wins, then the annotation
-// (KEP-24, for older manifests), then the pod's field.
+// appArmor sets the profile in both of the CRI's fields. The container's field wins, then the annotation (KEP-24, for
+// older manifests), then the pod's field.
 func appArmor(in Input, podSC *corev1.PodSecurityContext, sc *corev1.SecurityContext,
 	out *runtimeapi.LinuxContainerSecurityContext) error {
 	p := cmp.Or(sc.AppArmorProfile, annotatedAppArmor(in), podSC.AppArmorProfile)

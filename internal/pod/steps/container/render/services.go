@@ -14,9 +14,9 @@ import (
 // apiService is the service of the API server in the namespace default. Every container gets its variables.
 const apiService = "kubernetes"
 
-// Services returns the variables with the addresses of services: of default/kubernetes, and of all services in
-// the pod's namespace unless the pod sets enableServiceLinks: false. A service without an address gets none.
-// Where two services produce the same variable, the one later by name wins.
+// Services returns the variables with the addresses of services: of default/kubernetes, and of all services in the
+// pod's namespace unless the pod sets enableServiceLinks: false. A service without an address gets none. Where two
+// services produce the same variable, the one later by name wins.
 func Services(p *corev1.Pod, services []*corev1.Service) map[string]string {
 	linked := p.Spec.EnableServiceLinks == nil || *p.Spec.EnableServiceLinks
 	chosen := map[string]*corev1.Service{}

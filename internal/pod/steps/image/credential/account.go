@@ -13,8 +13,8 @@ import (
 // Accounts reads the service accounts of pods, and requests tokens for them.
 type Accounts interface {
 	Account(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error)
-	// PullToken returns a token for the audience that is bound to the pod. account is the UID of the pod's
-	// service account.
+	// PullToken returns a token for the audience that is bound to the pod. account is the UID of the pod's service
+	// account.
 	PullToken(ctx context.Context, p *corev1.Pod, account types.UID, audience string) (string, error)
 }
 
@@ -25,8 +25,8 @@ type grant struct {
 	annotations map[string]string
 }
 
-// grant returns what the plugin receives for a pod. A nil pod is for a pull by a command. ok is false if the
-// plugin must not run for this pod.
+// grant returns what the plugin receives for a pod. A nil pod is for a pull by a command. ok is false if the plugin
+// must not run for this pod.
 func (p *plugin) grant(ctx context.Context, accounts Accounts, owner *corev1.Pod) (g *grant, ok bool, err error) {
 	if p.Token == nil {
 		return nil, true, nil

@@ -51,8 +51,7 @@ func granting(t *testing.T, token TokenAttributes, password string) (k *Keyring,
 		}}), dir
 }
 
-// The plugin receives the pod's token and the annotations that it requests. Its answer belongs to the service
-// account.
+// The plugin receives the pod's token and the annotations that it requests. Its answer belongs to the service account.
 func TestGrant(t *testing.T) {
 	k, dir := granting(t,
 		TokenAttributes{Audience: "registry", Required: true, RequiredAnnotations: []string{"example.com/role"},

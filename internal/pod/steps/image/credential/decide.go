@@ -23,8 +23,7 @@ type entry struct {
 // entries has the entries of a configuration by registry or repository.
 type entries map[string]entry
 
-// parseConfigJSON reads ~/.docker/config.json and secrets of type
-// kubernetes.io/dockerconfigjson.
+// parseConfigJSON reads ~/.docker/config.json and secrets of type kubernetes.io/dockerconfigjson.
 func parseConfigJSON(data []byte) (entries, error) {
 	var config struct {
 		Auths entries `json:"auths"`
@@ -114,8 +113,8 @@ func (all entries) find(repository string) []entry {
 	return found
 }
 
-// normal returns a key of a configuration as a pattern host[:port][/path]. It removes the scheme and the API
-// version that docker writes (https://index.docker.io/v1/).
+// normal returns a key of a configuration as a pattern host[:port][/path]. It removes the scheme and the API version
+// that docker writes (https://index.docker.io/v1/).
 func normal(key string) (pattern string, ok bool) {
 	if !strings.HasPrefix(key, "https://") && !strings.HasPrefix(key, "http://") {
 		key = "https://" + key
@@ -134,8 +133,8 @@ func normal(key string) (pattern string, ok bool) {
 	return u.Host + under, true
 }
 
-// matches reports whether a pattern host[:port][/path] covers a repository. Each part of the host may contain
-// globs, which do not match a dot. The path is a prefix.
+// matches reports whether a pattern host[:port][/path] covers a repository. Each part of the host may contain globs,
+// which do not match a dot. The path is a prefix.
 func matches(pattern, repository string) bool {
 	p, err := url.Parse("https://" + pattern)
 	if err != nil {

@@ -24,8 +24,8 @@ type Credential struct {
 	Secret *Secret
 }
 
-// Secret identifies the origin of a credential: a pull Secret and the entry used in it, or the service account
-// whose token a plugin received.
+// Secret identifies the origin of a credential: a pull Secret and the entry used in it, or the service account whose
+// token a plugin received.
 type Secret struct {
 	// Kind is empty for a Secret, otherwise ServiceAccount.
 	Kind                 string `json:",omitempty"`
@@ -36,8 +36,7 @@ type Secret struct {
 
 // Options of a Keyring.
 type Options struct {
-	// RootDir is the agent's directory, HomeDir the user's. Each may have a docker configuration. "" means
-	// none.
+	// RootDir is the agent's directory, HomeDir the user's. Each may have a docker configuration. "" means none.
 	RootDir, HomeDir string
 	// Providers are called in this order.
 	Providers []Provider
@@ -67,8 +66,8 @@ func New(o Options) *Keyring {
 	for _, p := range o.Providers {
 		k.plugins = append(k.plugins, newPlugin(p, o.Environ, o.Now))
 	}
-	// These are the kubelet's places and their order (pkg/credentialprovider/config.go), without the working
-	// directory. Where the agent was started should not matter.
+	// These are the kubelet's places and their order (pkg/credentialprovider/config.go), without the working directory.
+	// Where the agent was started should not matter.
 	homes := []string{"/"}
 	if o.HomeDir != "" && o.HomeDir != "/" {
 		homes = []string{o.HomeDir, "/"}
@@ -111,8 +110,8 @@ func (k *Keyring) Find(ctx context.Context, p *corev1.Pod, repository string, se
 	return found, errors.Join(errs...)
 }
 
-// SecretsFor returns the origins of the pod's own credentials for the repository: its secrets, as in Find, and
-// its service account if a plugin for the repository uses that.
+// SecretsFor returns the origins of the pod's own credentials for the repository: its secrets, as in Find, and its
+// service account if a plugin for the repository uses that.
 func (k *Keyring) SecretsFor(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]Secret,
 	error) {
 	found, err := ofSecrets(repository, secrets)

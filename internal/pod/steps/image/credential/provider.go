@@ -45,9 +45,8 @@ func (p Provider) covers(repository string) bool {
 	return slices.ContainsFunc(p.MatchImages, func(pattern string) bool { return matches(pattern, repository) })
 }
 
-// Load reads a CredentialProviderConfig (kubelet.config.k8s.io/v1), or all .yaml, .yml and .json files of a
-// directory in the order of their names. The plugins' programs are in binDir. The error names everything that
-// is wrong.
+// Load reads a CredentialProviderConfig (kubelet.config.k8s.io/v1), or all .yaml, .yml and .json files of a directory
+// in the order of their names. The plugins' programs are in binDir. The error names everything that is wrong.
 func Load(path, binDir string) ([]Provider, error) {
 	files, err := configFiles(path)
 	if err != nil {

@@ -76,8 +76,8 @@ func expired(images []Image, t Thresholds, now time.Time) []Image {
 	})
 }
 
-// candidates returns the images that may be removed from a full disk, in order. An image that was first seen in
-// the future counts as old enough: the clock was set back.
+// candidates returns the images that may be removed from a full disk, in order. An image that was first seen in the
+// future counts as old enough: the clock was set back.
 func candidates(images []Image, t Thresholds, now time.Time) []Image {
 	return slices.DeleteFunc(unused(images, false), func(i Image) bool {
 		return !i.FirstSeen.After(now) && now.Sub(i.FirstSeen) < t.MinAge

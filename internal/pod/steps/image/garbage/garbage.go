@@ -99,8 +99,7 @@ func (c *Collector) file() string { return filepath.Join(c.opts.Dir, "images.jso
 
 func format() checkpoint.Format { return checkpoint.Format{Version: 1} }
 
-// Load reads the ledger. A damaged file is moved aside and logged. Images imported by hand then count as
-// pulled.
+// Load reads the ledger. A damaged file is moved aside and logged. Images imported by hand then count as pulled.
 func (c *Collector) Load() error {
 	ledger, err := checkpoint.Load[map[string]Entry](c.file(), format())
 	switch damaged, ok := errors.AsType[*checkpoint.DamagedError](err); {
@@ -152,8 +151,7 @@ func (c *Collector) List(ctx context.Context) ([]Image, error) {
 // usedStep is by how much the time of last use must change to be worth a write.
 const usedStep = time.Minute
 
-// list reads from the runtime which images exist and which are in use, and updates the ledger. The caller holds
-// mu.
+// list reads from the runtime which images exist and which are in use, and updates the ledger. The caller holds mu.
 func (c *Collector) list(ctx context.Context) ([]Image, error) {
 	have, err := c.opts.Images.ListImages(ctx, &runtimeapi.ListImagesRequest{})
 	if err != nil {

@@ -98,8 +98,8 @@ func (c *Collector) makeRoom(ctx context.Context) error {
 	return err
 }
 
-// remove removes images in this order until it has freed enough bytes, or all of them if enough is 0. The
-// caller holds mu.
+// remove removes images in this order until it has freed enough bytes, or all of them if enough is 0. The caller holds
+// mu.
 func (c *Collector) remove(ctx context.Context, all []Image, why string, enough int64) (freed int64, err error) {
 	for _, i := range all {
 		if used, e := c.usedSince(ctx, i); used || e != nil {
@@ -152,8 +152,8 @@ var (
 	ErrInUse     = errors.New("image is in use")
 )
 
-// Remove removes the image with that name, and all its other names with it. An image in use stays unless force
-// is set. Its containers then keep running, but cannot be started again without a pull.
+// Remove removes the image with that name, and all its other names with it. An image in use stays unless force is set.
+// Its containers then keep running, but cannot be started again without a pull.
 func (c *Collector) Remove(ctx context.Context, name string, force bool) (Image, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,8 +195,7 @@ func one(all []Image, name string) (Image, error) {
 	return Image{}, ErrAmbiguous
 }
 
-// Prune removes all unused images, including those imported by hand if imported is set. It returns the removed
-// images.
+// Prune removes all unused images, including those imported by hand if imported is set. It returns the removed images.
 func (c *Collector) Prune(ctx context.Context, imported bool) ([]Image, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

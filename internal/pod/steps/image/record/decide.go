@@ -14,8 +14,7 @@ import (
 type Policy struct {
 	// Verification is imagePullCredentialsVerificationPolicy.
 	Verification v1beta1.ImagePullCredentialsVerificationPolicy
-	// Allowlist is preloadedImagesVerificationAllowlist: repositories, or prefixes of repositories that end in
-	// /*.
+	// Allowlist is preloadedImagesVerificationAllowlist: repositories, or prefixes of repositories that end in /*.
 	Allowlist []string
 }
 
@@ -32,8 +31,8 @@ type Access struct {
 	Secrets []credential.Secret `json:"secrets,omitempty"`
 }
 
-// verify reports whether the policy requires verification for an image of a repository. ours is set if this
-// agent pulled the image.
+// verify reports whether the policy requires verification for an image of a repository. ours is set if this agent
+// pulled the image.
 func (p Policy) verify(repository string, ours bool) bool {
 	switch p.Verification {
 	case v1beta1.NeverVerify:
@@ -65,9 +64,9 @@ func canonical(repository string) string {
 	return named.Name()
 }
 
-// decide reports whether a pod with these secrets, all of them for the repository, may use an image without
-// pulling it. It may if a recorded secret has the same name, even with changed content, or the same content
-// under another name. learn is the record to add, or nil.
+// decide reports whether a pod with these secrets, all of them for the repository, may use an image without pulling it.
+// It may if a recorded secret has the same name, even with changed content, or the same content under another name.
+// learn is the record to add, or nil.
 func decide(p Policy, repository string, known *Pulled, ours bool, have []credential.Secret) (allowed bool,
 	learn *credential.Secret) {
 	if !p.verify(repository, ours) {
@@ -95,8 +94,7 @@ func decide(p Policy, repository string, known *Pulled, ours bool, have []creden
 	return false, nil
 }
 
-// with returns the record with one more credential that had access. nil stands for a credential of the node, or
-// none.
+// with returns the record with one more credential that had access. nil stands for a credential of the node, or none.
 func (k Pulled) with(repository string, s *credential.Secret) Pulled {
 	all := map[string]Access{}
 	for name, access := range k.Repositories {

@@ -51,8 +51,8 @@ func New(o Options) *Records {
 	}
 }
 
-// Load reads the records of earlier agents. A damaged file is moved aside and logged. Its image must then be
-// verified again.
+// Load reads the records of earlier agents. A damaged file is moved aside and logged. Its image must then be verified
+// again.
 func (r *Records) Load() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,8 +95,7 @@ func (r *Records) damaged(err error) (keys []string, rest error) {
 	return keys, rest
 }
 
-// Begin records, before anything is fetched, that a pull of an image begins. Each call is followed by one End
-// or Fail.
+// Begin records, before anything is fetched, that a pull of an image begins. Each call is followed by one End or Fail.
 func (r *Records) Begin(image string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,8 +108,8 @@ func (r *Records) Begin(image string) error {
 	return nil
 }
 
-// End records that the image id was pulled from a repository with a credential. nil stands for a credential of
-// the node, or none.
+// End records that the image id was pulled from a repository with a credential. nil stands for a credential of the
+// node, or none.
 func (r *Records) End(image, repository, id string, s *credential.Secret) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,8 +151,8 @@ func (r *Records) learn(repository, id string, s *credential.Secret) error {
 	return nil
 }
 
-// Allowed reports whether a pod may use a present image without pulling it. image is the pod's name for it, id
-// its id. have returns the pod's secrets for the repository and is called only if they matter.
+// Allowed reports whether a pod may use a present image without pulling it. image is the pod's name for it, id its id.
+// have returns the pod's secrets for the repository and is called only if they matter.
 func (r *Records) Allowed(image, repository, id string, have func() []credential.Secret) bool {
 	r.mu.Lock()
 	known, ok := r.pulled[id]

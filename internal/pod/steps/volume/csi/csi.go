@@ -48,11 +48,11 @@ type Options struct {
 	// server's default. nil: there are no tokens.
 	Token func(ctx context.Context, p *corev1.Pod, audience string, life time.Duration) (value string,
 		expires time.Time, err error)
-	// Reported returns the status.volumesInUse that the API server has accepted. A volume is used only once it is
-	// in that list. nil: there is no such check.
+	// Reported returns the status.volumesInUse that the API server has accepted. A volume is used only once it is in
+	// that list. nil: there is no such check.
 	Reported func() []corev1.UniqueVolumeName
-	// InUseChanged is called when InUse has changed, so that the Node's status is written soon. It must not block.
-	// It may be nil.
+	// InUseChanged is called when InUse has changed, so that the Node's status is written soon. It must not block. It
+	// may be nil.
 	InUseChanged func()
 	// Changed wakes the pods that wait for these keys: see driver.KindDriver. It must not block.
 	Changed func(map[object.Key]bool)
@@ -90,8 +90,8 @@ type attacher struct {
 	drivers *driver.Registry
 
 	mu sync.Mutex
-	// inUse are the attached volumes. Their StageIDs are on disk. restored says that inUse includes the volumes of
-	// an earlier agent.
+	// inUse are the attached volumes. Their StageIDs are on disk. restored says that inUse includes the volumes of an
+	// earlier agent.
 	inUse    map[corev1.UniqueVolumeName]bool
 	restored bool
 	// nodeChanged is closed and replaced whenever the Node has changed.

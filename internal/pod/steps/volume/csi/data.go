@@ -23,8 +23,8 @@ type data struct {
 	Label      string `json:"seLinuxMountContext,omitempty"`
 }
 
-// save writes the file. It must be on disk before the driver is called, so that Unpublish knows that there is
-// something to undo.
+// save writes the file. It must be on disk before the driver is called, so that Unpublish knows that there is something
+// to undo.
 func (d data) save(dir string) error {
 	text, err := json.Marshal(d)
 	if err != nil {

@@ -29,8 +29,8 @@ const (
 )
 
 // growMounted expands a volume before the pod uses it. An error keeps the pod from starting. The next try reads the
-// claim again, so that an infeasible expansion is not repeated. A volume that the driver does not expand while it is
-// in use stays as it is.
+// claim again, so that an infeasible expansion is not repeated. A volume that the driver does not expand while it is in
+// use stays as it is.
 func (k *Kind) growMounted(ctx context.Context, path string, p *published) error {
 	r := p.request
 	if !k.mayExpand(r) {

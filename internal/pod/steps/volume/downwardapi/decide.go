@@ -10,8 +10,8 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume/payload"
 )
 
-// Files returns a file for each item. mode is for items without one. allocatable stands in for the
-// limits that a container does not have.
+// Files returns a file for each item. mode is for items without one. allocatable stands in for the limits that a
+// container does not have.
 func Files(p *corev1.Pod, items []corev1.DownwardAPIVolumeFile, mode int32,
 	allocatable corev1.ResourceList) (payload.Files, error) {
 	files := payload.Files{}

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// tmpfsSize is the size in bytes of a volume in memory: the smallest of its sizeLimit, the pod's
-// memory limit and the memory that pods may have on the node. A 0 is no limit (KEP-1967).
+// tmpfsSize is the size in bytes of a volume in memory: the smallest of its sizeLimit, the pod's memory limit and the
+// memory that pods may have on the node. A 0 is no limit (KEP-1967).
 func tmpfsSize(sizeLimit *resource.Quantity, podLimit, allocatable int64) int64 {
 	limits := []int64{podLimit, allocatable}
 	if sizeLimit != nil {
@@ -28,9 +28,8 @@ func tmpfsSize(sizeLimit *resource.Quantity, podLimit, allocatable int64) int64 
 	return size
 }
 
-// pageSize is the size in bytes of the huge pages of a volume. A medium that names a size needs a
-// request for pages of that size in the pod or a container. Otherwise it is the only size that they
-// request.
+// pageSize is the size in bytes of the huge pages of a volume. A medium that names a size needs a request for pages of
+// that size in the pod or a container. Otherwise it is the only size that they request.
 func pageSize(p *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
 	requested, err := requestedPages(p)
 	if err != nil {
@@ -85,8 +84,8 @@ func requestedPages(p *corev1.Pod) (map[int64]bool, error) {
 	return sizes, nil
 }
 
-// mode is the volume's mode as for chmod(1): the requested one, or base. With an fsGroup, the group
-// may write, and new files belong to it.
+// mode is the volume's mode as for chmod(1): the requested one, or base. With an fsGroup, the group may write, and new
+// files belong to it.
 func mode(base uint32, requested *int32, fsGroup *int64) (uint32, error) {
 	const setgid, most = 0o2000, 0o1777
 	if requested != nil {
@@ -101,9 +100,8 @@ func mode(base uint32, requested *int32, fsGroup *int64) (uint32, error) {
 	return base, nil
 }
 
-// A volume on disk with a sizeLimit is measured soon after it was made, and then as often as the
-// kubelet does. A measurement that takes long is repeated less often, so that measuring takes at
-// most a hundredth of the time.
+// A volume on disk with a sizeLimit is measured soon after it was made, and then as often as the kubelet does. A
+// measurement that takes long is repeated less often, so that measuring takes at most a hundredth of the time.
 const (
 	firstMeasurement = time.Second
 	measurePeriod    = 10 * time.Second

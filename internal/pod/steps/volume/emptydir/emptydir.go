@@ -23,8 +23,7 @@ type Kind struct {
 	Allocatable int64
 	// MemoryLimit is the memory limit of the pod's cgroup in bytes; 0 is none.
 	MemoryLimit func(*corev1.Pod) int64
-	// HugePages is the kernel's directory with the sizes of huge pages. The default is
-	// /sys/kernel/mm/hugepages.
+	// HugePages is the kernel's directory with the sizes of huge pages. The default is /sys/kernel/mm/hugepages.
 	HugePages string
 	// Limits enforces the sizeLimit of volumes on disk. nil: nothing does.
 	Limits *Limits
@@ -36,8 +35,7 @@ func (Kind) Dir() string { return "kubernetes.io~empty-dir" }
 // Serves reports whether the volume is an emptyDir.
 func (Kind) Serves(v *corev1.Volume) bool { return v.EmptyDir != nil }
 
-// Publish makes the volume. An existing volume keeps the mode and owner that the pod has set
-// meanwhile.
+// Publish makes the volume. An existing volume keeps the mode and owner that the pod has set meanwhile.
 func (k Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	var fsGroup *int64
 	if s := r.Pod.Spec.SecurityContext; s != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
-// Limits evicts pods whose volumes on disk have outgrown their sizeLimit. Most file systems have no
-// quota for a directory, so Limits measures each volume from time to time (nextMeasurement).
-// Deleted files that are still open do not count.
+// Limits evicts pods whose volumes on disk have outgrown their sizeLimit. Most file systems have no quota for a
+// directory, so Limits measures each volume from time to time (nextMeasurement). Deleted files that are still open do
+// not count.
 type Limits struct {
 	opts  LimitOptions
 	added wake.Signal

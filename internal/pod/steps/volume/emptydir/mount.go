@@ -18,8 +18,8 @@ type option struct {
 	optional bool
 }
 
-// mount mounts a new file system with these options on target, unless a file system of its type is
-// mounted there. Its root has the given mode from the start.
+// mount mounts a new file system with these options on target, unless a file system of its type is mounted there. Its
+// root has the given mode from the start.
 func mount(target, fsType string, magic int64, mode uint32, options []option) error {
 	mounted, err := volume.Mounted(target, magic)
 	if err != nil || mounted {

@@ -31,8 +31,7 @@ func (Kind) ServesPersistent(v *corev1.PersistentVolume) bool { return v.Spec.Ho
 // Features says that the content keeps its labels from the host.
 func (Kind) Features(volume.Request) volume.Features { return volume.Features{HostLabels: true} }
 
-// Publish checks the path against the volume's type, and makes the file or directory if the type
-// says so.
+// Publish checks the path against the volume's type, and makes the file or directory if the type says so.
 func (Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	path, kind, err := sourceOf(r)
 	if err != nil {
@@ -103,9 +102,9 @@ func fileType(kind corev1.HostPathType) (is func(fs.FileMode) bool, noun string,
 	}
 }
 
-// open opens the target of the path and checks its type. It refuses a path through the links of
-// /proc/PID, which lead the runtime to another target than the agent. It returns nil if nothing
-// exists at the path and the volume has no type.
+// open opens the target of the path and checks its type. It refuses a path through the links of /proc/PID, which lead
+// the runtime to another target than the agent. It returns nil if nothing exists at the path and the volume has no
+// type.
 func open(path string, kind corev1.HostPathType) (*os.File, error) {
 	f, err := openOrMake(path, kind)
 	if err == nil {

@@ -19,9 +19,9 @@ import (
 // mountTimeout bounds mount(2) of a device, which may have a long journal to replay.
 const mountTimeout = 5 * time.Minute
 
-// busyPatience bounds how long a device may stay in use after it was unmounted. A container that
-// starts at that moment has a copy of all mounts until it has left them. The kernel does not mount
-// a device for writing while a read-only mount of it exists.
+// busyPatience bounds how long a device may stay in use after it was unmounted. A container that starts at that moment
+// has a copy of all mounts until it has left them. The kernel does not mount a device for writing while a read-only
+// mount of it exists.
 const busyPatience = 3 * time.Second
 
 // Formatter formats and mounts devices. The zero value is ready to use.
@@ -41,9 +41,9 @@ type disk struct {
 	readOnly bool
 }
 
-// mount mounts the disk's file system on the target. As under the kubelet, it formats an empty
-// device, and checks a file system (fsck -a) before a mount for writing. It does neither for a user
-// that only reads. An existing read-only mount becomes writable with the first user that may write.
+// mount mounts the disk's file system on the target. As under the kubelet, it formats an empty device, and checks a
+// file system (fsck -a) before a mount for writing. It does neither for a user that only reads. An existing read-only
+// mount becomes writable with the first user that may write.
 func (f Formatter) mount(ctx context.Context, d disk) error {
 	o, err := mount.Parse(d.options)
 	if err != nil {
@@ -86,8 +86,8 @@ func (f Formatter) mount(ctx context.Context, d disk) error {
 	return programs.explain(d.device, mounter.FormatAndMount(d.device, d.target, fsType, options))
 }
 
-// kernel is the interface through which mount-utils mounts. It calls the kernel instead of
-// mount(8). FormatAndMount needs only this method.
+// kernel is the interface through which mount-utils mounts. It calls the kernel instead of mount(8). FormatAndMount
+// needs only this method.
 type kernel struct {
 	mountutils.Interface                 // nil
 	ctx                  context.Context //nolint:containedctx // the interface has none

@@ -22,8 +22,7 @@ type Kind struct {
 	Formatter Formatter
 }
 
-// Dir is the name of the directory for the shared mounts of devices. A pod's directory contains
-// nothing of the volume.
+// Dir is the name of the directory for the shared mounts of devices. A pod's directory contains nothing of the volume.
 func (Kind) Dir() string { return "kubernetes.io~local-volume" }
 
 // Serves is false: only PersistentVolumes are local.
@@ -65,8 +64,8 @@ func (k Kind) Stage(ctx context.Context, r volume.Request) error {
 // Unstage unmounts the file system.
 func (Kind) Unstage(_ context.Context, stage string) error { return volume.Unmount(stage) }
 
-// Publish checks the type of the file at the path. It returns the shared mount for the file system
-// of a device, and the path otherwise.
+// Publish checks the type of the file at the path. It returns the shared mount for the file system of a device, and the
+// path otherwise.
 func (Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	path := r.Persistent.Spec.Local.Path
 	f, err := open(path, r.Block)

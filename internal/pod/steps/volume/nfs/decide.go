@@ -20,15 +20,13 @@ type want struct {
 	statd        bool       // rpc.statd is running; the locks of NFS version 3 need it
 }
 
-// portNFS is the port of NFS. portRPCBind is the port of the service that knows the ports of NFS
-// version 3.
+// portNFS is the port of NFS. portRPCBind is the port of the service that knows the ports of NFS version 3.
 const (
 	portNFS     = 2049
 	portRPCBind = 111
 )
 
-// port is the TCP port that shows whether the server answers. It is 0 if the mount does not use
-// TCP.
+// port is the TCP port that shows whether the server answers. It is 0 if the mount does not use TCP.
 func port(options []string) (uint16, error) {
 	o, err := mount.Parse(options)
 	if err != nil {
@@ -54,9 +52,9 @@ func port(options []string) (uint16, error) {
 	return portNFS, err
 }
 
-// calls returns the calls of mount(2) to try in order, while the server does not support the
-// version. Like mount.nfs(8), it starts with the newest version. The error is for a version for
-// which no call is possible; the calls before it are valid.
+// calls returns the calls of mount(2) to try in order, while the server does not support the version. Like
+// mount.nfs(8), it starts with the newest version. The error is for a version for which no call is possible; the calls
+// before it are valid.
 func calls(w want, target string) ([]mount.Call, error) {
 	o, err := mount.Parse(w.options)
 	if err != nil {
@@ -157,8 +155,7 @@ func value(data []string, name string) (text string, ok bool) {
 	return text, ok
 }
 
-// source is the name of the mount in the mount table. An IPv6 address is in brackets, because the
-// path follows a colon.
+// source is the name of the mount in the mount table. An IPv6 address is in brackets, because the path follows a colon.
 func source(server, path string) string {
 	server = strings.TrimSuffix(strings.TrimPrefix(server, "["), "]")
 	if strings.Contains(server, ":") {

@@ -19,8 +19,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
-// probeTimeout bounds the wait for a connection to the server, and mountTimeout the mount with each
-// version.
+// probeTimeout bounds the wait for a connection to the server, and mountTimeout the mount with each version.
 const (
 	probeTimeout = 5 * time.Second
 	mountTimeout = 30 * time.Second
@@ -50,8 +49,8 @@ func (Kind) Features(volume.Request) volume.Features {
 	return volume.Features{HostLabels: true, Remote: true}
 }
 
-// Publish mounts the server's directory. It keeps an existing mount without a request to the
-// server, which may be gone for now.
+// Publish mounts the server's directory. It keeps an existing mount without a request to the server, which may be gone
+// for now.
 func (k Kind) Publish(ctx context.Context, r volume.Request) (string, error) {
 	at, err := mount.At(r.Target)
 	if err != nil {

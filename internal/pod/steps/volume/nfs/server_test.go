@@ -158,8 +158,8 @@ func TestMountReadWriteAndUnmount(t *testing.T) {
 	}
 }
 
-// A server that goes away with writes pending delays neither the end of the pod nor the next mount,
-// whose error says what is wrong.
+// A server that goes away with writes pending delays neither the end of the pod nor the next mount, whose error says
+// what is wrong.
 func TestUnmountWithoutTheServer(t *testing.T) {
 	s := newServer(t)
 	k := Kind{Remote: mount.Remote{Patience: 5 * time.Second}, Log: slog.New(slog.DiscardHandler)}

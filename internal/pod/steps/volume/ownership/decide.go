@@ -20,8 +20,8 @@ type Want struct {
 	Policy *corev1.PodFSGroupChangePolicy
 }
 
-// bits are the permissions that the group gets for a file of that mode. As under the kubelet, they
-// are rw-rw----, with search and setgid for a directory.
+// bits are the permissions that the group gets for a file of that mode. As under the kubelet, they are rw-rw----, with
+// search and setgid for a directory.
 func (w Want) bits(mode uint32) uint32 {
 	bits := uint32(0o660)
 	if w.ReadOnly {
@@ -42,8 +42,8 @@ func (w Want) fits(mode, gid uint32) bool {
 	return mode&typeMask == typeLink || mode&bits == bits
 }
 
-// skips reports whether the volume is left as it is because its root directory is as wanted
-// (OnRootMismatch). A root that is a file decides nothing.
+// skips reports whether the volume is left as it is because its root directory is as wanted (OnRootMismatch). A root
+// that is a file decides nothing.
 func (w Want) skips(rootMode, rootGID uint32) bool {
 	return w.Policy != nil && *w.Policy == corev1.FSGroupChangeOnRootMismatch &&
 		rootMode&typeMask == typeDir && w.fits(rootMode, rootGID)

@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDepth bounds how deep directories are nested, because each level of the walk holds a file
-// open.
+// maxDepth bounds how deep directories are nested, because each level of the walk holds a file open.
 const maxDepth = 2048
 
 // Walk is one walk over a volume. The zero value is ready to use, once.
@@ -34,9 +33,9 @@ type Walk struct {
 // Seen is how many files the walk has visited so far. It may be called while Run runs.
 func (w *Walk) Seen() int64 { return w.seen.Load() }
 
-// Run gives root and everything below it to the group. The root comes last, so that OnRootMismatch
-// does not take an interrupted walk for a finished one. A file that cannot be changed does not stop
-// the walk. The error is a *Partial then, and the pod may run, as under the kubelet.
+// Run gives root and everything below it to the group. The root comes last, so that OnRootMismatch does not take an
+// interrupted walk for a finished one. A file that cannot be changed does not stop the walk. The error is a *Partial
+// then, and the pod may run, as under the kubelet.
 func (w *Walk) Run(ctx context.Context, root *os.File, want Want) error {
 	w.want = want
 	w.slots = make(chan struct{}, 2*runtime.GOMAXPROCS(0))
@@ -123,8 +122,8 @@ func (w *Walk) entry(ctx context.Context, dir *os.File, name string, depth int) 
 	}
 }
 
-// descend walks into a directory, in a new goroutine while there is a free slot. It returns false
-// for a mount point, which does not belong to the volume.
+// descend walks into a directory, in a new goroutine while there is a free slot. It returns false for a mount point,
+// which does not belong to the volume.
 func (w *Walk) descend(ctx context.Context, dir *os.File, name string, depth int) bool {
 	full := path.Join(dir.Name(), name)
 	if depth == maxDepth {
@@ -153,8 +152,8 @@ func (w *Walk) descend(ctx context.Context, dir *os.File, name string, depth int
 	return true
 }
 
-// changeAt changes the file that a name refers to now. It uses one descriptor, so that mode and
-// group are of the same file.
+// changeAt changes the file that a name refers to now. It uses one descriptor, so that mode and group are of the same
+// file.
 func (w *Walk) changeAt(dir int, name string) error {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

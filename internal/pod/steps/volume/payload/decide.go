@@ -87,9 +87,8 @@ type Reference struct {
 // IsOptional is false by default.
 func (r Reference) IsOptional() bool { return r.Optional != nil && *r.Optional }
 
-// Files makes files from an object's data, which may be nil for an optional object. mode is for
-// items without one. A missing key is an *object.Lacking; its text is missingKey, a format with the
-// key as its argument.
+// Files makes files from an object's data, which may be nil for an optional object. mode is for items without one. A
+// missing key is an *object.Lacking; its text is missingKey, a format with the key as its argument.
 func (r Reference) Files(o object.Key, data map[string][]byte, mode int32, missingKey string) (Files, error) {
 	files := Files{}
 	if len(r.Items) == 0 {
@@ -117,9 +116,8 @@ const (
 	maxName = 255
 )
 
-// CheckPath returns the path of a file in a volume in its shortest form. The path must be relative
-// and must not climb. Its first name must not begin with "..", which is reserved for the names in
-// this package.
+// CheckPath returns the path of a file in a volume in its shortest form. The path must be relative and must not climb.
+// Its first name must not begin with "..", which is reserved for the names in this package.
 func CheckPath(p string) (string, error) {
 	switch {
 	case p == "":
@@ -178,8 +176,8 @@ func directories(files Files) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// topNames returns the first name of each path: the names that a container sees in the volume's
-// directory. The value is a file below the name; its user owns the link.
+// topNames returns the first name of each path: the names that a container sees in the volume's directory. The value is
+// a file below the name; its user owns the link.
 func topNames(files Files) map[string]File {
 	names := map[string]File{}
 	for _, p := range slices.Sorted(maps.Keys(files)) {
@@ -189,8 +187,8 @@ func topNames(files Files) map[string]File {
 	return names
 }
 
-// owner is the group of a volume's files (pod.spec.securityContext.fsGroup). With a group, it may
-// read all files, and new entries of the directories belong to it.
+// owner is the group of a volume's files (pod.spec.securityContext.fsGroup). With a group, it may read all files, and
+// new entries of the directories belong to it.
 type owner struct{ group *int64 }
 
 // groupOf returns the pod's fsGroup.
@@ -240,15 +238,14 @@ const (
 // grace is how long a version is kept after it was replaced.
 const grace = time.Second
 
-// versionName is the name of a version made now. others is the number of names that are already in
-// use for this time.
+// versionName is the name of a version made now. others is the number of names that are already in use for this time.
 func versionName(now time.Time, others int) string {
 	now = now.UTC().Add(time.Duration(others))
 	return fmt.Sprintf("%s%09d", now.Format(versionLayout), now.Nanosecond())
 }
 
-// versionTime returns when a version was made. Nine digits after the seconds are nanoseconds. A
-// kubelet's digits are random.
+// versionTime returns when a version was made. Nine digits after the seconds are nanoseconds. A kubelet's digits are
+// random.
 func versionTime(name string) (at time.Time, ok bool) {
 	if len(name) <= len(versionLayout) || strings.Trim(name[len(versionLayout):], "0123456789") != "" {
 		return at, false
@@ -261,8 +258,8 @@ func versionTime(name string) (at time.Time, ok bool) {
 	return at, err == nil
 }
 
-// stale returns the names to remove from a volume: versions that were replaced at least grace ago
-// or never finished, and the temporary link of an interrupted write.
+// stale returns the names to remove from a volume: versions that were replaced at least grace ago or never finished,
+// and the temporary link of an interrupted write.
 func stale(names []string, current string, now time.Time) []string {
 	var all []string
 	for _, name := range names {
@@ -275,8 +272,8 @@ func stale(names []string, current string, now time.Time) []string {
 	return all
 }
 
-// nested returns the paths in a volume where containers mount other volumes. These directories must
-// exist, because the runtime finds the volume read-only.
+// nested returns the paths in a volume where containers mount other volumes. These directories must exist, because the
+// runtime finds the volume read-only.
 func nested(p *corev1.Pod, volume string) ([]string, error) {
 	var all []string
 	for _, c := range pod.Containers(p) {

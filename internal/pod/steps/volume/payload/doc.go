@@ -1,8 +1,8 @@
 // Package payload keeps the files of volumes whose content is data: ConfigMaps, Secrets and fields of the pod.
 //
 // A Source decides which files a volume has. Each kind of volume has one, in its own sub-package of volume. This
-// package makes a volume.Kind of a Source: it waits for the objects that the volume names, writes the files, and
-// writes them again when an object changes.
+// package makes a volume.Kind of a Source: it waits for the objects that the volume names, writes the files, and writes
+// them again when an object changes.
 //
 //	<volume>/..2026_01_02_15_04_05.000000001/    one version of the files
 //	<volume>/..data -> ..2026_01_02_15_04_05.000000001

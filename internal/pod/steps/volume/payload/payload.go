@@ -17,8 +17,8 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// Objects reads the objects that volumes are made of. The error for an object that does not exist
-// is an *object.Missing.
+// Objects reads the objects that volumes are made of. The error for an object that does not exist is an
+// *object.Missing.
 type Objects interface {
 	ConfigMap(namespace, name string) (*corev1.ConfigMap, error)
 	Secret(namespace, name string) (*corev1.Secret, error)
@@ -59,8 +59,7 @@ type table interface {
 // Config of Volumes. All fields are required.
 type Config struct {
 	Objects table
-	// Synced is closed once Objects has everything. Before that, an object that is not found may
-	// still appear.
+	// Synced is closed once Objects has everything. Before that, an object that is not found may still appear.
 	Synced <-chan struct{}
 	// EmptyDir makes the directories, on disk or in memory.
 	EmptyDir backing
@@ -91,8 +90,8 @@ type mount struct {
 	mu        sync.Mutex // held while it is written
 	request   volume.Request
 	published bool
-	// pinned are the immutable objects that the files were made of. As in Kubernetes, a new object
-	// of the same name is only for other pods.
+	// pinned are the immutable objects that the files were made of. As in Kubernetes, a new object of the same name is
+	// only for other pods.
 	pinned   map[object.Key]runtime.Object
 	reported string // the text of the last warning
 	failures int
@@ -111,8 +110,8 @@ func (v *Volumes) Memory(s Source) volume.Kind {
 	return kind{Source: s, volumes: v, medium: corev1.StorageMediumMemory}
 }
 
-// Changed updates the volumes that use these objects. Run watches the table of objects by itself.
-// Changed is for news that the table does not have, such as that the API server has no such object.
+// Changed updates the volumes that use these objects. Run watches the table of objects by itself. Changed is for news
+// that the table does not have, such as that the API server has no such object.
 func (v *Volumes) Changed(keys map[object.Key]bool) {
 	v.mu.Lock()
 	maps.Copy(v.changed, keys)
@@ -127,12 +126,11 @@ type kind struct {
 	medium  corev1.StorageMedium
 }
 
-// Features says that containers only read the volume. The volume's fsGroup is set when its files
-// are written.
+// Features says that containers only read the volume. The volume's fsGroup is set when its files are written.
 func (kind) Features(volume.Request) volume.Features { return volume.Features{ReadOnly: true} }
 
-// Publish makes the volume. Its error says what to wait for. A volume that an earlier agent made is
-// used as it is while something is missing, and updated when that appears.
+// Publish makes the volume. Its error says what to wait for. A volume that an earlier agent made is used as it is while
+// something is missing, and updated when that appears.
 func (k kind) Publish(ctx context.Context, r volume.Request) (string, error) {
 	return r.Target, k.volumes.publish(ctx, k.volumes.add(k, r))
 }
@@ -159,8 +157,7 @@ func (v *Volumes) add(k kind, r volume.Request) *mount {
 	return m
 }
 
-// remove deletes the record of a volume. After it returns, nothing is written to the volume any
-// more.
+// remove deletes the record of a volume. After it returns, nothing is written to the volume any more.
 func (v *Volumes) remove(target string) {
 	v.mu.Lock()
 	m := v.mounted[target]

@@ -59,8 +59,7 @@ type node struct {
 	table  *object.Table
 	events *recorded
 	issuer projected.Issuer
-	// heard is set for a node of a cluster: it reports whether the API server has answered for an
-	// object.
+	// heard is set for a node of a cluster: it reports whether the API server has answered for an object.
 	heard func(object.Key) bool
 }
 

@@ -24,8 +24,8 @@ import (
 // writesAtOnce bounds how many volumes are written at the same time after a change.
 const writesAtOnce = 8
 
-// longestSleep bounds the sleep until a volume is due: a timer does not notice that the machine's
-// clock was set ahead or that the machine was suspended.
+// longestSleep bounds the sleep until a volume is due: a timer does not notice that the machine's clock was set ahead
+// or that the machine was suspended.
 const longestSleep = time.Minute
 
 // Delays between tries to write a volume. The delay doubles from retryFirst to retryMax.
@@ -248,8 +248,8 @@ func (v *Volumes) report(m *mount, text string) {
 		"MountVolume.SetUp failed for volume %q : %s", m.request.Volume.Name, text)
 }
 
-// pinning is Objects for one volume: the table's objects, except for the immutable ones that the
-// volume was made of before.
+// pinning is Objects for one volume: the table's objects, except for the immutable ones that the volume was made of
+// before.
 type pinning struct {
 	Objects
 	pinned, found map[object.Key]runtime.Object

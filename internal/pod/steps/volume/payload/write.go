@@ -19,8 +19,8 @@ import (
 	"github.com/berth-run/berth/internal/base/safepath"
 )
 
-// writer updates the files of one volume. It holds the volume's directory open, so that it never
-// writes to something that is mounted there meanwhile.
+// writer updates the files of one volume. It holds the volume's directory open, so that it never writes to something
+// that is mounted there meanwhile.
 type writer struct {
 	dir    *os.File
 	path   string
@@ -74,8 +74,8 @@ func (w *writer) open() (err error) {
 	return err
 }
 
-// openIn opens a path in dir, or a path of the host if dir is nil. Below dir it follows no links: a
-// version contains none.
+// openIn opens a path in dir, or a path of the host if dir is nil. Below dir it follows no links: a version contains
+// none.
 func openIn(dir *os.File, name string, flags uint64, mode uint32) (*os.File, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Mode: uint64(mode),
 		Resolve: unix.RESOLVE_NO_MAGICLINKS}
@@ -319,8 +319,8 @@ func (w *writer) link(target, name string, user int) error {
 	return nil
 }
 
-// linkNames makes the links that containers open, and removes links to names that are gone. A
-// directory of that name stays: another volume is mounted on it.
+// linkNames makes the links that containers open, and removes links to names that are gone. A directory of that name
+// stays: another volume is mounted on it.
 func (w *writer) linkNames(files Files) error {
 	names := topNames(files)
 	for name, f := range names {

@@ -245,8 +245,7 @@ func generation(n int) Files {
 	return files
 }
 
-// readGeneration reads one version of a volume. It fails if a file is incomplete or belongs to
-// another generation.
+// readGeneration reads one version of a volume. It fails if a file is incomplete or belongs to another generation.
 func readGeneration(dir string) (string, error) {
 	root, err := os.OpenRoot(filepath.Join(dir, "..data"))
 	if err != nil {

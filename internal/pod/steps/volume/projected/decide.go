@@ -7,8 +7,8 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume/payload"
 )
 
-// userOf returns the user that all containers of the pod run as. It is nil if they run as several
-// users, or as the user of their image.
+// userOf returns the user that all containers of the pod run as. It is nil if they run as several users, or as the user
+// of their image.
 func userOf(p *corev1.Pod) *int64 {
 	var common *int64
 	for i, c := range pod.Containers(p) {
@@ -27,8 +27,8 @@ func userOf(p *corev1.Pod) *int64 {
 	return common
 }
 
-// credential is a file that was issued to a pod. Only the user or the group that the pod runs as
-// may read it; if neither is known, everybody may (KEP-2451).
+// credential is a file that was issued to a pod. Only the user or the group that the pod runs as may read it; if
+// neither is known, everybody may (KEP-2451).
 func credential(p *corev1.Pod, data []byte, mode int32) payload.File {
 	f := payload.File{Data: data, Mode: mode, User: userOf(p)}
 	grouped := p.Spec.SecurityContext != nil && p.Spec.SecurityContext.FSGroup != nil

@@ -29,8 +29,8 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Writer publishes the node's drivers to the API server. Make it with New, then Run it. Its methods may be called
-// from any goroutine. A nil Writer belongs to a node without a cluster and publishes nothing.
+// Writer publishes the node's drivers to the API server. Make it with New, then Run it. Its methods may be called from
+// any goroutine. A nil Writer belongs to a node without a cluster and publishes nothing.
 type Writer struct {
 	o      Options
 	queued wake.Signal // pending has a new entry
@@ -51,8 +51,8 @@ const annotationIDs = "csi.volume.kubernetes.io/nodeid"
 // writeTimeout bounds the requests for one driver.
 const writeTimeout = 30 * time.Second
 
-// writeDriver sets a driver in the Node and its CSINode, or removes it from them if i is nil. Only one call may run
-// at a time, because the annotation is read, changed and written.
+// writeDriver sets a driver in the Node and its CSINode, or removes it from them if i is nil. Only one call may run at
+// a time, because the annotation is read, changed and written.
 func (w *Writer) writeDriver(ctx context.Context, name string, i *Info) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -115,8 +115,8 @@ func orNull(text string) any {
 	return text
 }
 
-// Ensure creates the node's CSINode if there is none, and queues all registered drivers for it. The scheduler needs
-// the object even before the first driver registers: without it, the scheduler knows no limits.
+// Ensure creates the node's CSINode if there is none, and queues all registered drivers for it. The scheduler needs the
+// object even before the first driver registers: without it, the scheduler knows no limits.
 func (w *Writer) Ensure(ctx context.Context, node *corev1.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

@@ -85,8 +85,8 @@ func refused(err error) bool {
 	return collides || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// retryDelay is the time until the next try after a number of failures in a row, at least one. random, in [0, 1),
-// adds up to a quarter, so that many nodes do not retry at the same moment.
+// retryDelay is the time until the next try after a number of failures in a row, at least one. random, in [0, 1), adds
+// up to a quarter, so that many nodes do not retry at the same moment.
 func retryDelay(failures int, random float64) time.Duration {
 	base := retry.Delay(200*time.Millisecond, 10*time.Second, failures)
 	return base + time.Duration(random*float64(base)/4)

@@ -19,8 +19,8 @@ type Expansion struct {
 	Size resource.Quantity
 	// UpdateClaim is false if the claim's status has the size already, from another node.
 	UpdateClaim bool
-	// Requested says that the claim requests the expansion from this node. Then a driver that cannot expand volumes
-	// is an error.
+	// Requested says that the claim requests the expansion from this node. Then a driver that cannot expand volumes is
+	// an error.
 	Requested bool
 }
 
