@@ -72,7 +72,7 @@ func (a *Addresses) listen(ctx context.Context) error {
 		netlink.RouteSubscribeOptions{ErrorCallback: cancel}); err != nil {
 		return err
 	}
-	a.update() // notice changes from before the subscription
+	a.update() // notice changes that precede the subscription
 	var settled <-chan time.Time
 	for {
 		var open bool

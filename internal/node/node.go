@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Config says how to read the machine. The zero value is a machine under its host name without reservations. No pod
-// fits on it unless MaxPods is set.
+// Config holds the settings for reading the machine. The zero value is a machine under its host name without
+// reservations. No pod fits on it unless MaxPods is set.
 type Config struct {
 	// Name of the node. Default: the host name in lower case.
 	Name string
@@ -43,7 +43,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Facts are a snapshot of what is known about the machine.
+// Facts is a snapshot of the machine's properties.
 type Facts struct {
 	Name string
 	// Capacity holds the machine's resources.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Target says where and how a stream is unpacked.
+// Target is the place and the manner for unpacking a stream.
 type Target struct {
 	// File opens the place for a stream with one file, for writing. Dir makes and opens the place for a stream with a
 	// directory. Unpack calls exactly one of them.
@@ -114,7 +114,7 @@ func (t Target) directory(stream *tar.Reader, mode fs.FileMode) (skipped []strin
 	}
 }
 
-// refuse says why an entry is skipped, or "" if it is not.
+// refuse returns why an entry is skipped, or "" to unpack it.
 func (t Target) refuse(name string, h *tar.Header) string {
 	switch mode := h.FileInfo().Mode(); {
 	case h.Typeflag == tar.TypeLink: // Pack makes none

@@ -11,8 +11,8 @@ const (
 	retryMax = time.Minute
 )
 
-// Pace says when to write state that changes often. It waits some time after a change, so that one write saves several
-// changes. While writes fail, it retries with growing delays. The zero value has seen no failure. It is for one
+// Pace decides when to write state that changes often. It waits some time after a change, so that one write saves
+// several changes. While writes fail, it retries with growing delays. The zero value has seen no failure. It is for one
 // goroutine.
 type Pace struct {
 	retry time.Duration // until the next attempt; 0 unless the last write failed

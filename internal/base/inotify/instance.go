@@ -23,7 +23,7 @@ type Event struct {
 	Name   string
 }
 
-// Overflowed says that the kernel dropped events before this one: every watched file may have changed.
+// Overflowed reports whether the kernel dropped events before this one. Then every watched file may have changed.
 func (e Event) Overflowed() bool { return e.Mask&unix.IN_Q_OVERFLOW != 0 }
 
 // Instance is an inotify instance. A user has 128 of them unless fs.inotify.max_user_instances says otherwise. Its

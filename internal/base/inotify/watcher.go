@@ -44,7 +44,7 @@ func (n *Watcher) Aim(path string, mask uint32) (err error) {
 	return err
 }
 
-// Current says whether an event belongs to the path of the last Aim, and not to an earlier one.
+// Current reports whether an event belongs to the path of the last Aim, and not to an earlier one.
 func (n *Watcher) Current(e Event) bool { return e.Watch == n.aimed || e.Overflowed() }
 
 // Events returns the channel of the events. It is never closed.

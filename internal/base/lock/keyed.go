@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Keyed has one lock for each key, within this process. Its zero value is ready to use. A key takes memory only while
-// somebody holds its lock or waits for it.
+// Keyed has one lock for each key, within this process. Its zero value is ready to use. A key takes memory only while a
+// goroutine holds its lock or waits for it.
 type Keyed struct {
 	mu    sync.Mutex
 	locks map[string]*keyLock
@@ -46,7 +46,7 @@ func (k *Keyed) Lock(ctx context.Context, key string) (unlock func(), err error)
 	}
 }
 
-// Len returns the number of keys whose lock somebody holds or waits for.
+// Len returns the number of keys whose lock a goroutine holds or waits for.
 func (k *Keyed) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -42,7 +42,7 @@ type Remote struct {
 }
 
 // Unmount unmounts path within three times Patience, whatever the server does. It returns nil if nothing is mounted
-// there. lost says that the server did not answer, so that dirty data is lost. The error for a mount that a process
+// there. lost is true if the server did not answer, so that dirty data is lost. The error for a mount that a process
 // uses is EBUSY.
 func (u Remote) Unmount(ctx context.Context, path string) (lost bool, err error) {
 	patience := u.Patience

@@ -61,8 +61,8 @@ const (
 	FailedPodCgroup                 = "FailedCreatePodContainer"
 )
 
-// Error is a failure with the reason shown to users. Error() is "reason: cause",
-// Message() the cause alone, which is what status and events show beside the reason.
+// Error is a failure with the reason shown to users. Error() is "reason: cause". Message() is the cause alone, because
+// status and events show the reason separately.
 type Error struct {
 	Reason string
 	Err    error
@@ -96,8 +96,8 @@ func Of(err error) string {
 	return ""
 }
 
-// Message returns what is shown beside Of(err): the cause of the outermost
-// reason, or err's own text when it carries none. A nil err gives "".
+// Message returns the text to show beside Of(err): the cause of the outermost reason, or the text of err if it carries
+// no reason. A nil err gives "".
 func Message(err error) string {
 	if err == nil {
 		return ""

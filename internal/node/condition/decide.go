@@ -16,11 +16,12 @@ const (
 	// Runtime is set each time the container runtime answers, with a problem if it is not ready. If it is not set for
 	// RuntimeSilence, the runtime counts as down.
 	Runtime Kind = "runtime"
-	// Network says whether pods can get a network. The node is not ready until it is set.
+	// Network has a problem while pods cannot get a network. The node is not ready until it is set.
 	Network Kind = "network"
-	// PodLifecycle says whether the agent notices container changes. It is about the whole loop, never about one pod.
+	// PodLifecycle has a problem while the agent does not notice container changes. It is about the whole loop, never
+	// about one pod.
 	PodLifecycle Kind = "pod lifecycle"
-	// Storage says whether the node's CSINode object is up to date.
+	// Storage has a problem while the node's CSINode object is not up to date.
 	Storage Kind = "storage"
 	// Shutdown has a problem while the machine is shutting down.
 	Shutdown Kind = "shutdown"
@@ -67,7 +68,7 @@ func pressures() []pressure {
 	}
 }
 
-// Decide computes the conditions of this package, with Ready last. A condition keeps its transition time from before if
+// Decide computes the conditions of this package, with Ready last. A condition keeps its previous transition time if
 // its status is the same. Conditions of other types in before are ignored.
 func Decide(f Facts, before []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
 	all := make([]corev1.NodeCondition, 0, 4)

@@ -303,7 +303,7 @@ func (w *Watch) check(ctx context.Context, key string, s *subject) (again bool) 
 	return w.repair(ctx, s, found)
 }
 
-// repair repairs what was found. It reports whether something else was changed meanwhile.
+// repair repairs the changes found. It reports whether other values changed meanwhile.
 func (w *Watch) repair(ctx context.Context, s *subject, found []cgroupfile.Change) (again bool) {
 	err := s.Repair(ctx, found)
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// work lists what to remove of one pod.
+// work lists the items to remove of one pod.
 type work struct {
 	Containers []pod.ContainerStatus
 	Sandboxes  []string

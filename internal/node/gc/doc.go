@@ -1,8 +1,8 @@
-// Package gc removes what live pods leave behind, and what a killed agent left of pods that are gone.
+// Package gc removes the remains of live pods, and remains of removed pods after an agent was killed.
 //
 // For a live pod it removes dead containers that have a successor, replaced sandboxes, and the logs of earlier
-// instances, within the limits of a Policy. For a pod that is gone it removes what the pod's teardown has missed. It
-// checks a pod when its entry in the observed table changes, and the whole node once at the start. While nothing
+// instances, within the limits of a Policy. For a removed pod it removes everything that the pod's teardown has missed.
+// It checks a pod when its entry in the observed table changes, and the whole node once at the start. While nothing
 // changes it does nothing.
 //
 //	[observed] --change--> decide --> containers, sandboxes, logs

@@ -40,7 +40,7 @@ type file struct {
 	Size int64
 }
 
-// rotation lists what to do with the files of one log, in the order of its fields.
+// rotation lists the actions on the files of one log, in the order of its fields.
 type rotation struct {
 	// Remove are the oldest files beyond the limit, and unfinished files of an earlier process.
 	Remove []string
@@ -62,7 +62,7 @@ const (
 	suffixTemp = ".tmp"
 )
 
-// decide returns what to do with the files in the directory of the log called base. packing means that temporary files
+// decide returns the actions on the files in the directory of the log called base. packing means that temporary files
 // are in use and not left over.
 func decide(files []file, base string, packing bool, l Limits, now time.Time) rotation {
 	var r rotation

@@ -20,9 +20,9 @@ const (
 )
 
 // Read reads the machine from sys and proc below root; for the machine it runs on, root is os.DirFS("/"). It fills in
-// what virtual machines, containers and old kernels leave out. Without topology each CPU is a core on socket 0. Without
-// NUMA nodes there is one node, 0. Without sysfs it reads the CPUs from /proc/cpuinfo. Unknown memory is 0. Read fails
-// if it finds no CPU, or if a file is not in the documented format.
+// values that virtual machines, containers and old kernels leave out. Without topology each CPU is a core on socket 0.
+// Without NUMA nodes there is one node, 0. Without sysfs it reads the CPUs from /proc/cpuinfo. Unknown memory is 0.
+// Read fails if it finds no CPU, or if a file is not in the documented format.
 func Read(root fs.FS) (Machine, error) {
 	r := &reader{root: root}
 	online := r.online()

@@ -17,7 +17,7 @@ func files(text map[string]string) fstest.MapFS {
 	return root
 }
 
-// Read fills in what /sys leaves out.
+// Read fills in values that /sys leaves out.
 func TestReadIncompleteSysfs(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string

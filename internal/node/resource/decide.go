@@ -21,10 +21,10 @@ import (
 // the topology policy requires.
 const TopologyAffinityError = "TopologyAffinityError"
 
-// Decide returns what a pod gets exclusively, given what other pods hold. It changes nothing, and the same input gives
-// the same answer.
+// Decide returns the resources that a pod gets exclusively, given the holdings of other pods. It changes nothing, and
+// the same input gives the same answer.
 //
-// Containers are visited in their start order. What an init container got is reused by later containers once it has
+// It visits containers in their start order. Later containers reuse the resources of an init container once it has
 // ended; a sidecar keeps its resources. The init container is still recorded as a holder, because it runs again when
 // the pod gets a new sandbox. A pod that already holds resources keeps those that match its requests, whatever their
 // NUMA nodes.
@@ -66,7 +66,7 @@ func Decide(n Node, held Held, p *corev1.Pod) (Allocation, error) {
 }
 
 // stay completes the allocation of a pod whose app containers and sidecars already hold everything. If there is nothing
-// free for its init containers, which have ended, the pod keeps what it has and is not rejected.
+// free for its init containers, which have ended, the pod keeps its resources and is not rejected.
 func (d *decision) stay(own Allocation) Allocation {
 	d.onlyInits = true
 	if d.containers(&topology.Hint{}) != nil {
@@ -89,17 +89,17 @@ func (n Node) asksForDevices(p *corev1.Pod) bool {
 type decision struct {
 	node Node
 	pod  *corev1.Pod
-	own  Allocation // what the pod already holds
+	own  Allocation // held by the pod already
 
 	pool    cpu.Pool
-	memory  memory.State // what other pods leave
+	memory  memory.State // not held by other pods
 	devices device.Held
 
 	// onlyInits: only init containers, which have ended, lack resources.
 	onlyInits bool
 
 	result Allocation
-	// What ended init containers leave to the containers after them.
+	// Resources that ended init containers leave to the containers after them.
 	reusableCPUs    cpuset.CPUSet
 	endedInits      []string
 	reusableDevices device.Held
@@ -117,7 +117,7 @@ func newDecision(n Node, held Held, p *corev1.Pod) *decision {
 	return d
 }
 
-// keepDue reduces d.own to what the containers are still due, and marks it as held.
+// keepDue reduces d.own to the resources that the containers are still due, and marks them as held.
 func (d *decision) keepDue() {
 	own := Allocation{Containers: map[string]Holding{}}
 	for _, c := range pod.Containers(d.pod) {
@@ -177,8 +177,8 @@ func (d *decision) containers(hint *topology.Hint) error {
 	return nil
 }
 
-// lend lets an ended init container reuse what later containers hold. Every other container is kept off these
-// resources.
+// lend lets an ended init container reuse the resources that later containers hold. Every other container is kept off
+// these resources.
 func (d *decision) lend(c pod.Container, later []pod.Container) {
 	for _, l := range later {
 		kept := d.own.Containers[l.Name]
@@ -242,7 +242,7 @@ func (w want) without(g Holding) want {
 	return w
 }
 
-// keep returns the part of what a container holds that matches what it is due.
+// keep returns the part of a container's holding that matches the resources it is due.
 func (d *decision) keep(c pod.Container, w want) Holding {
 	g, kept := d.own.Containers[c.Name], Holding{}
 	if g.CPUs.Size() == w.cpus && w.cpus > 0 {
@@ -265,7 +265,7 @@ func (d *decision) keep(c pod.Container, w want) Holding {
 	return kept
 }
 
-// offers lists what the device, CPU and memory allocators can offer for w.
+// offers lists the offers of the device, CPU and memory allocators for w.
 func (d *decision) offers(w want) []topology.Offer {
 	var offers []topology.Offer
 	for _, name := range slices.Sorted(maps.Keys(w.devices)) {
@@ -305,7 +305,7 @@ func (d *decision) memoryInUse() memory.State {
 	return s
 }
 
-// podOffers lists what the allocators can offer for the pod as a whole.
+// podOffers lists the offers of the allocators for the pod as a whole.
 func (d *decision) podOffers() []topology.Offer {
 	w := want{devices: d.node.Devices.Requests(resourcehelper.PodLimits(d.pod,
 		resourcehelper.PodResourcesOptions{ExcludeOverhead: true}))}
@@ -334,7 +334,7 @@ func (d *decision) merge(offers []topology.Offer, message string) (topology.Hint
 	return hint, nil
 }
 
-// container allocates for one container what it is due beyond what it keeps.
+// container allocates the resources that one container is due in addition to kept.
 func (d *decision) container(c pod.Container, w want, kept Holding, at topology.Hint) error {
 	g := kept
 	for _, name := range slices.Sorted(maps.Keys(w.devices)) {
@@ -382,7 +382,7 @@ func (d *decision) reuse(blocks []memory.Block) {
 	}
 }
 
-// give records what a container gets and what later containers may reuse of it.
+// give records the resources that a container gets, and the part that later containers may reuse.
 func (d *decision) give(c pod.Container, g Holding) {
 	if !g.IsEmpty() {
 		d.result.Containers[c.Name] = g

@@ -14,12 +14,12 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/memory"
 )
 
-// pool describes the CPUs of the node, given what is held.
+// pool describes the CPUs of the node, given the holdings of pods.
 func (n Node) pool(h Held) cpu.Pool {
 	return cpu.Pool{Machine: n.Machine, Reserved: n.Policy.ReservedCPUs, Held: h.CPUs(), Options: n.Policy.CPU}
 }
 
-// state describes the memory of the node, given what is held.
+// state describes the memory of the node, given the holdings of pods.
 func (n Node) state(h Held) memory.State {
 	if !n.Policy.Memory {
 		return memory.State{}
@@ -44,8 +44,8 @@ func (n Node) Shared(h Held) cpuset.CPUSet {
 	return n.Policy.ReservedCPUs
 }
 
-// fitting returns the part of an allocation that is possible on this machine beside what others hold. The error says
-// which parts are not, and why.
+// fitting returns the part of an allocation that is possible on this machine beside the holdings of other pods. The
+// error names the impossible parts and the reasons.
 func (n Node) fitting(others Held, a Allocation) (Allocation, error) {
 	if a.IsEmpty() {
 		return a, nil
@@ -110,8 +110,8 @@ func (n Node) fitMemory(others Held, own []memory.Block) error {
 
 // covers reports whether own has everything that the pod's containers are due, so that no new decision is needed.
 // lasting reports the same of the app containers and sidecars alone: if it is true, the pod continues even if init
-// containers cannot get what they lack. The memory of init containers is not checked, because it is freed when they
-// end.
+// containers cannot get all that they are due. The memory of init containers is not checked, because it is freed when
+// they end.
 func (n Node) covers(p *corev1.Pod, own Allocation) (all, lasting bool) {
 	if own.IsEmpty() {
 		return false, false

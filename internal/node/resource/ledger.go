@@ -27,8 +27,9 @@ type LedgerOptions struct {
 	Log  *slog.Logger
 }
 
-// Ledger is the table of what pods hold. Admission writes it; the device step may exchange device IDs (SetDevices).
-// Every entry is synced to disk before a reader sees it. Pods that hold nothing have no entry and no file.
+// Ledger is the table of the resources that pods hold. Admission writes it; the device step may exchange device IDs
+// (SetDevices). Every entry is synced to disk before a reader sees it. Pods that hold nothing have no entry and no
+// file.
 type Ledger struct {
 	log  *slog.Logger
 	disk *checkpoint.Dir[record]
@@ -76,8 +77,8 @@ func (l *Ledger) Load() ([]Lost, error) {
 	return append(lost, more...), errors.Join(err, saveErr)
 }
 
-// Rebuild adds what running containers were found to hold. It adds only parts (CPUs, memory, the devices of one
-// resource) that the ledger does not have yet. It returns the pods whose found parts conflict with other pods.
+// Rebuild adds the resources that running containers were found to hold. It adds only parts (CPUs, memory, the devices
+// of one resource) that the ledger does not have yet. It returns the pods whose found parts conflict with other pods.
 func (l *Ledger) Rebuild(live map[types.UID]Allocation) ([]Lost, error) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -100,7 +101,7 @@ func (l *Ledger) TakeOver(found map[types.UID]Allocation) ([]Lost, error) {
 }
 
 // adopt merges found into the table, pods in order of their UIDs, and drops parts that do not fit. The caller holds
-// l.writing. saved says that the files on disk already hold found.
+// l.writing. saved is true if the files on disk already hold found.
 func (l *Ledger) adopt(found map[types.UID]Allocation, saved bool) (lost []Lost, err error) {
 	held := l.All()
 	for _, uid := range slices.Sorted(maps.Keys(found)) {
@@ -132,7 +133,7 @@ func (l *Ledger) adopt(found map[types.UID]Allocation, saved bool) (lost []Lost,
 	return lost, err
 }
 
-// Get returns what a pod holds, and false if it holds nothing.
+// Get returns the allocation of a pod, and false if it holds nothing.
 func (l *Ledger) Get(uid types.UID) (Allocation, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -147,7 +148,7 @@ func (l *Ledger) Shared() cpuset.CPUSet {
 	return l.node.Shared(l.held)
 }
 
-// All returns what all pods hold. The caller may modify the map, but not the allocations in it.
+// All returns the allocations of all pods. The caller may modify the map, but not the allocations in it.
 func (l *Ledger) All() Held {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -213,7 +214,7 @@ func (l *Ledger) SetDevices(uid types.UID, container string, name corev1.Resourc
 	})
 }
 
-// change applies f to a copy of what a container holds and saves the result. It does nothing for a container that holds
+// change applies f to a copy of a container's holding and saves the result. It does nothing for a container that holds
 // nothing.
 func (l *Ledger) change(uid types.UID, container string, f func(*Holding)) error {
 	if a, _ := l.Get(uid); a.Containers[container].IsEmpty() {

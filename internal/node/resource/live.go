@@ -19,9 +19,9 @@ type Place struct {
 	Nodes topology.Nodes // where its memory comes from; 0: unknown
 }
 
-// Infer derives what a pod holds from where its containers run (keyed by name) and from what they are due. A container
-// that runs on exactly as many CPUs as it is due holds them exclusively. A container that runs on another number of
-// CPUs has lost its CPUs or never had any.
+// Infer derives the allocation of a pod from the places where its containers run (keyed by name) and the resources that
+// they are due. A container that runs on exactly as many CPUs as it is due holds them exclusively. A container that
+// runs on another number of CPUs has lost its CPUs or never had any.
 func (n Node) Infer(p *corev1.Pod, live map[string]Place) Allocation {
 	a := Allocation{Containers: map[string]Holding{}}
 	if n.usesBubble(p) {

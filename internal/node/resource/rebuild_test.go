@@ -12,8 +12,8 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// Two parts report what runs: the device plugins' side reports devices, the cgroups report CPUs and memory. Each
-// Rebuild adds what is missing and removes nothing.
+// Two parts report the resources of running containers: the device plugins' side reports devices, the cgroups report
+// CPUs and memory. Each Rebuild adds missing entries and removes nothing.
 func TestRebuildAddsMissingParts(t *testing.T) {
 	x, y := map[corev1.ResourceName][]device.ID{gpu: {"x"}}, map[corev1.ResourceName][]device.ID{gpu: {"y"}}
 	l := newLedger(t.TempDir(), static(4))

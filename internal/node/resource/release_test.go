@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// Pods end in random order. Each release frees exactly what that pod held alone, including after exchanges and early
-// releases. At the end the node is as it was at first.
+// Pods end in random order. Each release frees exactly the resources that this pod alone held, including after
+// exchanges and early releases. At the end the node is as it was at first.
 func TestReleaseRestores(t *testing.T) {
 	for name, m := range machinetest.All(t) {
 		t.Run(name, func(t *testing.T) {

@@ -120,7 +120,7 @@ func (g Holding) with(other Holding) (Holding, bool) {
 	return all, more
 }
 
-// Memory is all memory that a pod holds. Its sum is what the pod uses of the NUMA nodes.
+// Memory is all memory that a pod holds. Its sum is the pod's usage of the NUMA nodes.
 func (a Allocation) Memory() []memory.Block {
 	if len(a.Pod.Memory) > 0 {
 		return a.Pod.Memory

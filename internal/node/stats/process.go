@@ -61,7 +61,7 @@ const (
 // ticks per second in times of the kernel (USER_HZ).
 const ticks = 100
 
-// process returns what one process uses, and when it started.
+// process returns the usage and the start time of one process.
 func process(host string, pid int, now time.Time) (sample, time.Time, error) {
 	dir := filepath.Join(host, "proc", strconv.Itoa(pid))
 	text, err := os.ReadFile(filepath.Join(dir, "stat"))

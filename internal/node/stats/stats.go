@@ -159,7 +159,7 @@ func (r *rates) next(key string, at time.Time, usage uint64, started time.Time) 
 	return now.rate
 }
 
-// keep drops the points from before a time.
+// keep drops the points that are older than a time.
 func (r *rates) keep(before time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

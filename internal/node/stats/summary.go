@@ -124,7 +124,7 @@ func (s *Stats) podStats(ctx context.Context, p podSample, onlyCPUAndMemory bool
 	return one
 }
 
-// podFiles adds what a pod has written: writable layers, logs and volumes.
+// podFiles adds the sizes of the files that a pod has written: writable layers, logs and volumes.
 func (s *Stats) podFiles(ctx context.Context, p podSample, one *statsapi.PodStats, layers map[string]Layer) {
 	disk, err := fileSystem(s.Dir, s.Now())
 	if err != nil {

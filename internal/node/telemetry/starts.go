@@ -38,7 +38,7 @@ type progress int
 
 const (
 	coming   progress = iota
-	runs              // its status says that it runs
+	runs              // its status is running
 	shown             // others see that status too
 	excluded          // it started before this process, or once had no node
 )

@@ -23,7 +23,7 @@ const (
 	Admitted Verdict = iota
 	// NotYet lets the pod wait, and asks again.
 	NotYet
-	// Blocked means that this node, as it is now, cannot do what the pod asks for. The pod stays Pending, and starts
+	// Blocked means that this node, as it is now, cannot fulfil a request of the pod. The pod stays Pending, and starts
 	// when a later agent finds that the node can.
 	Blocked
 	// Rejected fails the pod.
@@ -39,7 +39,7 @@ type Answer struct {
 	Verdict Verdict
 	// Reason is the kubelet's word for the objection, such as OutOfcpu.
 	Reason string
-	// Message explains the reason in a sentence. With NotYet, it says what the pod waits for.
+	// Message explains the reason in a sentence. With NotYet, it names the thing that the pod waits for.
 	Message string
 	// Until is the latest end of the wait; zero if that is unknown.
 	Until time.Time
@@ -67,7 +67,7 @@ type In struct {
 	// RuntimeClass finds a class. The error for a class that does not exist is *object.Missing. nil: there are no
 	// classes.
 	RuntimeClass func(name string) (*nodev1.RuntimeClass, error)
-	// Supplied says whether a manifest supplies an object. nil: no manifest does.
+	// Supplied reports whether a manifest supplies an object. nil: no manifest does.
 	Supplied func(object.Key) bool
 	// Devices are the devices that device plugins offer now.
 	Devices device.Inventory
@@ -120,14 +120,14 @@ type Config struct {
 	UnsafeSysctls []string
 	// Handlers lists the names of the runtime's handlers; nil if the runtime does not report them.
 	Handlers []string
-	// AppArmor says whether the host enforces AppArmor profiles.
+	// AppArmor is set if the host enforces AppArmor profiles.
 	AppArmor bool
-	// SupplementalGroupsPolicy says whether the runtime supports the policy Strict (KEP-3619).
+	// SupplementalGroupsPolicy is set if the runtime supports the policy Strict (KEP-3619).
 	SupplementalGroupsPolicy bool
-	// NoSELinux says why the runtime sets no SELinux labels on a host that has SELinux; "" if it sets them, or the host
-	// has no SELinux.
+	// NoSELinux is the reason why the runtime sets no SELinux labels on a host that has SELinux; "" if it sets them, or
+	// the host has no SELinux.
 	NoSELinux string
-	// NoUserNamespaces says why pods cannot have their own user namespaces; "" if they can.
+	// NoUserNamespaces is the reason why pods cannot have their own user namespaces; "" if they can.
 	NoUserNamespaces string
 	// Declared lists the features of the Node object (status.declaredFeatures, KEP-5328).
 	Declared []string
@@ -136,7 +136,7 @@ type Config struct {
 // Rule is one condition that a pod must meet.
 type Rule struct {
 	Name string
-	// Reasons lists the reasons that the rule gives. Doc says what it does, for docs/admission.md.
+	// Reasons lists the reasons that the rule gives. Doc describes the rule for docs/admission.md.
 	Reasons []string
 	Doc     string
 	Check   func(In) Answer

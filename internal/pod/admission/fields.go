@@ -8,15 +8,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Status says how this node treats a field of a pod's spec.
+// Status is this node's treatment of a field of a pod's spec.
 type Status int
 
 const (
-	// Works means that the field has the effect that Kubernetes gives it. The fields below it have entries of their own.
+	// Works means that the field has the effect that Kubernetes gives it. The fields below it have entries of their
+	// own.
 	Works Status = iota
 	// Whole means that the field works with all fields below it.
 	Whole
-	// Scheduled means that the field is for a scheduler or another controller. The node accepts it with all fields below it.
+	// Scheduled means that the field is for a scheduler or another controller. The node accepts it with all fields
+	// below it.
 	Scheduled
 	// Standalone means that the field works with all fields below it, also without a control plane, where a kubelet
 	// refuses the pod. The objects that it names come from manifests.
@@ -37,7 +39,7 @@ type Field struct {
 	// Path is the type and the field as the API spells them, such as PodSpec.runtimeClassName.
 	Path   string
 	Status Status
-	// Why explains why the field is refused, or what a user should know about it.
+	// Why explains why the field is refused, or tells users the limits of its effect.
 	Why string
 	// when limits the refusal to some values; owner points to a value of the type. nil: every value is refused.
 	when func(owner any) bool
@@ -418,7 +420,7 @@ func isUnset(v reflect.Value) bool {
 	return v.IsZero()
 }
 
-// isAPI says whether a type belongs to the API, and is not a value such as a quantity.
+// isAPI reports whether a type belongs to the API, and is not a value such as a quantity.
 func isAPI(t reflect.Type) bool { return t.PkgPath() == reflect.TypeFor[corev1.Pod]().PkgPath() }
 
 // embeddedName returns the type that lists the fields of an embedded struct. It is the embedding type, except for the

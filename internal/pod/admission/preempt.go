@@ -10,11 +10,11 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// victims chooses the pods to end so that a critical pod gets what it lacks, as the kubelet's preemption does. It takes
-// no pod of a better QoS class where a lower class is enough. Within a class it takes the pods that come nearest to the
-// shortage, so that they are few; of equals, the one with the lower priority, then the smaller one. It spares every pod
-// without which the rest is enough. A critical pod is taken only if its priority is lower. The result begins with the
-// lowest QoS class; false: all candidates together are not enough.
+// victims chooses the pods to end so that a critical pod gets the resources that it lacks, as the kubelet's preemption
+// does. It takes no pod of a better QoS class where a lower class is enough. Within a class it takes the pods that come
+// nearest to the shortage, so that they are few; of equals, the one with the lower priority, then the smaller one. It
+// spares every pod without which the rest is enough. A critical pod is taken only if its priority is lower. The result
+// begins with the lowest QoS class; false: all candidates together are not enough.
 func victims(in In, short []shortage) ([]PodInfo, bool) {
 	need := amounts{}
 	for _, s := range short {
@@ -50,7 +50,7 @@ func victims(in In, short []shortage) ([]PodInfo, bool) {
 	return infos, true
 }
 
-// preemptable says whether a pod may be ended to make room for in.Pod, which is critical.
+// preemptable reports whether a pod may be ended to make room for in.Pod, which is critical.
 func preemptable(in In, p *corev1.Pod) bool {
 	return !critical(p, in.Config.Standalone) || pod.Priority(p) < pod.Priority(in.Pod)
 }
@@ -116,7 +116,7 @@ func rank(c candidate) int {
 		pod.QOS(c.info.Pod))
 }
 
-// without returns what is still needed when candidates are gone.
+// without returns the amounts that are still needed when candidates are gone.
 func (a amounts) without(gone []candidate) amounts {
 	rest := maps.Clone(a)
 	for name := range a {
@@ -130,8 +130,8 @@ func (a amounts) without(gone []candidate) amounts {
 	return rest
 }
 
-// distance measures what is still needed when c is gone: the sum over all resources of the squared share, so that each
-// resource weighs the same. It is 0 if c is enough.
+// distance measures the amounts that are still needed when c is gone: the sum over all resources of the squared share,
+// so that each resource weighs the same. It is 0 if c is enough.
 func (a amounts) distance(c candidate) float64 {
 	sum := 0.0
 	for _, name := range slices.Sorted(maps.Keys(a)) { // sorted: the sum of floats depends on the order

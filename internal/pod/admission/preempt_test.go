@@ -99,7 +99,7 @@ func TestPreemptionIsTold(t *testing.T) {
 	}
 }
 
-// Nobody goes for a pod that is rejected when they are gone.
+// No pod is preempted for a pod that would be rejected even then.
 func TestPreemptionForWhatCannotBeGiven(t *testing.T) {
 	in := In{Pod: spec(t, criticalClass+requests("cpu: 1")), Node: facts(),
 		Admitted: []PodInfo{with(t, "a", 0, "requests: {cpu: 2}")}, Config: Config{Standalone: true}}

@@ -7,7 +7,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// ofManifest says whether the pod comes from a manifest (on disk, from a URL, or applied) and not from an API server.
+// ofManifest reports whether the pod comes from a manifest (on disk, from a URL, or applied) and not from an API
+// server.
 func ofManifest(p *corev1.Pod) bool {
 	from := pod.Source(p.Annotations[pod.AnnotationConfigSource])
 	return from == pod.SourceLocal || pod.Static(p)

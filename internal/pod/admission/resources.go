@@ -18,8 +18,8 @@ import (
 // amounts holds CPU in millicores, and every other resource in units or bytes.
 type amounts map[corev1.ResourceName]int64
 
-// requested returns what a pod uses up of the node: its requests (KEP-753, KEP-2837, with overhead), and one of the
-// node's places for pods. Devices of DRA drivers do not count.
+// requested returns the amounts of the node that a pod uses up: its requests (KEP-753, KEP-2837, with overhead), and
+// one of the node's places for pods. Devices of DRA drivers do not count.
 func requested(p *corev1.Pod) amounts {
 	a := amountsOf(resourcehelper.PodRequests(pod.WithoutClaimed(p), resourcehelper.PodResourcesOptions{}))
 	a[corev1.ResourcePods] = 1
@@ -70,8 +70,8 @@ func (s shortage) String() string {
 		s.requested, s.used, s.capacity)
 }
 
-// Fits asks only whether the node has what a pod requests beside the others. It serves resizes, which change nothing
-// that the other rules ask about.
+// Fits checks only whether the node has the resources that a pod requests beside the other pods. It serves resizes,
+// which change nothing that the other rules ask about.
 func Fits(in In) Answer { return checkResources(in) }
 
 // checkResources compares the requests of all pods with the allocatable of the node. A standalone agent does not ignore
@@ -145,7 +145,7 @@ func shortages(in In) []shortage {
 	return short
 }
 
-// extended says whether a resource is offered by device plugins, and not one of Kubernetes itself.
+// extended reports whether a resource is offered by device plugins, and not one of Kubernetes itself.
 func extended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), "kubernetes.io/")
 }
@@ -214,7 +214,7 @@ func makeRoom(in In, lasting []shortage) (Answer, bool) {
 	return a, true
 }
 
-// critical says whether other pods make room for this one. On a node of a cluster every static pod is critical, as
+// critical reports whether other pods make room for this one. On a node of a cluster every static pod is critical, as
 // under the kubelet: the control plane may be among them. A standalone agent has pods of manifests only, so that there
 // the priority alone counts.
 func critical(p *corev1.Pod, standalone bool) bool {

@@ -68,8 +68,8 @@ func checkAppArmor(in In) Answer {
 	return Answer{}
 }
 
-// appArmor says whether a container asks for an AppArmor profile: in its security context, in the annotation of older
-// manifests, or in the pod's security context.
+// appArmor reports whether a container requests an AppArmor profile: in its security context, in the annotation of
+// older manifests, or in the pod's security context.
 func appArmor(p *corev1.Pod, c pod.Container) bool {
 	if s := c.SecurityContext; s != nil && s.AppArmorProfile != nil {
 		return s.AppArmorProfile.Type != corev1.AppArmorProfileTypeUnconfined
@@ -142,7 +142,7 @@ func checkNodeAffinity(in In) Answer {
 	return Answer{}
 }
 
-// lack answers that the node cannot give what the pod asks for. A pod of the cluster is rejected, as by a kubelet, so
+// lack answers that the node cannot fulfil a request of the pod. A pod of the cluster is rejected, as by a kubelet, so
 // that its controller creates another one, perhaps for another node. A pod of a manifest has no other node and is
 // blocked.
 func (in In) lack(reason, format string, args ...any) Answer {

@@ -62,8 +62,7 @@ func TestReasonsAreCounted(t *testing.T) {
 	}
 }
 
-// rejects says whether a reason is one of a rejection: what blocks a pod or has
-// it wait is not counted.
+// rejects reports whether a reason is one of a rejection: what blocks a pod or has it wait is not counted.
 func rejects(reason string) bool {
 	switch reason {
 	case AppArmor, SELinuxNotSupported, SupplementalGroupsPolicyNotSupported, UserNamespacesNotSupported, SameName,

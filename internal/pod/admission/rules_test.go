@@ -518,7 +518,7 @@ func TestTopology(t *testing.T) {
 		"beside one that does not": {In{Allot: allot, Admitted: []PodInfo{ending(one, at), other(t, "two", "{}")}},
 			reject("TopologyAffinityError", "Resources cannot be allocated with Topology locality")},
 		"too big for the whole": {In{Allot: allot, Admitted: []PodInfo{other(t, "two", requests("cpu: 2"))}},
-			Answer{}}, // which another rule says
+			Answer{}}, // another rule reports this
 		"an error without its reason": {In{Allot: func([]types.UID) (resource.Allocation, error) {
 			return resource.Allocation{}, errors.New("no")
 		}}, reject(UnexpectedAdmissionError, "no")},

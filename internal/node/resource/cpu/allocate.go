@@ -153,7 +153,7 @@ func Hints(p Pool, n int, reusable cpuset.CPUSet) []topology.Hint {
 	return hints
 }
 
-// nodeSet is a set of NUMA nodes and what they contain.
+// nodeSet is a set of NUMA nodes with their contents.
 type nodeSet struct {
 	nodes     topology.Nodes
 	all, free int    // numbers of CPUs

@@ -79,9 +79,9 @@ func Reusable(before cpuset.CPUSet, c pod.Container, given cpuset.CPUSet) cpuset
 // its containers.
 type Bubble struct {
 	CPUs cpuset.CPUSet
-	// Containers has the CPUs of each init and app container. A container that is due exclusive CPUs has those; another
-	// runs on the pod's shared CPUs. An init container without exclusive CPUs runs on all CPUs that no earlier sidecar
-	// holds.
+	// Containers has the CPUs of each init and app container. A container that is due exclusive CPUs has these CPUs;
+	// every other container runs on the pod's shared CPUs. An init container without exclusive CPUs runs on all CPUs
+	// that no earlier sidecar holds.
 	Containers map[string]cpuset.CPUSet
 	// Exclusive names the containers that are due exclusive CPUs.
 	Exclusive map[string]bool

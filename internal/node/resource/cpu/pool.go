@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/internal/node/machine"
 )
 
-// Pool says which CPUs can be allocated.
+// Pool describes the CPUs that can be allocated.
 type Pool struct {
 	Machine machine.Machine
 	// Reserved are never allocated, see Reserve.

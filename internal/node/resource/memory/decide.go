@@ -176,7 +176,7 @@ type supply struct {
 	give []int64 // by index of the node
 }
 
-// sum adds up what the nodes of a subset have. The subset is a bit mask of node indexes.
+// sum adds up the memory of the nodes of a subset. The subset is a bit mask of node indexes.
 func (l supply) sum(subset uint64) (total int64) {
 	for ; subset != 0; subset &= subset - 1 {
 		total += l.give[bits.TrailingZeros64(subset)]
@@ -223,8 +223,8 @@ func Allocate(s State, r Request, on topology.Hint) ([]Block, error) {
 	return blocks, nil
 }
 
-// Reuse subtracts from the blocks of ended containers what new blocks take over, so that the blocks of a pod add up to
-// what it uses. A fully reused block stays with 0 bytes, because its nodes still belong to the container.
+// Reuse subtracts new blocks from the blocks of ended containers that they take over, so that the blocks of a pod add
+// up to its usage. A fully reused block stays with 0 bytes, because its nodes still belong to the container.
 func Reuse(ended, added []Block) []Block {
 	left := slices.Clone(ended)
 	for _, t := range added {

@@ -27,8 +27,8 @@ type amounts map[corev1.ResourceName]int64
 type Reserved map[int]map[corev1.ResourceName]int64
 
 // Check returns an error if a reservation is impossible by the kubelet's rules. It must name existing nodes, reserve
-// some memory, and reserve at most what each node has. The reserved memory of all nodes must add up to total: the bytes
-// of kubeReserved, systemReserved and the hard eviction threshold together.
+// some memory, and reserve at most the memory of each node. The reserved memory of all nodes must add up to total: the
+// bytes of kubeReserved, systemReserved and the hard eviction threshold together.
 func (r Reserved) Check(m machine.Machine, total int64) error {
 	sums := amounts{corev1.ResourceMemory: 0}
 	for _, id := range slices.Sorted(maps.Keys(r)) {
@@ -89,7 +89,7 @@ func isMemory(name corev1.ResourceName) bool {
 // node to a container bound to the group.
 type State struct {
 	nodes []nodeSupply // by id
-	// groups counts what is held on nodes that serve allocations, alone or together.
+	// groups counts the amounts held on nodes that serve allocations, alone or together.
 	groups map[topology.Nodes]amounts
 }
 
@@ -114,7 +114,7 @@ func NewState(m machine.Machine, r Reserved) State {
 	return s
 }
 
-// Allocatable lists what the nodes can give in all, held or not, with one block for each node and resource.
+// Allocatable lists all memory that the nodes can give, held or not, with one block for each node and resource.
 func (s State) Allocatable() []Block {
 	var all []Block
 	for _, n := range s.nodes {
@@ -135,7 +135,7 @@ func (s State) Free(nodes topology.Nodes, name corev1.ResourceName) (int64, bool
 	return s.give(nodes)[name] - s.groups[nodes][name], true
 }
 
-// give adds up what a set of nodes has for allocations, held or not.
+// give adds up the memory of a set of nodes for allocations, held or not.
 func (s State) give(nodes topology.Nodes) amounts {
 	sum := amounts{}
 	for _, n := range s.nodes {

@@ -74,8 +74,8 @@ type CPUManagerCheckpointV1 struct {
 	Checksum      Checksum
 }
 
-// ParseCPUs reads a cpu_manager_state of any version and returns what pods hold. Version 1 has container IDs but no
-// pods, so it returns nothing for it.
+// ParseCPUs reads a cpu_manager_state of any version and returns the CPUs that pods hold. Version 1 has container IDs
+// but no pods, so it returns nothing for it.
 func ParseCPUs(text []byte) (map[types.UID]resource.Allocation, error) {
 	var old CPUManagerCheckpointV1
 	if err := json.Unmarshal(text, &old); err == nil && len(old.Entries) > 0 {
@@ -177,7 +177,7 @@ type MemoryManagerCheckpointV1 struct {
 	Checksum     Checksum                   `json:"checksum"`
 }
 
-// ParseMemory reads a memory_manager_state of any version and returns what pods hold.
+// ParseMemory reads a memory_manager_state of any version and returns the memory that pods hold.
 func ParseMemory(text []byte) (map[types.UID]resource.Allocation, error) {
 	c := MemoryManagerCheckpoint{MachineState: NUMANodeMap{}, Entries: ContainerMemoryAssignments{},
 		PodEntries: PodMemoryAssignments{}}

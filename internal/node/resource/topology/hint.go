@@ -55,6 +55,6 @@ func Subsets(ids []int, size int) iter.Seq2[uint64, Nodes] {
 // Hint is one way to serve a request: from these nodes together. The zero value means any nodes, not preferred.
 type Hint struct {
 	Nodes Nodes
-	// Preferred says that no hint of the request has fewer nodes.
+	// Preferred is set if no hint of the request has fewer nodes.
 	Preferred bool
 }

@@ -50,8 +50,9 @@ type Options struct {
 	Dir, Root string
 	// Devices returns the devices that plugins offer now.
 	Devices func() device.Inventory
-	// Desired holds the pods that should run here and Observed what runs of each. Pinned returns the CPUs and NUMA
-	// nodes that the kernel has set for a container. From these three, allocations are restored that the ledger lost.
+	// Desired holds the pods that should run here. Observed holds the running parts of each pod. Pinned returns the
+	// CPUs and NUMA nodes that the kernel has set for a container. From these three, allocations are restored that the
+	// ledger lost.
 	Desired  *store.Table[types.UID, *pod.Pod]
 	Observed *store.Table[types.UID, *pod.Observed]
 	// Synced are closed when both have held everything once.
@@ -68,8 +69,8 @@ type Options struct {
 // configuration has changed.
 const AllocationChanged = "AllocationChanged"
 
-// Allocations books and frees what pods hold. Its methods may be called from any goroutine, except that Allot and Book
-// belong to the goroutine of admission.
+// Allocations books and frees the resources that pods hold. Its methods may be called from any goroutine, except that
+// Allot and Book belong to the goroutine of admission.
 type Allocations struct {
 	*resource.Ledger
 	opts    Options
@@ -83,7 +84,7 @@ type Allocations struct {
 	restored map[types.UID]bool
 
 	mu       sync.Mutex
-	lost     map[types.UID]error // why pods cannot keep what they held
+	lost     map[types.UID]error // why pods cannot keep their resources
 	reserved resource.Held       // reserved for pods that wait until others have ended
 }
 
@@ -115,13 +116,13 @@ func (s *Allocations) Nodes() (all topology.Nodes) {
 	return all
 }
 
-// Allot computes what a pod would get beside these pods. It books nothing.
+// Allot computes the resources that a pod would get beside these pods. It books nothing.
 func (s *Allocations) Allot(p *corev1.Pod, beside []types.UID) (resource.Allocation, error) {
 	return resource.Decide(s.Node(), s.held(p.UID, beside), p)
 }
 
-// Reserve holds what a pod will get once other pods have ended, beside those that stay. Later calls of Allot and Book
-// for other pods count it as held until Book, Free or Drop is called for the pod.
+// Reserve holds the resources that a pod will get once other pods have ended, beside the pods that stay. Later calls of
+// Allot and Book for other pods count it as held until Book, Free or Drop is called for the pod.
 func (s *Allocations) Reserve(p *corev1.Pod, staying []types.UID) {
 	a, err := s.Allot(p, staying)
 	if err != nil || a.IsEmpty() {
@@ -268,7 +269,7 @@ func (s *Allocations) held(uid types.UID, beside []types.UID) resource.Held {
 	return held
 }
 
-// Free releases what a pod holds.
+// Free releases the resources that a pod holds.
 func (s *Allocations) Free(uid types.UID) {
 	_ = s.takeLost(uid) // the pod gets no event any more
 	s.Drop(uid)
@@ -287,7 +288,7 @@ func (s *Allocations) Retain() {
 	}
 }
 
-// Step has only a teardown, which frees what the pod holds once nothing of it runs. Admission allocated it.
+// Step has only a teardown, which frees the pod's resources once nothing of it runs. Admission allocated it.
 func (s *Allocations) Step() worker.Step {
 	return worker.Step{
 		Name: "allocation", Phase: worker.Prepare,

@@ -1,5 +1,5 @@
-// Package allocation holds what each pod has exclusively (CPUs, memory of NUMA nodes, devices) from its admission to
-// its end. Package resource decides what a pod gets. Packages placement and device apply it.
+// Package allocation holds the exclusive resources of each pod (CPUs, memory of NUMA nodes, devices) from its admission
+// to its end. Package resource decides which resources a pod gets. Packages placement and device apply its decisions.
 //
 //	admission   Allot computes what the pod would get, Book allocates it on disk,
 //	            Reserve holds it until other pods have ended

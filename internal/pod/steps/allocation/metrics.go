@@ -16,7 +16,7 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-// metrics have the kubelet's names. They count what pods were allotted. What is held now is read from the ledger at
+// metrics have the kubelet's names. They count allotted resources. The resources held now are read from the ledger at
 // each scrape.
 type metrics struct {
 	cpus, cpuErrors, memory, memoryErrors prometheus.Counter
@@ -86,7 +86,7 @@ func (s *Allocations) Register(reg prometheus.Registerer) error {
 	return nil
 }
 
-// strict reports whether the policy refuses what cannot be aligned, so that every allocation is aligned.
+// strict reports whether the policy refuses requests that cannot be aligned, so that every allocation is aligned.
 func strict(n resource.Node) bool {
 	p := n.Policy.Topology.Policy
 	return p == topology.Restricted || p == topology.SingleNUMANode
@@ -128,7 +128,7 @@ func (m metrics) booked(n resource.Node, p *corev1.Pod, a resource.Allocation, t
 }
 
 // refused counts a pod that admission rejected for lack of exclusive resources. It ignores other reasons. Only the
-// message says whether CPUs, memory or devices were missing.
+// message shows whether CPUs, memory or devices were missing.
 func (m metrics) refused(n resource.Node, why, message string) {
 	switch why {
 	case resource.TopologyAffinityError, cpu.SMTAlignmentError, cpu.UnexpectedAdmissionError,

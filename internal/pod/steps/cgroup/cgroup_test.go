@@ -329,7 +329,7 @@ func TestFailureIsReportedInAnEvent(t *testing.T) {
 	}
 }
 
-// BenchmarkSetup measures what a pod's start waits for.
+// BenchmarkSetup measures the part of the step that a pod's start waits for.
 func BenchmarkSetup(b *testing.B) {
 	n := node(b, Config{Options: Options{CFSQuota: true, PidsLimit: 50}})
 	bounded := list("cpu", "500m", "memory", "64Mi")

@@ -50,8 +50,8 @@ func (c *Cgroups) forget(uid types.UID) {
 	c.pods.forget(uid)
 }
 
-// Vanished returns when a pod's cgroup was last found missing, or zero. Containers from before that time run outside of
-// the cgroup and without its limits.
+// Vanished returns when a pod's cgroup was last found missing, or zero. Containers that started before that time run
+// outside of the cgroup and without its limits.
 func (c *Cgroups) Vanished(uid types.UID) time.Time { return c.pods.vanished(uid) }
 
 // restore makes a pod's vanished cgroup again for new containers, and calls Lost so that the old ones are killed. As in

@@ -125,7 +125,7 @@ func (o *outcomes) failed(key string) bool {
 	return o.last[key] != ""
 }
 
-// parseExisting reads the path of a cgroup that somebody else has made. With systemd, the parts of a slice's name are
+// parseExisting reads the path of a cgroup that another program has made. With systemd, the parts of a slice's name are
 // the slices around it.
 func parseExisting(p string, driver hierarchy.Driver) hierarchy.Name {
 	base, slice := strings.CutSuffix(path.Base(p), ".slice")

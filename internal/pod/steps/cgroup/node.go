@@ -13,8 +13,8 @@ import (
 	machine "github.com/berth-run/berth/internal/node"
 )
 
-// Usable returns what all pods may use together: everything that is not reserved, or the whole capacity if that limit
-// is not enforced. It includes the number of processes if some are reserved.
+// Usable returns the resources that all pods may use together: everything that is not reserved, or the whole capacity
+// if that limit is not enforced. It includes the number of processes if some are reserved.
 func Usable(f machine.Facts, n config.Node) corev1.ResourceList {
 	if !n.Enforce.Pods {
 		return f.Capacity

@@ -15,7 +15,7 @@ import (
 // Fits reports whether this process has given the pod's cgroup the limits of p.
 func (c *Cgroups) Fits(p *corev1.Pod) bool { return c.pods.fit(p.UID, ForPod(p, c.cfg.Options)) }
 
-// Grow raises the limits of the pod's cgroup that are below what p needs.
+// Grow raises the limits of the pod's cgroup that are too low for p.
 func (c *Cgroups) Grow(p *corev1.Pod) error {
 	name, t, err := c.host.pod(p)
 	if err != nil {

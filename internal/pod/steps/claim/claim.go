@@ -286,8 +286,8 @@ func (c *Claims) volumeExists(b *Binding) bool {
 	return exists
 }
 
-// makeDir makes the directory of a volume. Everybody in the pod may write to it, because the user of the containers is
-// not known. The mode of the directory above keeps out everybody else.
+// makeDir makes the directory of a volume. Every process in the pod may write to it, because the user of the containers
+// is not known. The mode of the directory above keeps out all other processes.
 func (c *Claims) makeDir(b *Binding) error {
 	dir := c.dir(b.Volume.Name)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {

@@ -20,7 +20,7 @@ import (
 // Class is the storage class of the volumes that this package makes.
 const Class = "local-path"
 
-// AnnotationReclaim of a claim says what happens to the volume that was made for it when the claim is gone: Delete, the
+// AnnotationReclaim of a claim decides the fate of the volume that was made for it when the claim is gone: Delete, the
 // default, or Retain.
 const AnnotationReclaim = "berth.run/reclaim-policy"
 
@@ -42,7 +42,7 @@ type Binding struct {
 	Released *time.Time `json:",omitempty"`
 }
 
-// choice says how an unbound claim gets a volume.
+// choice is the decision how an unbound claim gets a volume.
 type choice struct {
 	// volume to bind; nil: none fits.
 	volume *corev1.PersistentVolume
@@ -101,7 +101,7 @@ func better(v, than *corev1.PersistentVolume) bool {
 		cmp.Compare(v.Name, than.Name)) < 0
 }
 
-// misfit says why a volume does not fit the claim, in words that follow "it is". It returns "" if the volume fits.
+// misfit returns why a volume does not fit the claim, in words that follow "it is". It returns "" if the volume fits.
 func misfit(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, node *corev1.Node) string {
 	if r := v.Spec.ClaimRef; r != nil &&
 		(cmp.Or(r.Namespace, metav1.NamespaceDefault) != c.Namespace || r.Name != c.Name ||
@@ -227,7 +227,7 @@ const (
 	remove             // the volume's directory is deleted, and then the binding
 )
 
-// end decides about a binding. claimExists says that a manifest has the claim. volumeExists says that a manifest has
+// end decides about a binding. claimExists is set if a manifest has the claim. volumeExists is set if a manifest has
 // the volume or that its directory exists. next is when to decide again; zero is after the next change.
 func end(b *Binding, claimExists, volumeExists bool, now time.Time) (f fate, released *time.Time, next time.Time) {
 	if claimExists || len(b.Users) > 0 {
@@ -261,7 +261,7 @@ func nameOf(c *corev1.PersistentVolumeClaim) types.NamespacedName {
 	return types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
 }
 
-// claimStatus is a claim with its status for the local API. b is nil for an unbound claim. lost says that its volume is
+// claimStatus is a claim with its status for the local API. b is nil for an unbound claim. lost is set if its volume is
 // gone.
 func claimStatus(c *corev1.PersistentVolumeClaim, b *Binding, lost bool) *corev1.PersistentVolumeClaim {
 	c = c.DeepCopy()

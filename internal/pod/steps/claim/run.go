@@ -150,8 +150,8 @@ func (c *Claims) release() (gone map[types.NamespacedName]*Binding, next time.Ti
 	return gone, next
 }
 
-// Rows returns the claims and volumes of manifests, and the volumes that this package made, with their status for the
-// local API. The revision grows with each change of a binding.
+// Rows returns the claims and volumes of manifests and of this package, with their status for the local API. The
+// revision grows with each change of a binding.
 func (c *Claims) Rows() (rows map[object.Key]runtime.Object, revision uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -54,7 +54,7 @@ type sandboxes interface {
 	Sandbox(uid types.UID) (id string, config *runtimeapi.PodSandboxConfig, ips []string, ok bool)
 }
 
-// volumes returns what is mounted for a pod, and the host path that a volumeMount of a container shows.
+// volumes returns the mounted volumes of a pod, and the host path that a volumeMount of a container shows.
 type volumes interface {
 	Mounted(uid types.UID) map[string]pod.Volume
 	MountPath(ctx context.Context, p *corev1.Pod, container string, mountIndex int, subPath string) (path string,
@@ -97,7 +97,7 @@ type Options struct {
 	Limit gate
 	// QOS is the pod's quality-of-service class.
 	QOS func(*corev1.Pod) corev1.PodQOSClass
-	// Node returns what rendering needs to know now of the node and of the runtime handler of the pod.
+	// Node returns the current properties of the node and of the pod's runtime handler, for rendering.
 	Node func(p *corev1.Pod) render.Node
 	// LegacyLogDir gets a link to each container's log, for collectors that look there. The kubelet's is
 	// /var/log/containers. Empty means no links.
@@ -125,7 +125,7 @@ type life struct {
 	endings  map[string]*ending       // id: the progress of a stop that runs or was interrupted
 	// backedOff has, by container name, the id of the instance whose crash delay was reported in an event.
 	backedOff map[string]string
-	waits     map[string]func() // by what containers wait for: ends the wait in the timeline
+	waits     map[string]func() // by the cause of the wait: ends the wait in the timeline
 }
 
 // New returns a Containers that has started nothing.
@@ -158,14 +158,14 @@ func (s *Containers) Starting(uid types.UID, name string) bool {
 	return l != nil && l.starting[name]
 }
 
-// Forget drops what is remembered of a removed pod.
+// Forget drops the memory of a removed pod.
 func (s *Containers) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.lives, uid)
 }
 
-// with calls f with what is remembered of a pod, under the lock.
+// with calls f with the memory of a pod, under the lock.
 func (s *Containers) with(uid types.UID, f func(*life)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +182,7 @@ func (s *Containers) with(uid types.UID, f func(*life)) {
 }
 
 // settle is how long a call that changes the runtime may go on after its context has ended. Cancelling it at once would
-// leave a half-done change for whoever comes next.
+// leave a half-done change for the next call.
 const settle = 10 * time.Second
 
 // settled returns a context that ends settle after ctx does.
@@ -201,8 +201,8 @@ func settled(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// changed records what was done to a container and refreshes the observed state, which then shows it. It must be the
-// last thing that a task does.
+// changed records an effect on a container and refreshes the observed state, which then shows it. It must be the last
+// thing that a task does.
 func (s *Containers) changed(ctx context.Context, uid types.UID, name string, e effect) error {
 	e.at = time.Now()
 	s.with(uid, func(l *life) { l.effects[name] = e })

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 )
 
-// ReadHost adds to n what the kernel offers for containers: huge page sizes, swap accounting, SELinux, the paths to
+// ReadHost adds to n the kernel's features for containers: huge page sizes, swap accounting, SELinux, the paths to
 // mask, and the lowest oom_score_adj that may be set. root is the host's file system, "/". n.CgroupV2 must be set
 // already.
 func ReadHost(root string, n render.Node) (render.Node, error) {

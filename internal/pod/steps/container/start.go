@@ -348,7 +348,7 @@ func (s *Containers) unlinkLog(p *corev1.Pod, name, id string) {
 }
 
 // postStartLimit is how long a postStart handler may run. Kubernetes has no limit. This one ends a handler, or a
-// runtime, that hangs for good.
+// runtime, that hangs for ever.
 const postStartLimit = time.Hour
 
 // postStart runs the container's postStart handler, and stops the container if the handler fails.

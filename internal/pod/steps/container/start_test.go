@@ -333,7 +333,7 @@ func TestRestartDoesNotWaitForOthers(t *testing.T) {
 	})
 }
 
-// A plan from before an effect was observed is not carried out.
+// A plan that was made before an effect was observed is not carried out.
 func TestStalePlanStartsNothingTwice(t *testing.T) {
 	onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "sleep")}}, func(t *testing.T, b *bench) {
 		stale := b.run()

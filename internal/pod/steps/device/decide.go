@@ -176,7 +176,7 @@ type Answer struct {
 	// Boot is the kernel's boot id when the plugin answered. After a reboot the answer is void and the plugin must
 	// allocate again.
 	Boot string `json:"boot"`
-	// PreStart says that PreStartContainer must be called before each start of the container.
+	// PreStart is set if PreStartContainer must be called before each start of the container.
 	PreStart    bool              `json:"preStart,omitempty"`
 	Envs        map[string]string `json:"envs,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`

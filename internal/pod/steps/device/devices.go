@@ -26,7 +26,7 @@ import (
 // (endpointStopGracePeriod).
 const Grace = 5 * time.Minute
 
-// ledger holds what pods have allocated. SetDevices replaces the devices of one resource that a container holds with as
+// ledger holds the allocations of pods. SetDevices replaces the devices of one resource that a container holds with as
 // many others. It fails if another pod holds one of them.
 type ledger interface {
 	Get(types.UID) (resource.Allocation, bool)
@@ -174,7 +174,7 @@ func (d *Devices) WithoutExchanges(f func()) {
 	f()
 }
 
-// Waiting returns what the start of a container waits for, once it has waited for at least a second.
+// Waiting returns the cause of the wait of a container start that has waited for at least a second.
 func (d *Devices) Waiting(uid types.UID, container string) (message string, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

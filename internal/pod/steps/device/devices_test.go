@@ -48,7 +48,7 @@ func (n *node) Event(ref corev1.ObjectReference, _, reason, format string, args 
 	n.events = append(n.events, ref.Name+" "+reason+": "+fmt.Sprintf(format, args...))
 }
 
-// patience limits waits in tests. What they wait for takes milliseconds.
+// patience limits waits in tests. The awaited changes take milliseconds.
 const patience = 20 * time.Second
 
 func start(t *testing.T, root string) *node {

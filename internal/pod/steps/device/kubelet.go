@@ -42,7 +42,7 @@ type kubeletData struct {
 type kubeletState struct {
 	pods  map[types.UID]answers
 	known savedResources
-	// none says that there is no file. ours says that an agent wrote the file last.
+	// none is set if there is no file. ours is set if an agent wrote the file last.
 	none, ours bool
 }
 

@@ -107,8 +107,8 @@ func (d *Devices) ensure(ctx context.Context, p *corev1.Pod, container string, n
 	return a, nil
 }
 
-// want returns what the ledger holds for one container and resource. Devices that an answer covers already are fixed
-// and will not be exchanged.
+// want returns the devices that the ledger holds for one container and resource. Devices that an answer covers already
+// are fixed and will not be exchanged.
 func (d *Devices) want(p *corev1.Pod, container string, name corev1.ResourceName) (want, bool) {
 	a, _ := d.opts.Ledger.Get(p.UID)
 	all := wants(p, a)
@@ -257,7 +257,7 @@ func (d *Devices) exchange(p *corev1.Pod, w want, preferred []device.ID) (want, 
 	return w, nil
 }
 
-// timed makes one call of a plugin within callLimit, and shows it as what the container waits for.
+// timed makes one call of a plugin within callLimit, and shows it as the cause of the container's wait.
 func (d *Devices) timed(ctx context.Context, p *corev1.Pod, w want, method string,
 	f func(context.Context) error) error {
 	defer d.waiting(ctx, p.UID, w.container, fmt.Sprintf("the device plugin of %s to answer %s", w.resource, method))()

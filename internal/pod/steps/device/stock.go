@@ -17,7 +17,7 @@ import (
 
 // Plugin is the state of the plugin of a resource.
 type Plugin struct {
-	// Served says that the plugin is connected. Otherwise it is lost.
+	// Served is set if the plugin is connected. Otherwise it is lost.
 	Served bool
 	// Since is when the plugin connected or was lost. It is the start of this agent if the plugin has not connected
 	// since.
@@ -48,7 +48,7 @@ type stock struct {
 	// saved is called after the file was written.
 	saved func()
 
-	// fresh says that no state was found on disk. Load sets it.
+	// fresh is set if no state was found on disk. Load sets it.
 	fresh bool
 
 	mu        sync.Mutex

@@ -209,8 +209,8 @@ func cdi(t *testing.T, c *Claims, p *corev1.Pod) (names []string) {
 	return names
 }
 
-// Two pods share a claim. Each waits for what it needs, and the teardown of the last pod unprepares the claim. Another
-// agent can use the prepared claim without the API server.
+// Two pods share a claim. Each waits for the claim and its driver, and the teardown of the last pod unprepares the
+// claim. Another agent can use the prepared claim without the API server.
 func TestLife(t *testing.T) {
 	n := start(t)
 	claim := n.claim("c")

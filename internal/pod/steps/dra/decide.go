@@ -94,7 +94,7 @@ func newRecord(claim *resourceapi.ResourceClaim) *record {
 type need struct {
 	// claim is the name of the ResourceClaim.
 	claim string
-	// owned says that the pod must be the owner of the claim.
+	// owned is set if the pod must be the owner of the claim.
 	owned bool
 }
 
@@ -126,8 +126,8 @@ func wants(p *corev1.Pod) bool {
 	return len(p.Spec.ResourceClaims) > 0 || p.Status.ExtendedResourceClaimStatus != nil
 }
 
-// usable returns what a claim still lacks before the pod can use it, "" if nothing. It returns an error if the claim
-// belongs to another pod.
+// usable returns the condition that a claim must still meet before the pod can use it, "" if none. It returns an error
+// if the claim belongs to another pod.
 func usable(p *corev1.Pod, claim *resourceapi.ResourceClaim, n need) (lacks string, err error) {
 	if n.owned {
 		if err := resourceclaim.IsForPod(p, claim, true); err != nil {

@@ -70,7 +70,8 @@ type drivers struct {
 	// unfollowed are registered plugins that run does not follow yet.
 	unfollowed []*driver
 	wake       wake.Signal // wakes run for them
-	// gone says since when each driver is not connected. Such a driver may have ResourceSlices.
+	// gone holds the drivers without a connection, each with the time since when it has none. Such a driver may have
+	// ResourceSlices.
 	gone    map[string]time.Time
 	changed chan struct{} // closed when a driver connects, disconnects, registers or deregisters
 	health  map[deviceKey]health

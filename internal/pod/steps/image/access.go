@@ -24,8 +24,8 @@ type access struct {
 	log     *slog.Logger
 }
 
-// credentials returns the node's credentials for an image, and those in the pull Secrets of a pod. The error says which
-// ones could not be read. As in the kubelet, the pull is then tried with the rest.
+// credentials returns the node's credentials for an image, and those in the pull Secrets of a pod. The error names the
+// credentials that could not be read. As in the kubelet, the pull is then tried with the rest.
 func (s *access) credentials(ctx context.Context, p *corev1.Pod, n name, have []*corev1.Secret,
 	missing []string) ([]credential.Credential, error) {
 	if s.keys == nil {

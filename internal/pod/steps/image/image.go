@@ -59,7 +59,7 @@ type Options struct {
 	// Secrets and Keys find credentials. nil means that there are none.
 	Secrets secrets
 	Keys    keys
-	// Records decides who may use an image that is present. nil allows everybody.
+	// Records decides which pods may use an image that is present. nil allows every pod.
 	Records records
 	// Progress reads how far a pull is. nil means that the runtime does not report it.
 	Progress progress
@@ -122,7 +122,7 @@ type want struct {
 	ref    corev1.ObjectReference // the object of the events
 	image  string                 // in the pod's spelling
 	policy corev1.PullPolicy
-	// what begins the messages: the purpose of the image.
+	// what is the purpose of the image, the first word of the messages.
 	what string
 }
 
@@ -194,7 +194,7 @@ type finding struct {
 	todo  action
 }
 
-// inspect finds out what must be done for an image.
+// inspect looks for an image and returns the action that it needs.
 func (s *Images) inspect(ctx context.Context, w want) (finding, error) {
 	n, err := parse(w.image)
 	if err != nil {
@@ -319,7 +319,7 @@ func (s *Images) backoff(p *corev1.Pod, image string) backoff {
 	return b
 }
 
-// podState returns what is remembered of a pod, and makes it if necessary. The caller holds mu.
+// podState returns the memory about a pod, and makes it if necessary. The caller holds mu.
 func (s *Images) podState(uid types.UID) *podImages {
 	if s.pods[uid] == nil {
 		s.pods[uid] = &podImages{backoffs: map[string]backoff{}, ahead: map[string]*ahead{}}

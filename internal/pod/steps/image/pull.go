@@ -101,7 +101,7 @@ func (s *pool) join(ctx context.Context, n name, creds []credential.Credential, 
 			name: n, key: key, creds: creds, waiters: map[*waiter]struct{}{}, priority: w.priority, since: s.now(),
 			turn: make(chan struct{}), done: make(chan struct{}),
 		}
-		// Its span belongs to whoever began it, its lifetime to all that wait for it.
+		// Its span belongs to the caller that began it, its lifetime to all waiters.
 		ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 		s.pulls[key] = p
 		s.queue.enter(p)

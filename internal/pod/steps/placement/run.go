@@ -48,7 +48,7 @@ func (s *Placements) Run(ctx context.Context) error {
 	}
 }
 
-// observe updates the records of a pod from what the runtime reports.
+// observe updates the records of a pod from the runtime's report.
 func (s *Placements) observe(uid types.UID, o *pod.Observed, gone bool) {
 	running := map[string]string{} // name by id
 	ended := map[string]bool{}

@@ -138,7 +138,7 @@ func mergeOptions(options []string, over []corev1.PodDNSConfigOption) []string {
 	return merged
 }
 
-// fit cuts off what exceeds the limits of resolvers, from the end, and returns a warning for each cut.
+// fit cuts off entries beyond the limits of resolvers, from the end, and returns a warning for each cut.
 func fit(c *runtimeapi.DNSConfig) []Warning {
 	var warnings []Warning
 	if len(c.Servers) > maxNameservers {

@@ -80,7 +80,7 @@ func (d *Dirs) TerminationLog(p *corev1.Pod, container string, restartCount int)
 		return fail(err)
 	}
 	path = filepath.Join(dir, messageFile(restartCount))
-	// A file that an earlier attempt, or somebody else, has left there is never written to.
+	// It never writes to a file that an earlier attempt or another program has left there.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fail(err)
 	}

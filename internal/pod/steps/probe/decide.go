@@ -115,7 +115,7 @@ func resumed(due time.Time, s settings, now time.Time) time.Time {
 }
 
 // anchored converts a past time of the wall clock into one on the monotonic clock of now. Intervals from it then stay
-// right when somebody sets the wall clock.
+// right when the wall clock is set.
 func anchored(at, now time.Time) time.Time {
 	if at.IsZero() {
 		return at

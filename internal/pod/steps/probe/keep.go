@@ -155,7 +155,8 @@ func (r record) set(id, kind string, s State) {
 	r[id][kind] = s
 }
 
-// ready returns what the states of a container mean for its status. Probes that it does not have count as successful.
+// ready returns the status fields that follow from the states of a container's probes. Probes that it does not have
+// count as successful.
 func (r record) ready(id string) Ready {
 	good := func(k Kind) bool {
 		s, probed := r[id][k.lower()]

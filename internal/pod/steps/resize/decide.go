@@ -102,7 +102,7 @@ type question struct {
 	// alone is why want does not fit on the empty node. beside is why it does not fit beside the other pods. Both are
 	// "" if it fits.
 	alone, beside string
-	// swap says that containers of this node may use swap (KEP-2400).
+	// swap is set if containers of this node may use swap (KEP-2400).
 	swap bool
 }
 
@@ -175,7 +175,7 @@ func restarts(c pod.Container, changed []corev1.ResourceName) bool {
 type given struct {
 	ID        string                      `json:"id"`
 	Resources corev1.ResourceRequirements `json:"resources"`
-	// Restart says that the instance must restart to get other resources.
+	// Restart is set if the instance must restart to get other resources.
 	Restart bool `json:"restart,omitempty"`
 }
 
@@ -184,7 +184,7 @@ type work struct {
 	updates []update
 	// restarts names containers that must restart and are not marked yet.
 	restarts []string
-	// awaited says that a marked container has not been replaced yet.
+	// awaited is set if a marked container has not been replaced yet.
 	awaited bool
 }
 
@@ -195,7 +195,7 @@ func (w work) idle() bool { return len(w.updates) == 0 && len(w.restarts) == 0 }
 type update struct {
 	id        string
 	container pod.Container
-	// known says that was holds the container's present resources.
+	// known is set if was holds the container's present resources.
 	known bool
 	was   corev1.ResourceRequirements
 }

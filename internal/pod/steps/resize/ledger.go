@@ -17,9 +17,9 @@ import (
 type record struct {
 	// Allocated are the sizes that the node has promised to the pod.
 	Allocated Sizes `json:"allocated"`
-	// Actuated holds what each container last received, by container name.
+	// Actuated holds the resources that each container last received, by container name.
 	Actuated map[string]given `json:"actuated,omitempty"`
-	// Resizing says that an allocated resize is not complete.
+	// Resizing is set if an allocated resize is not complete.
 	Resizing bool `json:"resizing,omitempty"`
 }
 

@@ -44,7 +44,7 @@ type Options struct {
 	Resources func(*corev1.Pod, pod.Container) *runtimeapi.LinuxContainerResources
 	// Fixed returns why the resources of a pod cannot change from was to want while it runs, "" if they can.
 	Fixed func(was, want *corev1.Pod) string
-	// Swap says that containers of this node may use swap.
+	// Swap is set if containers of this node may use swap.
 	Swap   bool
 	Events event.Sink
 	// Dir is the directory of the allocations, one file a pod.
@@ -126,7 +126,7 @@ func (s *Resizes) complete(p *pod.Pod) *pod.Pod {
 	return p
 }
 
-// promise allocates what a pod wants, on disk first.
+// promise allocates the wanted resources of a pod, on disk first.
 func (s *Resizes) promise(want *pod.Pod) error {
 	s.mu.Lock()
 	e := s.pods[want.UID]
@@ -142,7 +142,7 @@ func (s *Resizes) promise(want *pod.Pod) error {
 	return nil
 }
 
-// pend records why a pod does not get what it wants, and emits an event if the reason is new.
+// pend records why a pod does not get its wanted resources, and emits an event if the reason is new.
 func (s *Resizes) pend(want *pod.Pod, a answer) {
 	news := false
 	s.with(want.UID, func(e *entry) bool {

@@ -49,7 +49,7 @@ func encode(r Range) ([]byte, error) {
 	return json.Marshal(namespace{UIDMappings: m, GIDMappings: m})
 }
 
-// decode accepts only what encode writes. Nothing else is a range that was given to a pod.
+// decode accepts only texts that encode writes. Any other text is not a range that was given to a pod.
 func decode(text []byte) (Range, error) {
 	var n namespace
 	if err := json.Unmarshal(text, &n); err != nil {

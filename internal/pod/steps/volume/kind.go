@@ -48,7 +48,7 @@ type Adopter interface {
 	Uses() ([]Use, error)
 }
 
-// Use says that one volume of one pod uses a shared part.
+// Use is the use of a shared part by one volume of one pod.
 type Use struct {
 	StageID string
 	UID     types.UID
@@ -78,8 +78,8 @@ type Featured interface {
 	Features(r Request) Features
 }
 
-// Features says how Volumes treats a volume around Publish. They are read before Publish, and FSGroup and HostLabels
-// again after it, because a kind may know more by then.
+// Features holds the treatment of a volume by Volumes around Publish. They are read before Publish, and FSGroup and
+// HostLabels again after it, because a kind may know more by then.
 type Features struct {
 	// FSGroup: after Publish, the volume's files are given to the pod's fsGroup, unless the volume is read-only. It is
 	// false for a kind that does so itself and for files that do not belong to the pod.
@@ -96,12 +96,12 @@ type Features struct {
 	Image bool
 }
 
-// Opener is a Kind whose path somebody other than the pod may replace. The path is opened for each container start, and
-// the open file is mounted.
+// Opener is a Kind whose path another program than the pod may replace. The path is opened for each container start,
+// and the open file is mounted.
 type Opener interface {
 	Kind
-	// Open opens what the container gets, for reference only (O_PATH). It returns nil if the container mounts the path
-	// itself.
+	// Open opens the file that the container gets, for reference only (O_PATH). It returns nil if the container mounts
+	// the path itself.
 	Open(r Request) (*os.File, error)
 }
 

@@ -62,7 +62,7 @@ func Needs(namespace string, c pod.Container) (objects []object.Key, files []Env
 	return objects, files
 }
 
-// errAbsent says that a value is missing and was declared optional.
+// errAbsent is the error for a missing value that is optional.
 var errAbsent = errors.New("optional and absent")
 
 // values returns the data of a ConfigMap or Secret, or errAbsent if it is missing and optional.

@@ -25,8 +25,8 @@ type grant struct {
 	annotations map[string]string
 }
 
-// grant returns what the plugin receives for a pod. A nil pod is for a pull by a command. ok is false if the plugin
-// must not run for this pod.
+// grant returns the data that the plugin receives for a pod. A nil pod is for a pull by a command. ok is false if the
+// plugin must not run for this pod.
 func (p *plugin) grant(ctx context.Context, accounts Accounts, owner *corev1.Pod) (g *grant, ok bool, err error) {
 	if p.Token == nil {
 		return nil, true, nil

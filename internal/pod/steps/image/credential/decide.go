@@ -43,7 +43,7 @@ func parseConfig(data []byte) (entries, error) {
 	return config.decode()
 }
 
-// parseError says where the text is wrong without quoting it: it may hold secrets.
+// parseError names the place of a mistake without quoting the text, which may hold secrets.
 func parseError(err error) error {
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("not a docker configuration: syntax error at byte %d", e.Offset)

@@ -178,7 +178,7 @@ func (p *plugin) run(ctx context.Context, request []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// limited keeps the beginning of what is written.
+// limited keeps the beginning of the written data.
 type limited struct {
 	bytes.Buffer
 	most int

@@ -29,7 +29,7 @@ type Provider struct {
 	Token *TokenAttributes
 }
 
-// TokenAttributes say what a plugin receives of a pod's service account (KEP-4412).
+// TokenAttributes selects the data of a pod's service account that a plugin receives (KEP-4412).
 type TokenAttributes struct {
 	Audience string
 	// PerToken caches answers per token (cacheType Token) instead of per service account.

@@ -48,7 +48,7 @@ func (c *Collector) Run(ctx context.Context) error {
 	}
 }
 
-// Collect checks once and removes what is due.
+// Collect checks once and removes the images that are due.
 func (c *Collector) Collect(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,7 +195,7 @@ func one(all []Image, name string) (Image, error) {
 	return Image{}, ErrAmbiguous
 }
 
-// Prune removes all unused images, including those imported by hand if imported is set. It returns the removed images.
+// Prune removes all unused images, including images imported by hand if imported is set. It returns the removed images.
 func (c *Collector) Prune(ctx context.Context, imported bool) ([]Image, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

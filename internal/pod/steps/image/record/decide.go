@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/image/credential"
 )
 
-// Policy says which images only pods with access to their repository may use.
+// Policy decides which images only pods with access to their repository may use.
 type Policy struct {
 	// Verification is imagePullCredentialsVerificationPolicy.
 	Verification v1beta1.ImagePullCredentialsVerificationPolicy

@@ -90,7 +90,7 @@ type attacher struct {
 	drivers *driver.Registry
 
 	mu sync.Mutex
-	// inUse are the attached volumes. Their StageIDs are on disk. restored says that inUse includes the volumes of an
+	// inUse are the attached volumes. Their StageIDs are on disk. restored is set if inUse includes the volumes of an
 	// earlier agent.
 	inUse    map[corev1.UniqueVolumeName]bool
 	restored bool

@@ -136,7 +136,7 @@ func attaches(d *storagev1.CSIDriver) bool {
 	return d == nil || d.Spec.AttachRequired == nil || *d.Spec.AttachRequired
 }
 
-// attached reports whether a volume is attached. An error says why it is not going to be.
+// attached reports whether a volume is attached. An error means that it is not going to be, and why.
 func attached(a *storagev1.VolumeAttachment) (bool, error) {
 	switch {
 	case a.DeletionTimestamp != nil:
@@ -222,7 +222,7 @@ func accessMode(modes []corev1.PersistentVolumeAccessMode, precise bool) csi.Vol
 }
 
 // capability describes the volume's use to the driver. label is the SELinux label to mount it with, or "" for none.
-// group says that the driver applies the pod's fsGroup.
+// group is set if the driver applies the pod's fsGroup.
 func capability(r volume.Request, precise, group bool, label string) *csi.VolumeCapability {
 	var modes []corev1.PersistentVolumeAccessMode
 	m := &csi.VolumeCapability_MountVolume{}

@@ -13,8 +13,8 @@
 //
 // Kind serves an agent with a cluster. Left serves an agent without one and only removes volumes that it finds.
 //
-// The files say what to undo. A vol_data.json is written before the first call of the driver and deleted after the
-// driver has undone its work; without the file, the driver is not called.
+// The files record the work to undo. A vol_data.json is written before the first call of the driver and deleted after
+// the driver has undone its work; without the file, the driver is not called.
 //
 // A volume waits until its driver has registered, its VolumeAttachment is attached and its CSIDriver is known. Each of
 // these changes wakes it. A call of a driver ends after two minutes, or with its context.

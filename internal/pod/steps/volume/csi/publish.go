@@ -210,8 +210,8 @@ func (k *attacher) placeOf(target string) place {
 	return p
 }
 
-// unmap removes what only a kubelet makes for a device: a bind mount for each pod, and a loop device on it that keeps
-// it busy.
+// unmap removes mounts and devices that only a kubelet makes for a device: a bind mount for each pod, and a loop device
+// on it that keeps it busy.
 func unmap(at place) error {
 	bind := filepath.Join(filepath.Dir(at.dir), "dev", string(at.uid))
 	if err := detachLoops(bind); err != nil {

@@ -31,7 +31,7 @@ func (Kind) ServesPersistent(v *corev1.PersistentVolume) bool { return v.Spec.Ho
 // Features says that the content keeps its labels from the host.
 func (Kind) Features(volume.Request) volume.Features { return volume.Features{HostLabels: true} }
 
-// Publish checks the path against the volume's type, and makes the file or directory if the type says so.
+// Publish checks the path against the volume's type, and makes the file or directory if the type requires it.
 func (Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	path, kind, err := sourceOf(r)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package keyvalue says which files a configMap or a secret volume has: one for each key of the object that the volume
+// Package keyvalue computes the files of a configMap or secret volume: one for each key of the object that the volume
 // names, or for the keys that it lists.
 //
 // It owns kubernetes.io~configmap and kubernetes.io~secret below a pod's volumes. Package payload writes the files: of

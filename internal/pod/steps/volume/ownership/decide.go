@@ -16,7 +16,7 @@ type Want struct {
 	Group int64
 	// ReadOnly: the group may read and not write.
 	ReadOnly bool
-	// Policy says when a volume is left as it is. nil is Always.
+	// Policy decides when a volume is left as it is. nil is Always.
 	Policy *corev1.PodFSGroupChangePolicy
 }
 

@@ -53,7 +53,7 @@ func (l Lacks) Error() string {
 	return strings.Join(texts, ", ")
 }
 
-// Unwrap lets package object find what to wait for.
+// Unwrap lets package object find the objects to wait for.
 func (l Lacks) Unwrap() []error { return l }
 
 // Unavailable is the error for content that is temporarily unavailable, such as a token while the API server is

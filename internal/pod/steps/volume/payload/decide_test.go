@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// says reports whether an error contains a text; "" is no error.
+// says reports whether an error contains a text; "" means no error.
 func says(err error, text string) bool {
 	if text == "" {
 		return err == nil

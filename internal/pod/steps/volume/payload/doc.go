@@ -10,7 +10,7 @@
 //
 // A version is complete before ..data links to it, and one rename replaces ..data, so that a reader never finds an
 // incomplete version. The previous version stays for a moment for readers that have followed the link already. The next
-// write removes what a killed agent left incomplete.
+// write removes incomplete files of a killed agent.
 //
 // The files on disk are the state. The objects come from the table of package object, which payload only reads.
 package payload

@@ -129,8 +129,8 @@ type kind struct {
 // Features says that containers only read the volume. The volume's fsGroup is set when its files are written.
 func (kind) Features(volume.Request) volume.Features { return volume.Features{ReadOnly: true} }
 
-// Publish makes the volume. Its error says what to wait for. A volume that an earlier agent made is used as it is while
-// something is missing, and updated when that appears.
+// Publish makes the volume. Its error names the objects to wait for. A volume that an earlier agent made is used as it
+// is while something is missing, and updated when that appears.
 func (k kind) Publish(ctx context.Context, r volume.Request) (string, error) {
 	return r.Target, k.volumes.publish(ctx, k.volumes.add(k, r))
 }

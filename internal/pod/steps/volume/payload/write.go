@@ -27,7 +27,7 @@ type writer struct {
 	owner  owner
 	memory bool // the files must never be on a disk
 	now    time.Time
-	// moreStale says after write that a version remains to be removed later.
+	// moreStale is set by write if a version remains for a later removal.
 	moreStale bool
 }
 

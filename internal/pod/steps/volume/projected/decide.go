@@ -28,7 +28,7 @@ func userOf(p *corev1.Pod) *int64 {
 }
 
 // credential is a file that was issued to a pod. Only the user or the group that the pod runs as may read it; if
-// neither is known, everybody may (KEP-2451).
+// neither is known, every user may (KEP-2451).
 func credential(p *corev1.Pod, data []byte, mode int32) payload.File {
 	f := payload.File{Data: data, Mode: mode, User: userOf(p)}
 	grouped := p.Spec.SecurityContext != nil && p.Spec.SecurityContext.FSGroup != nil

@@ -15,7 +15,8 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume/payload"
 )
 
-// Issuer issues what only a control plane can: service account tokens, trust bundles and pod certificates.
+// Issuer issues the credentials that only a control plane can issue: service account tokens, trust bundles and pod
+// certificates.
 type Issuer interface {
 	// Issue makes the files of one source of a volume, by their paths. until is when they must be renewed; zero is
 	// never. Each update of the volume calls it; it returns the same files until they must be renewed.

@@ -76,7 +76,7 @@ func (w *Writer) writeDriver(ctx context.Context, name string, i *Info) error {
 	}
 }
 
-// annotate patches the Node's annotation and labels where they differ from what the driver reports.
+// annotate patches the Node's annotation and labels where they differ from the driver's report.
 func (w *Writer) annotate(ctx context.Context, node *corev1.Node, name string, i *Info) error {
 	meta := map[string]any{}
 	if text := withNodeID(node.Annotations[annotationIDs], name, i); text != node.Annotations[annotationIDs] {

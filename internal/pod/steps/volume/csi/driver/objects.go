@@ -15,7 +15,7 @@ import (
 // objects are the CSIDriver objects of the cluster. The watch starts at the first lookup, so that a node without CSI
 // volumes costs the API server nothing.
 type objects struct {
-	needed wake.Signal // somebody looked up an object
+	needed wake.Signal // set by each lookup of an object
 
 	mu     sync.Mutex
 	names  map[string]bool // looked up so far

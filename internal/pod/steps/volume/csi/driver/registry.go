@@ -174,7 +174,7 @@ func (r *Registry) Deregister(p plugin.Plugin) {
 	}
 }
 
-// Get returns a registered driver. Its error says which key to wait for.
+// Get returns a registered driver. Its error names the key to wait for.
 func (r *Registry) Get(name string) (*Driver, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

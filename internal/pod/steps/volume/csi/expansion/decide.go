@@ -13,13 +13,13 @@ import (
 // notRequired is the annotation of a claim whose volume needs no expansion on nodes. The external-resizer sets it.
 const notRequired = "volume.kubernetes.io/node-expansion-not-required"
 
-// Expansion says how a volume is expanded on this node. The zero value is no expansion.
+// Expansion describes the expansion of a volume on this node. The zero value is no expansion.
 type Expansion struct {
 	// Size is the size to expand to; zero is no expansion.
 	Size resource.Quantity
 	// UpdateClaim is false if the claim's status has the size already, from another node.
 	UpdateClaim bool
-	// Requested says that the claim requests the expansion from this node. Then a driver that cannot expand volumes is
+	// Requested is set if the claim requests the expansion from this node. Then a driver that cannot expand volumes is
 	// an error.
 	Requested bool
 }
@@ -60,7 +60,7 @@ func Needed(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume, current
 	return Expansion{}
 }
 
-// Final reports whether a call of the driver has failed for good, so that the driver no longer works on it (CSI
+// Final reports whether a call of the driver has failed finally, so that the driver no longer works on it (CSI
 // specification, "Error Scheme").
 func Final(err error) bool {
 	s, ok := status.FromError(err)
