@@ -1,7 +1,7 @@
 // Package document reads YAML and JSON strictly, as the API server does. It reports the place of every fault: line,
 // field, and what the field accepts.
 //
-// It does not know what a document is about. Manifests and configuration files are read with it.
+// It knows nothing about the content of a document. The agent reads manifests and configuration files with it.
 //
 //	stream --Split--> documents --JSON--> JSON --Decode--> a Go value
 //	                                   any failure --explain--> faults with lines

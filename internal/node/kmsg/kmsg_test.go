@@ -95,7 +95,7 @@ func (e *recorder) Event(ref corev1.ObjectReference, kind, reason, format string
 	*e = append(*e, fmt.Sprintf("%s %s %s %s: ", ref.Kind, ref.Name, kind, reason)+fmt.Sprintf(format, args...))
 }
 
-// records is a log in which some records were overwritten.
+// records is a log with some overwritten records.
 type records []string
 
 func (r *records) Read(b []byte) (int, error) {

@@ -23,7 +23,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// members are pods that end when the test says so.
+// members are pods that the test ends.
 type members struct {
 	mu      sync.Mutex
 	pods    []*corev1.Pod

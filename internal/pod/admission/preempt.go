@@ -13,8 +13,8 @@ import (
 // victims chooses the pods to end so that a critical pod gets the resources that it lacks, as the kubelet's preemption
 // does. It takes no pod of a better QoS class where a lower class is enough. Within a class it takes the pods that come
 // nearest to the shortage, so that they are few; of equals, the one with the lower priority, then the smaller one. It
-// spares every pod without which the rest is enough. A critical pod is taken only if its priority is lower. The result
-// begins with the lowest QoS class; false: all candidates together are not enough.
+// spares every pod that need not end because the other victims suffice. A critical pod is taken only if its priority is
+// lower. The result begins with the lowest QoS class; false: all candidates together are not enough.
 func victims(in In, short []shortage) ([]PodInfo, bool) {
 	need := amounts{}
 	for _, s := range short {

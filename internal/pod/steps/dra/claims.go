@@ -154,7 +154,7 @@ func (c *Claims) update(change func(map[string]*record)) error {
 	return nil
 }
 
-// Waiting returns what the step of a pod waits for before the pod gets a sandbox.
+// Waiting returns the cause of the wait of a pod's step before the pod gets a sandbox.
 func (c *Claims) Waiting(uid types.UID) (message string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

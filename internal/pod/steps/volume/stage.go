@@ -141,7 +141,7 @@ func (v *Volumes) releaseOne(ctx context.Context, u use) error {
 			break
 		}
 	}
-	// One entry at a time, so that unexpected content, which may be somebody's data, is kept.
+	// One entry at a time, so that unexpected content, which may be a user's data, is kept.
 	for _, path := range []string{filepath.Join(u.dir, stageMount), mark, filepath.Join(u.dir, stageUsers),
 		filepath.Join(u.dir, stageID), u.dir} {
 		if err := ignoreMissing(os.Remove(path)); err != nil {

@@ -355,8 +355,8 @@ func (v *Volumes) unpublish(ctx context.Context, target string) error {
 			return k.Unpublish(ctx, target)
 		}
 	}
-	// Another agent or an older one left a volume of a kind that this agent does not have. Its content may be
-	// somebody's data, so that only the mount is undone.
+	// Another agent or an older one left a volume of a kind that this agent does not have. Its content may be a user's
+	// data, so that only the mount is undone.
 	if err := Unmount(target); err != nil {
 		return err
 	}

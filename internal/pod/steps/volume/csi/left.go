@@ -11,8 +11,8 @@ import (
 )
 
 // Left is the kind of an agent without a cluster, which has no CSI drivers. It mounts nothing. It removes the volumes
-// that an agent or a kubelet with a cluster has left. It calls no driver, so that it undoes only the mounts and not
-// what a driver has behind them, such as a device.
+// that an agent or a kubelet with a cluster has left. It calls no driver, so that it undoes only the mounts and not the
+// driver's objects behind them, such as a device.
 type Left struct {
 	// Root is the agent's directory.
 	Root string

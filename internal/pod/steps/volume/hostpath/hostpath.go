@@ -28,7 +28,7 @@ func (Kind) Serves(v *corev1.Volume) bool { return v.HostPath != nil }
 // ServesPersistent reports whether the PersistentVolume is a hostPath.
 func (Kind) ServesPersistent(v *corev1.PersistentVolume) bool { return v.Spec.HostPath != nil }
 
-// Features says that the content keeps its labels from the host.
+// Features lets the content keep its labels from the host.
 func (Kind) Features(volume.Request) volume.Features { return volume.Features{HostLabels: true} }
 
 // Publish checks the path against the volume's type, and makes the file or directory if the type requires it.

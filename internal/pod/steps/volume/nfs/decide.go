@@ -53,8 +53,8 @@ func port(options []string) (uint16, error) {
 }
 
 // calls returns the calls of mount(2) to try in order, while the server does not support the version. Like
-// mount.nfs(8), it starts with the newest version. The error is for a version for which no call is possible; the calls
-// before it are valid.
+// mount.nfs(8), it starts with the newest version. The error is for a version that no call can mount; the calls before
+// it are valid.
 func calls(w want, target string) ([]mount.Call, error) {
 	o, err := mount.Parse(w.options)
 	if err != nil {

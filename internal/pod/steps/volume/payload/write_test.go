@@ -128,7 +128,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// The volume contains other entries, left by a killed agent or put there by somebody.
+// The volume contains other entries, left by a killed agent or put there by another program.
 func TestWriteRepairs(t *testing.T) {
 	for name, spoil := range map[string]func(dir, version string) error{
 		"a version and a link that were not finished": func(dir, _ string) error {
