@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -62,7 +63,7 @@ func Until(forced <-chan struct{}, work func() error) error {
 // alive as long as its local API reports it healthy, and that it is stopping.
 func Notify(ctx context.Context, c *client.Client, log *slog.Logger) error {
 	send := func(state string) {
-		if _, err := daemon.SdNotify(false, state); err != nil {
+		if err := notify(state); err != nil {
 			log.Warn("cannot notify systemd", "state", state, "err", err)
 		}
 	}
@@ -91,6 +92,29 @@ func Notify(ctx context.Context, c *client.Client, log *slog.Logger) error {
 			return nil
 		}
 	}
+}
+
+// notifyTimeout limits one message to systemd. A service manager that does not read fills the queue of its socket (10
+// messages by default, unix(7)). The agent must not hang then, least of all when it ends.
+const notifyTimeout = time.Second
+
+// notify sends one message (sd_notify(3)). It does nothing without a service manager. It is not the library's SdNotify,
+// which waits for ever while the queue is full.
+func notify(state string) error {
+	path := os.Getenv("NOTIFY_SOCKET")
+	if path == "" {
+		return nil
+	}
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetWriteDeadline(time.Now().Add(notifyTimeout)); err != nil {
+		return err
+	}
+	_, err = conn.Write([]byte(state))
+	return err
 }
 
 func healthy(ctx context.Context, c *client.Client, limit time.Duration) error {

@@ -94,6 +94,28 @@ func TestNotify(t *testing.T) {
 	}
 }
 
+// A service manager that does not read its socket does not keep the agent from ending.
+func TestNotifyEndsAlthoughNobodyReads(t *testing.T) {
+	c := systemd(t)
+	t.Setenv("WATCHDOG_USEC", "2000")
+	a := servertest.Start(t)
+	a.SetHealth(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	log := &record{text: make(chan string, 100)}
+	done := make(chan error, 1)
+	go func() { done <- Notify(ctx, client.New(a.Socket), slog.New(slog.NewTextHandler(log, nil))) }()
+	for got := ""; !strings.Contains(got, "cannot notify systemd"); {
+		got = <-log.text // the queue is full
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if got := hear(t, c); got != "READY=1" {
+		t.Errorf("the first message is %s", got)
+	}
+}
+
 // record is a writer that sends each log line to text. It drops a line if no reader waits for it.
 type record struct{ text chan string }
 
