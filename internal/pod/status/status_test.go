@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -35,7 +36,8 @@ type world struct {
 	statuses *Statuses
 	stale    *Stale
 	refuse   string // the message of a pod that waits
-	reported string // the last status for the API server
+	mu       sync.Mutex
+	reported string // the last status for the API server; under mu
 	rows     *store.Watcher[types.NamespacedName, *corev1.Pod]
 	forgot   []string
 	hold     chan struct{} // when set, the next computation waits for it
@@ -117,12 +119,16 @@ func (w *world) kill(_ context.Context, r *worker.Run) error {
 
 // Report implements Reporter.
 func (w *world) Report(m fleet.Member, s corev1.PodStatus) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.reported = fmt.Sprintf("%s %s", m.Pod.UID, short(s))
 }
 
 // forget notes whether the row of a pod that is gone is still there.
 func (w *world) forget(uid types.UID) {
 	_, there := w.statuses.Pods().Get(name("web"))
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.forgot = append(w.forgot, fmt.Sprintf("%s with row %v", uid, there))
 }
 
@@ -153,13 +159,21 @@ func (w *world) runs(uid types.UID) {
 		Containers: []pod.ContainerStatus{{ID: "c1", Name: "app", SandboxID: "box", State: pod.StateRunning}}})
 }
 
+func (w *world) forgotten() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.forgot)
+}
+
 // sees waits until nothing moves and compares the last status for the API server and the changes of rows since.
 func (w *world) sees(what, reported string, rows ...string) {
 	w.t.Helper()
 	synctest.Wait()
+	w.mu.Lock()
 	if w.reported != reported {
 		w.t.Errorf("%s: the API server sees %q, want %q", what, w.reported, reported)
 	}
+	w.mu.Unlock()
 	var got []string
 	for _, c := range w.rows.Changes() {
 		row := string(c.Value.UID) + " " + short(c.Value.Status)
@@ -196,7 +210,7 @@ func TestStatusOfAPodsWholeLife(t *testing.T) {
 		w.sees("it is to end", "u1 Running ready", "u1 Running ready deleting v2")
 		time.Sleep(time.Minute)
 		w.sees("it is gone", "u1 Failed", "u1 gone")
-		if diff := cmp.Diff([]string{"u1 with row true"}, w.forgot); diff != "" {
+		if diff := cmp.Diff([]string{"u1 with row true"}, w.forgotten()); diff != "" {
 			t.Errorf("the row goes last (-want +got):\n%s", diff)
 		}
 		w.stale.Mark("u1")
@@ -261,7 +275,7 @@ func TestStatusOfAPodThatComesBack(t *testing.T) {
 		w.want("u1", map[string]string{"v": "2"})
 		time.Sleep(time.Minute)
 		w.sees("it is there again", "u1 Pending", "u1 Pending v2")
-		if diff := cmp.Diff([]string{"u1 with row true"}, w.forgot); diff != "" {
+		if diff := cmp.Diff([]string{"u1 with row true"}, w.forgotten()); diff != "" {
 			t.Errorf("forgotten once (-want +got):\n%s", diff)
 		}
 	})
