@@ -185,7 +185,7 @@ func (r restarts) text(p *page) {
 	p.line("|---|---|---|---|---|")
 	r.Killed.tailRow(p, "killed from outside, to the next one's first instruction", "-")
 	r.Exited.tailRow(p, "ended by itself, to the next one's first instruction", "-")
-	r.Begun.tailRow(p, "seen and restart begun; the floor: the runtime tells of the end", "under 100")
+	r.Begun.tailRow(p, "seen and restart begun; the floor: the runtime reports the end", "under 100")
 }
 
 // tailRow prints a row with the 99th percentile, for times whose slow cases matter.

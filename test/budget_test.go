@@ -33,7 +33,7 @@ var exceptions = map[string]string{
 	"internal/cri.metrics.countCall":          "grpc.UnaryClientInterceptor",
 	"internal/api/servertest.commands.Exec":   "the interface of cri-streaming",
 	"internal/api/servertest.commands.Attach": "the interface of cri-streaming",
-	"internal/model/pod.ContainerStatus":      "what a runtime tells of a container, CRI's words one by one",
+	"internal/model/pod.ContainerStatus":      "a runtime's report of a container, one field for each field of CRI",
 	"internal/pod/plan.computation":           "one plan is one computation, its methods are the rules of it",
 	"internal/pod/podstatus.computation":      "one status is one computation, its methods are the paragraphs of it",
 	"internal/pod/steps/volume.Volumes":       "the step, what others look up in it, and its metrics",

@@ -34,7 +34,8 @@ func TestDocsScriptsNameTheirPage(t *testing.T) {
 		}
 		page := pageOfScript.FindStringSubmatch(string(text))
 		if page == nil {
-			t.Errorf("%s: its first lines must say which behaviour it shows, and end with a line # See docs/PAGE.md.", script)
+			t.Errorf("%s: its first lines must say which behaviour it shows, and end with a line # See docs/PAGE.md.",
+				script)
 			continue
 		}
 		if _, err := os.Stat(filepath.Join("..", page[1])); err != nil {

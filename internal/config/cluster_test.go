@@ -80,7 +80,8 @@ func TestJoined(t *testing.T) {
 				c.Cluster.Registration = Registration{ProviderID: "p://1"}
 				c.Cluster.Status = NodeStatus{UpdateFrequency: 3 * time.Second, ReportFrequency: 3 * time.Second,
 					LeaseDuration: 20 * time.Second, MaxImages: -1}
-				c.Cluster.Detection, c.Cluster.AttachDetach, c.Cluster.RotateCertificates = v1beta1.TTLCacheChangeDetectionStrategy, false, true
+				c.Cluster.Detection = v1beta1.TTLCacheChangeDetectionStrategy
+				c.Cluster.AttachDetach, c.Cluster.RotateCertificates = false, true
 			},
 		},
 		{name: "report as often as is said", text: "nodeStatusUpdateFrequency: 3s\nnodeStatusReportFrequency: 1m\n",

@@ -198,7 +198,7 @@ func (s Source) Images(ctx context.Context) (bytes, inodes uint64, dir string, e
 		return 0, 0, "", err
 	}
 	if len(r.ImageFilesystems) == 0 {
-		return 0, 0, "", errors.New("the runtime tells of no file system of images")
+		return 0, 0, "", errors.New("the runtime reported no image filesystem")
 	}
 	f := r.ImageFilesystems[0]
 	return f.GetUsedBytes().GetValue(), f.GetInodesUsed().GetValue(), f.GetFsId().GetMountpoint(), nil

@@ -95,7 +95,7 @@ func (s *Server) routes() []route {
 		{"POST", "/berth/v1/images/pull", "name",
 			"pull an image with the node's credentials: answers lines of progress", image.pull},
 		{"POST", "/berth/v1/images/prune", "all",
-			"remove the images that nobody uses; all: also those that were loaded", image.prune},
+			"remove unused images; all: also images that were loaded from archives", image.prune},
 		{"GET", "/berth/v1/images/archive", "name", "save images as an archive (tar)", image.save},
 		{"GET", "/berth/v1/images/usage", "", "what images take of the disk", image.usage},
 		{"GET", "/berth/v1/pulls", "", "list the image pulls under way", image.pulls},

@@ -49,8 +49,8 @@ func gone() map[string]string {
 	}
 }
 
-// fields maps kubelet flags to the fields of KubeletConfiguration that replace them. The kubelet calls all of these flags
-// deprecated.
+// fields maps kubelet flags to the fields of KubeletConfiguration that replace them. The kubelet calls all of these
+// flags deprecated.
 func fields() map[string]string {
 	return map[string]string{
 		"address": "address", "allowed-unsafe-sysctls": "allowedUnsafeSysctls",

@@ -367,7 +367,9 @@ func (f *Fleet) adopt(ctx context.Context, o *pod.Observed) {
 	m := &member{pod: pod.Orphan(o), orphan: true, verdict: Verdict{Admit: true}}
 	f.members[o.UID] = m
 	f.mu.Unlock()
-	f.opts.Log.Info("ending a pod that nobody wants", "pod", pod.FullName(m.pod.Pod), "uid", o.UID)
-	f.work(ctx, m, pod.Stop{Reason: pod.StopDeleted, Message: "nobody knows the pod", Remove: true, At: f.opts.Now()})
+	f.opts.Log.Info("ending a pod that no source asks for", "pod", pod.FullName(m.pod.Pod), "uid", o.UID)
+	f.work(ctx, m, pod.Stop{
+		Reason: pod.StopDeleted, Message: "no source asks for the pod", Remove: true, At: f.opts.Now(),
+	})
 	f.opts.Changed(o.UID)
 }

@@ -188,7 +188,8 @@ func TestAdmitReportsEachVerdictOnce(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", step.pod.Name, diff)
 		}
 	}
-	want := events{"b Warning OutOfcpu: " + short, "critical Normal OutOfcpu: waiting for pod default/a to end: " + short,
+	want := events{"b Warning OutOfcpu: " + short,
+		"critical Normal OutOfcpu: waiting for pod default/a to end: " + short,
 		"late Warning NodeShutdown: no pods now"}
 	if diff := cmp.Diff(want, s.events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
@@ -230,8 +231,8 @@ func TestAdmitRunsTheStagesInOrder(t *testing.T) {
 			[]string{"look", "drop p", "book p beside []"}},
 		"rejected": {asking("p", "", "500m"), []fleet.Other{holder}, corev1.PodStatus{}, nil,
 			[]string{"look", "drop p", "count OutOfcpu", "free p"}},
-		"critical": {asking("p", "system-node-critical", "500m"), []fleet.Other{holder, ending}, corev1.PodStatus{}, nil,
-			[]string{"look", "preempt a", "keep for p beside []"}},
+		"critical": {asking("p", "system-node-critical", "500m"), []fleet.Other{holder, ending}, corev1.PodStatus{},
+			nil, []string{"look", "preempt a", "keep for p beside []"}},
 		"the node's labels may be old": {picky(), nil, corev1.PodStatus{}, nil,
 			[]string{"look", "confirm labels", "drop picky"}},
 		"the machine shuts down": {asking("late", "", "1m"), nil, corev1.PodStatus{}, nil,

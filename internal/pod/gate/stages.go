@@ -43,9 +43,9 @@ func (q *question) decide(v fleet.Verdict) { q.verdict, q.decided = v, true }
 // stages that do not decide run for every pod.
 func (g *Gate) Stages() []Stage {
 	return []Stage{
-		{Name: "running", Does: "books what containers hold that ran before this agent, so that no CPU is given away twice",
+		{Name: "running", Does: "books what running containers already hold, so that no CPU is allocated twice",
 			run: func(*question) { g.Ledger.Restore() }},
-		{Name: "ended", Does: "lets a pod in that ended before this agent, only to clean up after it",
+		{Name: "ended", Does: "admits a pod that ended before this agent started, only to clean up after it",
 			Decides: true, run: g.ended},
 		{Name: "shutdown", Does: "refuses pods while the machine shuts down",
 			Decides: true, run: g.shutdown},

@@ -257,7 +257,8 @@ func TestCollectorFailsAndRecovers(t *testing.T) {
 		if err := b.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if said.count("export traces failed") != 1 || said.count("exported again\" dropped=3") != 1 || said.count("\n") != 2 {
+		if said.count("export traces failed") != 1 || said.count("exported again\" dropped=3") != 1 ||
+			said.count("\n") != 2 {
 			t.Errorf("said %s", said.buf.String())
 		}
 	})

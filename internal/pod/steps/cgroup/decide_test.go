@@ -270,7 +270,8 @@ func TestNames(t *testing.T) {
 			"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8f3c1a52_7d0e_4f6b_9c8a_2b1d3e4f5a6b.slice",
 			corev1.PodQOSBurstable},
 		{"/edge/my-pods", "/edge/my-pods/kubepods/besteffort/pod8f3c1a52-7d0e-4f6b-9c8a-2b1d3e4f5a6b",
-			"/edge.slice/edge-my_pods.slice/edge-my_pods-kubepods.slice/edge-my_pods-kubepods-besteffort.slice/edge-my_pods-kubepods-besteffort-pod8f3c1a52_7d0e_4f6b_9c8a_2b1d3e4f5a6b.slice",
+			"/edge.slice/edge-my_pods.slice/edge-my_pods-kubepods.slice/edge-my_pods-kubepods-besteffort.slice/" +
+				"edge-my_pods-kubepods-besteffort-pod8f3c1a52_7d0e_4f6b_9c8a_2b1d3e4f5a6b.slice",
 			corev1.PodQOSBestEffort},
 	}
 	for _, test := range tests {

@@ -50,7 +50,8 @@ func TestPlaceOf(t *testing.T) {
 		{
 			"memory of two nodes",
 			resource.Allocation{
-				Containers: map[string]resource.Holding{"a": {Memory: append(blocks(2), blocks(0, 2)...)}}}, cpuset.New(),
+				Containers: map[string]resource.Holding{"a": {Memory: append(blocks(2), blocks(0, 2)...)}}},
+			cpuset.New(),
 			map[string]place{"init": {}, "a": {mems: "0,2"}, "b": {}},
 		},
 		{
@@ -76,8 +77,8 @@ func TestPlaceOf(t *testing.T) {
 		},
 		{
 			"an ephemeral container of a pod whose containers have CPUs",
-			resource.Allocation{Containers: map[string]resource.Holding{"a": cpus(4, 5), "b": cpus(6)}}, cpuset.New(0, 1),
-			map[string]place{"debug": {cpus: "0-1"}},
+			resource.Allocation{Containers: map[string]resource.Holding{"a": cpus(4, 5), "b": cpus(6)}},
+			cpuset.New(0, 1), map[string]place{"debug": {cpus: "0-1"}},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -128,7 +129,8 @@ func TestUnthrottled(t *testing.T) {
 	}{
 		{"nothing", due(false, "init", "a", "b"), resource.Allocation{}, false, nil},
 		{"memory only", due(false, "init", "a", "b"),
-			resource.Allocation{Containers: map[string]resource.Holding{"a": {Memory: []memory.Block{{}}}}}, false, nil},
+			resource.Allocation{Containers: map[string]resource.Holding{"a": {Memory: []memory.Block{{}}}}}, false,
+			nil},
 		{"one container", due(false, "init", "a", "b"), resource.Allocation{Containers: own("a")}, true, []string{"a"}},
 		{"an init container", due(false, "init", "a", "b"), resource.Allocation{Containers: own("init")}, true,
 			[]string{"init"}},
