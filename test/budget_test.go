@@ -54,7 +54,6 @@ var debts = map[string]int{
 	"internal/cluster/cert.Client fields":        22,
 	"internal/cluster/join.Cluster fields":       24,
 	"internal/cluster/join.Cluster methods":      38,
-	"internal/config.Config fields":              33,
 	"internal/cri/critest.imageServer methods":   30,
 	"internal/cri/critest.runtimeServer methods": 46,
 	"internal/node/resource/cpu.taker methods":   28,

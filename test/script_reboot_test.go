@@ -46,7 +46,7 @@ func (d *daemon) traces(root string) traces {
 	t := traces{
 		dirs: []string{root}, memory: []string{filepath.Join(root, "run")},
 		cgroup: "/berth-test-" + strconv.Itoa(d.place),
-		bridge: engine.RuntimeConfig(&config.Config{Flags: config.Flags{RootDir: root}},
+		bridge: engine.RuntimeConfig(&config.Config{RootDir: root},
 			slog.New(slog.DiscardHandler)).Bridge,
 	}
 	if d.runtime != nil {

@@ -46,8 +46,6 @@ type Options struct {
 	Config *config.Config
 	// Version of this binary, for traces and the status.
 	Version string
-	// Flags are the values of the command-line flags, by flag name.
-	Flags map[string]string
 	// Verbosity sets the level of detail of Log. It takes the numbers of klog's flag -v.
 	Verbosity func(int)
 	Log       *slog.Logger

@@ -57,7 +57,7 @@ func (a *Agent) nodeConfig() node.Config {
 		}
 	}
 	return node.Config{
-		Name: c.NodeName, IPs: c.NodeIPs, Lookup: lookup, Labels: c.NodeLabels,
+		Name: c.NodeName, IPs: c.Node.IPs, Lookup: lookup, Labels: c.Node.Labels,
 		MaxPods: c.Node.MaxPods, PodsPerCore: c.Node.PodsPerCore,
 		Reserved: node.Reserved{Kube: c.Node.KubeReserved, System: c.Node.SystemReserved,
 			EvictionHard: c.Node.EvictionHard},

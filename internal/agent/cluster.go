@@ -91,7 +91,7 @@ func serveNode(a *Agent) (*serve.Node, error) {
 		Addresses: view(a).Addresses, AddressesChanged: a.cluster.AddressesChanged(),
 		Pods: a.statuses.Pods(), Settled: a.fleet.Settled(), Streams: streamsOf(a),
 		Runtime: serve.Commands{CRI: a.engine.Client, ID: stream.ContainerID},
-		Healthy: a.node().Healthy, Flags: a.Flags, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.Log,
+		Healthy: a.node().Healthy, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.Log,
 		Stats: stats.Options{
 			Node: a.Config.NodeName, Root: machine, Machine: a.steps.allocations.Machine(), Capacity: a.facts.Capacity,
 			Identity: stats.Identity{MachineID: a.facts.Info.MachineID, SystemUUID: a.facts.Info.SystemUUID,

@@ -25,9 +25,9 @@ type imageStore struct {
 func buildImages(a *Agent) error {
 	c := a.Config
 	var providers []credential.Provider
-	if c.Providers.Config != "" {
+	if c.Images.Providers.Config != "" {
 		var err error
-		if providers, err = credential.Load(c.Providers.Config, c.Providers.BinDir); err != nil {
+		if providers, err = credential.Load(c.Images.Providers.Config, c.Images.Providers.BinDir); err != nil {
 			return err
 		}
 	}

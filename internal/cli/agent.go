@@ -29,7 +29,7 @@ func makeAgent(f config.Flags, log *slog.Logger) (*agent.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return agent.New(agent.Options{Config: c, Version: api.BuildVersion().Version, Flags: f.CommandLine,
+	return agent.New(agent.Options{Config: c, Version: api.BuildVersion().Version,
 		Verbosity: process.Verbosity(log), Log: log}), nil
 }
 

@@ -43,7 +43,7 @@ type Rate struct {
 	QPS, Burst int
 }
 
-// Registration configures the creation of the Node object. Its taints and labels are Node.Taints and Flags.NodeLabels.
+// Registration configures the creation of the Node object. Its taints and labels are Node.Taints and Node.Labels.
 type Registration struct {
 	// Register creates the Node object if it is missing (registerNode). Default true.
 	Register   bool

@@ -17,8 +17,9 @@ import (
 // joined is the Config with --kubeconfig alone. It equals the kubelet's defaults.
 func joined() *Config {
 	c := alone()
-	c.Flags = Flags{RootDir: "/var/lib/kubelet", RunDir: "/run/berth", Socket: "/run/berth/berth.sock",
-		CertDir: "/var/lib/kubelet/pki", Kubeconfig: "/k", Embedded: EmbeddedFlags{PodNetwork: PodNetworkAuto}}
+	c.RootDir = "/var/lib/kubelet"
+	c.CommandLine = commandLine(Flags{RootDir: c.RootDir, RunDir: c.RunDir, CertDir: "/var/lib/kubelet/pki",
+		Kubeconfig: "/k"})
 	c.Sources.StaticPodPath = ""
 	c.Runtime.KubeletsDefault = "unix:///run/containerd/containerd.sock"
 	c.Cluster = &Cluster{
@@ -56,17 +57,17 @@ func TestJoined(t *testing.T) {
 				Offline:    OfflineFlags{MaxAge: time.Hour, KeyFile: "/key"},
 			},
 			want: func(c *Config) {
-				c.RootDir, c.RunDir, c.Socket, c.CertDir = "/srv/k", "/srv/k/run", "/srv/k/berth.sock", "/certs"
-				c.BootstrapKubeconfig, c.CloudProvider = "/b", "external"
-				c.NodeLabels = map[string]string{"node.kubernetes.io/role": "a", "example.com/b": "c", "plain": ""}
-				c.Flags.Offline = OfflineFlags{MaxAge: time.Hour, KeyFile: "/key"}
+				c.RootDir, c.RunDir, c.Socket = "/srv/k", "/srv/k/run", "/srv/k/berth.sock"
+				c.CommandLine = commandLine(Flags{RootDir: "/srv/k", RunDir: "/srv/k/run", CertDir: "/certs",
+					Kubeconfig: "/k", BootstrapKubeconfig: "/b", CloudProvider: "external"})
+				c.Node.Labels = map[string]string{"node.kubernetes.io/role": "a", "example.com/b": "c", "plain": ""}
 				c.Cluster.BootstrapKubeconfig, c.Cluster.CertDir, c.Cluster.ExternalCloud, c.Server.TLS.CertDir = "/b",
 					"/certs", true, "/certs"
 				c.Offline = &Offline{MaxAge: time.Hour, KeyFile: "/key"}
 			},
 		},
 		{name: "no record", flags: Flags{Offline: OfflineFlags{Off: true}}, want: func(c *Config) {
-			c.Flags.Offline.Off, c.Offline = true, nil
+			c.Offline = nil
 		}},
 		{
 			name: "cluster",
@@ -184,7 +185,7 @@ func TestInvalidCluster(t *testing.T) {
 		flags      Flags
 		want       []string
 	}{
-		{name: "flags of the process", flags: Flags{Dead: DeadFlags{MinAge: -1}, Lock: LockFlags{Yield: true}},
+		{name: "flags of the process", flags: Flags{Dead: DeadFlags{MinAge: -1}, Lock: Lock{Yield: true}},
 			want: []string{
 				`--minimum-container-ttl-duration: Invalid value: "-1ns": must not be negative; 0s sets no bound`,
 				`--exit-on-lock-contention: Invalid value: true: needs --lock-file, the file that other processes open`,

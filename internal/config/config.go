@@ -42,8 +42,8 @@ type Flags struct {
 	// root.
 	Socket string
 	// Providers configure the programs that supply registry credentials.
-	Providers ProviderFlags
-	Embedded  EmbeddedFlags
+	Providers Providers
+	Embedded  Embedded
 	// Kubeconfig makes the agent a node of a cluster. Empty means standalone. BootstrapKubeconfig may request the
 	// first client certificate.
 	Kubeconfig, BootstrapKubeconfig string
@@ -52,23 +52,24 @@ type Flags struct {
 	// CloudProvider is empty or external.
 	CloudProvider string
 	Offline       OfflineFlags
-	Lock          LockFlags
+	Lock          Lock
 	Dead          DeadFlags
 	// Apart skips the settings for the cluster and the servers. Commands that only clean up the machine set it.
 	Apart bool
-	// CommandLine has the values of all flags by name, for diagnostics.
+	// CommandLine has the values of all flags by name, as they were given.
 	CommandLine map[string]string
 	// RuntimeCgroups is the cgroup that /stats/summary reports as the runtime's. Empty stands for the cgroup of the
 	// process that listens on the runtime's socket.
 	RuntimeCgroups string
 }
 
-// ProviderFlags are --image-credential-provider-config, which is a CredentialProviderConfig or a directory of such
-// files, and --image-credential-provider-bin-dir, the directory of the programs. Both are set or neither.
-type ProviderFlags struct{ Config, BinDir string }
+// Providers are the programs that supply registry credentials. Config is --image-credential-provider-config: a
+// CredentialProviderConfig, or a directory of such files. BinDir is --image-credential-provider-bin-dir, the directory
+// of the programs. Both are set or neither.
+type Providers struct{ Config, BinDir string }
 
-// EmbeddedFlags configure the runtime inside the agent. They are refused with any other runtime.
-type EmbeddedFlags struct {
+// Embedded configures the runtime inside the agent. It is refused with any other runtime.
+type Embedded struct {
 	// CRIListen also serves the runtime's CRI at this address: unix:///path.
 	CRIListen string
 	// PodNetwork is PodNetworkAuto (default) or PodNetworkCNI.
@@ -85,7 +86,7 @@ const (
 )
 
 // Given names a flag that is set to something other than its default. It is empty if there is none.
-func (f EmbeddedFlags) Given() string {
+func (f Embedded) Given() string {
 	switch {
 	case f.CRIListen != "":
 		return "--cri-listen"
@@ -104,8 +105,8 @@ type OfflineFlags struct {
 	KeyFile string
 }
 
-// LockFlags let only one of several agent processes work at a time.
-type LockFlags struct {
+// Lock lets only one of several agent processes work at a time.
+type Lock struct {
 	// File is locked before the agent does anything. Empty means no lock.
 	File string
 	// Yield ends the agent when another process opens or removes File (--exit-on-lock-contention).
@@ -120,8 +121,10 @@ type DeadFlags struct {
 
 // Config holds all settings of an agent. It is complete, valid and never changed. Only Load makes one.
 type Config struct {
-	Flags
-	NodeName string
+	// RootDir holds the state that outlives a reboot, RunDir the sockets and mounts. Socket is the local API's. All
+	// three are absolute paths.
+	RootDir, RunDir, Socket string
+	NodeName                string
 
 	Sources  Sources
 	Runtime  Runtime
@@ -134,6 +137,9 @@ type Config struct {
 	Server   Server
 	Shutdown Shutdown
 	Dead     DeadContainers
+	Lock     Lock
+	// CommandLine has the flags by name, with the values that the agent uses. The agent shows it on request.
+	CommandLine map[string]string
 	// Kubelet is the merged configuration of the files with all defaults. The agent shows it on request.
 	Kubelet *v1beta1.KubeletConfiguration
 }
@@ -173,6 +179,10 @@ type Runtime struct {
 	CgroupDriver string
 	// ParallelPulls is the maximum number of image pulls at the same time. 1 is serializeImagePulls, 0 sets no limit.
 	ParallelPulls int
+	Embedded      Embedded
+	// Cgroups is the cgroup that /stats/summary reports as the runtime's. Empty stands for the cgroup of the process
+	// that listens on the runtime's socket.
+	Cgroups string
 }
 
 // Images configures how long images are kept, and which pods may use them.
@@ -189,10 +199,16 @@ type Images struct {
 	Verification v1beta1.ImagePullCredentialsVerificationPolicy
 	// Allowlist is preloadedImagesVerificationAllowlist.
 	Allowlist []string
+	Providers Providers
 }
 
-// Node configures which resources of the machine pods may use.
+// Node configures the node's addresses and labels, and which resources of the machine pods may use.
 type Node struct {
+	// IPs are the configured addresses, at most one of each family. The unspecified address stands for the machine's
+	// default address of that family.
+	IPs []netip.Addr
+	// Labels are added to the labels that every node has.
+	Labels      map[string]string
 	MaxPods     int32 // default 110
 	PodsPerCore int32
 	// KubeReserved, SystemReserved and EvictionHard are subtracted from the resources that pods may request.

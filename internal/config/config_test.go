@@ -41,12 +41,13 @@ func compare() cmp.Options {
 // alone is the Config without files and flags.
 func alone() *Config {
 	return &Config{
-		Flags: Flags{RootDir: "/var/lib/berth", RunDir: "/run/berth", Socket: "/run/berth/berth.sock",
-			CertDir: "/var/lib/berth/pki", Embedded: EmbeddedFlags{PodNetwork: PodNetworkAuto}},
-		NodeName: "host-1",
+		RootDir: "/var/lib/berth", RunDir: "/run/berth", Socket: "/run/berth/berth.sock",
+		CommandLine: commandLine(Flags{RootDir: "/var/lib/berth", RunDir: "/run/berth", CertDir: "/var/lib/berth/pki"}),
+		NodeName:    "host-1",
 		Sources: Sources{StaticPodPath: "/var/lib/berth/manifests", FileCheckFrequency: 20 * time.Second,
 			HTTPCheckFrequency: 20 * time.Second},
-		Runtime: Runtime{RequestTimeout: 2 * time.Minute, CgroupDriver: "cgroupfs", ParallelPulls: 1},
+		Runtime: Runtime{RequestTimeout: 2 * time.Minute, CgroupDriver: "cgroupfs", ParallelPulls: 1,
+			Embedded: Embedded{PodNetwork: PodNetworkAuto}},
 		Images: Images{HighThreshold: 85, LowThreshold: 80, MinimumAge: 2 * time.Minute,
 			Verification: v1beta1.NeverVerifyPreloadedImages},
 		Node: Node{
@@ -91,25 +92,25 @@ func TestBuild(t *testing.T) {
 		{
 			name: "flags",
 			flags: Flags{RootDir: "/srv/b/", HostnameOverride: " Node-A ", NodeLabels: map[string]string{"a": "b"},
-				Embedded: EmbeddedFlags{CRIListen: "unix:///run/cri.sock", PodNetwork: PodNetworkCNI,
+				Embedded: Embedded{CRIListen: "unix:///run/cri.sock", PodNetwork: PodNetworkCNI,
 					CNIConfDir: "/etc/cni"},
 				NodeIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}},
 			want: func(c *Config) {
-				c.RootDir, c.RunDir, c.Socket, c.CertDir = "/srv/b", "/srv/b/run", "/srv/b/berth.sock", "/srv/b/pki"
-				c.HostnameOverride, c.NodeName = " Node-A ", "node-a"
-				c.NodeLabels, c.Embedded = map[string]string{"a": "b"},
-					EmbeddedFlags{CRIListen: "unix:///run/cri.sock", PodNetwork: PodNetworkCNI, CNIConfDir: "/etc/cni"}
-				c.NodeIPs = []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}
+				c.RootDir, c.RunDir, c.Socket, c.NodeName = "/srv/b", "/srv/b/run", "/srv/b/berth.sock", "node-a"
+				c.CommandLine = commandLine(Flags{RootDir: "/srv/b", RunDir: "/srv/b/run", CertDir: "/srv/b/pki",
+					HostnameOverride: " Node-A "})
+				c.Node.Labels, c.Runtime.Embedded = map[string]string{"a": "b"},
+					Embedded{CRIListen: "unix:///run/cri.sock", PodNetwork: PodNetworkCNI, CNIConfDir: "/etc/cni"}
+				c.Node.IPs = []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}
 				c.Sources.StaticPodPath = "/srv/b/manifests"
 			},
 		},
 		{
 			name: "dead containers",
 			flags: Flags{Dead: DeadFlags{MinAge: time.Minute, PerContainer: new(0), Total: new(100)},
-				Lock: LockFlags{File: "/run/kubelet.lock", Yield: true}},
+				Lock: Lock{File: "/run/kubelet.lock", Yield: true}},
 			want: func(c *Config) {
-				c.Flags.Dead = DeadFlags{MinAge: time.Minute, PerContainer: new(0), Total: new(100)}
-				c.Lock = LockFlags{File: "/run/kubelet.lock", Yield: true}
+				c.Lock = Lock{File: "/run/kubelet.lock", Yield: true}
 				c.Dead = DeadContainers{MinAge: time.Minute, PerContainer: 0, Total: 100}
 			},
 		},
@@ -129,7 +130,7 @@ func TestBuild(t *testing.T) {
 				"systemd\nmaxParallelImagePulls: 4\npodCIDR: 10.9.0.0/16, fd00:9::/64\n",
 			want: func(c *Config) {
 				c.Runtime = Runtime{Endpoint: "unix:///run/c.sock", RequestTimeout: 10 * time.Second,
-					CgroupDriver: "systemd", ParallelPulls: 4,
+					CgroupDriver: "systemd", ParallelPulls: 4, Embedded: c.Runtime.Embedded,
 					PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16"),
 						netip.MustParsePrefix("fd00:9::/64")}}
 			},
@@ -147,9 +148,9 @@ func TestBuild(t *testing.T) {
 		},
 		{
 			name:  "credential providers",
-			flags: Flags{Providers: ProviderFlags{Config: "/etc/p.yaml", BinDir: "/opt/p"}},
+			flags: Flags{Providers: Providers{Config: "/etc/p.yaml", BinDir: "/opt/p"}},
 			want: func(c *Config) {
-				c.Providers = ProviderFlags{Config: "/etc/p.yaml", BinDir: "/opt/p"}
+				c.Images.Providers = Providers{Config: "/etc/p.yaml", BinDir: "/opt/p"}
 			},
 		},
 		{name: "no bound of pulls", text: "serializeImagePulls: false\n", want: func(c *Config) {
@@ -270,7 +271,7 @@ func TestInvalid(t *testing.T) {
 	}{
 		{name: "flags",
 			flags: Flags{NodeLabels: map[string]string{"a b": "c"},
-				Embedded: EmbeddedFlags{CRIListen: "tcp://x", PodNetwork: "bridge"},
+				Embedded: Embedded{CRIListen: "tcp://x", PodNetwork: "bridge"},
 				NodeIPs:  []netip.Addr{netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("10.0.0.1")}},
 			want: []string{
 				`--cri-listen: Invalid value: "tcp://x": must be unix:// and an absolute path, such as ` +
@@ -324,7 +325,7 @@ func TestInvalid(t *testing.T) {
 			text: "imageGCHighThresholdPercent: 101\nimageGCLowThresholdPercent: 101\nimageMinimumGCAge: " +
 				"-1s\nimageMaximumGCAge: 1s\nimagePullCredentialsVerificationPolicy: " +
 				"Sometimes\npreloadedImagesVerificationAllowlist: ['a:1', 'b*']\n",
-			flags: Flags{Providers: ProviderFlags{BinDir: "/opt/p"}}, want: []string{
+			flags: Flags{Providers: Providers{BinDir: "/opt/p"}}, want: []string{
 				`--image-credential-provider-config: Invalid value: "": must be given together with ` +
 					`--image-credential-provider-bin-dir, or not at all`,
 				`f.yaml: imageMinimumGCAge: Invalid value: "-1s": must be more than 0s; leave it out for the default`,

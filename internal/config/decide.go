@@ -44,18 +44,19 @@ type host struct {
 func build(f Flags, files *v1beta1.KubeletConfiguration, h host) (*Config, field.ErrorList) {
 	kc := kubeletfile.Complete(files, rootDir(f), f.Kubeconfig != "")
 	in := &input{kc: kc, files: files}
-	c := &Config{Flags: readFlags(in, f)}
-	c.Kubelet = kc
+	f = readFlags(in, f)
+	c := &Config{RootDir: f.RootDir, RunDir: f.RunDir, Socket: f.Socket, Lock: f.Lock, Kubelet: kc,
+		CommandLine: commandLine(f)}
 	c.NodeName = readNodeName(in, f, h)
 	c.Sources = readSources(in)
-	c.Runtime = readRuntime(in, c.Flags, h)
-	c.Images = readImages(in)
-	c.Node = readNode(in)
+	c.Runtime = readRuntime(in, f, h)
+	c.Images = readImages(in, f)
+	c.Node = readNode(in, f)
 	c.Pods = readPods(in)
 	c.Tracing = readTracing(in)
 	if !f.Apart {
-		c.Cluster, c.Offline = readCluster(in, c.Flags), readOffline(c.Flags)
-		c.Server = readServer(in, c.Flags)
+		c.Cluster, c.Offline = readCluster(in, f), readOffline(f)
+		c.Server = readServer(in, f)
 		c.Shutdown = readShutdown(in)
 		checkMachine(in, h)
 	}
@@ -114,6 +115,20 @@ func readFlags(in *input, f Flags) Flags {
 	return f
 }
 
+// commandLine returns all flags with the values that the agent uses: the defaults of some depend on other flags.
+func commandLine(f Flags) map[string]string {
+	all := map[string]string{
+		"root-dir": f.RootDir, "run-dir": f.RunDir, "cert-dir": f.CertDir, "hostname-override": f.HostnameOverride,
+		"kubeconfig": f.Kubeconfig, "bootstrap-kubeconfig": f.BootstrapKubeconfig, "cloud-provider": f.CloudProvider,
+	}
+	for name, value := range f.CommandLine {
+		if all[name] == "" {
+			all[name] = value
+		}
+	}
+	return all
+}
+
 // readNodeName follows the kubelet's rule: the flag or the host's name, in lower case.
 func readNodeName(in *input, f Flags, h host) string {
 	name := strings.ToLower(strings.TrimSpace(cmp.Or(f.HostnameOverride, h.name)))
@@ -159,6 +174,8 @@ func readRuntime(in *input, f Flags, h host) Runtime {
 		PodCIDRs:       readPodCIDRs(in),
 		CgroupDriver:   kc.CgroupDriver,
 		ParallelPulls:  readParallelPulls(in),
+		Embedded:       f.Embedded,
+		Cgroups:        f.RuntimeCgroups,
 	}
 	if r.Endpoint != "" && r.Endpoint != EmbeddedRuntime {
 		in.socket("containerRuntimeEndpoint", r.Endpoint)
@@ -218,9 +235,11 @@ func readPodCIDRs(in *input) []netip.Prefix {
 	return all
 }
 
-func readNode(in *input) Node {
+func readNode(in *input, f Flags) Node {
 	kc := in.kc
 	n := Node{
+		IPs:            f.NodeIPs,
+		Labels:         f.NodeLabels,
 		MaxPods:        kc.MaxPods,
 		PodsPerCore:    kc.PodsPerCore,
 		KubeReserved:   readReserved(in, "kubeReserved", kc.KubeReserved),

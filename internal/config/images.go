@@ -10,7 +10,7 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 )
 
-func readImages(in *input) Images {
+func readImages(in *input, f Flags) Images {
 	kc := in.kc
 	i := Images{
 		HighThreshold: int(*kc.ImageGCHighThresholdPercent),
@@ -19,6 +19,7 @@ func readImages(in *input) Images {
 		MaximumAge:    kc.ImageMaximumGCAge.Duration,
 		Verification:  kc.ImagePullCredentialsVerificationPolicy,
 		Allowlist:     slices.Clone(kc.PreloadedImagesVerificationAllowlist),
+		Providers:     f.Providers,
 	}
 	in.within("imageGCHighThresholdPercent", int64(i.HighThreshold), 0, 100)
 	in.within("imageGCLowThresholdPercent", int64(i.LowThreshold), 0, 100)

@@ -8,8 +8,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func checkLock(in *input, f LockFlags) {
-	if f.Yield && f.File == "" {
+func checkLock(in *input, l Lock) {
+	if l.Yield && l.File == "" {
 		in.invalid("--exit-on-lock-contention", true, "needs --lock-file, the file that other processes open")
 	}
 }
@@ -21,7 +21,7 @@ func readDead(in *input, f DeadFlags) DeadContainers {
 	return DeadContainers{MinAge: f.MinAge, PerContainer: ptr.Deref(f.PerContainer, 1), Total: ptr.Deref(f.Total, -1)}
 }
 
-func readEmbedded(in *input, f EmbeddedFlags) EmbeddedFlags {
+func readEmbedded(in *input, f Embedded) Embedded {
 	if f.CRIListen != "" {
 		in.socket("--cri-listen", f.CRIListen)
 	}

@@ -35,10 +35,10 @@ func (e embedded) Connect(ctx context.Context, launch Launch, o cri.Options) (*c
 		return nil, err
 	}
 	client, err := cri.NewFromConn("the embedded runtime", conn, o)
-	if err != nil || e.config.Embedded.CRIListen == "" {
+	if err != nil || e.config.Runtime.Embedded.CRIListen == "" {
 		return client, err
 	}
-	listener, err := runtime.Listen(e.config.Embedded.CRIListen)
+	listener, err := runtime.Listen(e.config.Runtime.Embedded.CRIListen)
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +64,8 @@ func RuntimeConfig(c *config.Config, log *slog.Logger) runtime.Config {
 		Root:          filepath.Join(c.RootDir, "runtime"),
 		State:         filepath.Join(c.RunDir, "runtime"),
 		PodCIDRs:      c.Runtime.PodCIDRs,
-		CNIConfDir:    c.Embedded.CNIConfDir,
-		CNIOnly:       c.Embedded.PodNetwork == config.PodNetworkCNI,
+		CNIConfDir:    c.Runtime.Embedded.CNIConfDir,
+		CNIOnly:       c.Runtime.Embedded.PodNetwork == config.PodNetworkCNI,
 		SystemdCgroup: c.Runtime.CgroupDriver == "systemd",
 		RegistryDir:   registryDir(c.RootDir),
 		Log:           log.With("part", "runtime"),

@@ -20,7 +20,7 @@ type socket struct {
 
 // Connect implements Runtime. The runtime may come up later than the agent.
 func (s socket) Connect(_ context.Context, _ Launch, o cri.Options) (*cri.Client, error) {
-	if flag := s.config.Embedded.Given(); flag != "" {
+	if flag := s.config.Runtime.Embedded.Given(); flag != "" {
 		return nil, fmt.Errorf("%s is about the embedded runtime, but the runtime is %s (%s): leave out the flag, or "+
 			"write containerRuntimeEndpoint: %s into the file of --config", flag, s.choice.Endpoint, s.choice.Reason,
 			config.EmbeddedRuntime)

@@ -12,7 +12,7 @@ import (
 )
 
 func TestKindsOfRuntimeDiffer(t *testing.T) {
-	c := &config.Config{Flags: config.Flags{RootDir: t.TempDir(), RunDir: "/run/berth"}}
+	c := &config.Config{RootDir: t.TempDir(), RunDir: "/run/berth"}
 	log := slog.New(slog.DiscardHandler)
 	own, external := newEmbedded(c, nil, log), socket{endpoint.Choice{Endpoint: "unix:///run/x.sock"}, c}
 	want := map[string]Traits{
@@ -33,8 +33,8 @@ func TestKindsOfRuntimeDiffer(t *testing.T) {
 
 // A flag of the embedded runtime is an error if another runtime is used.
 func TestSocketRefusesFlagsOfTheEmbeddedRuntime(t *testing.T) {
-	c := &config.Config{Flags: config.Flags{
-		Embedded: config.EmbeddedFlags{CRIListen: "unix:///run/berth/cri.sock"}}}
+	c := &config.Config{Runtime: config.Runtime{
+		Embedded: config.Embedded{CRIListen: "unix:///run/berth/cri.sock"}}}
 	s := socket{endpoint.Choice{Endpoint: "unix:///run/x.sock", Reason: "containerRuntimeEndpoint says so"}, c}
 	_, err := s.Connect(t.Context(), nil, cri.Options{})
 	want := "--cri-listen is about the embedded runtime, but the runtime is unix:///run/x.sock " +

@@ -50,8 +50,6 @@ type Options struct {
 	Runtime          https.Runtime
 	// Healthy returns an error that says why the agent cannot manage its pods, or nil.
 	Healthy func(context.Context) error
-	// Flags are the values of the command-line flags, by flag name.
-	Flags map[string]string
 	// Verbosity sets the level of detail of the log. It takes the numbers of klog's flag -v.
 	Verbosity func(int)
 	Stats     stats.Options
@@ -94,7 +92,7 @@ func New(o Options) (*Node, error) {
 				return o.Kubelet
 			},
 			Flags: func() map[string]string {
-				return flags(o.Flags, o.Config)
+				return o.Config.CommandLine
 			}, SetVerbosity: o.Verbosity, SyncLoop: o.Healthy,
 		},
 		Pods: o.Pods, Settled: o.Settled, Streams: o.Streams, Runtime: o.Runtime, Stats: used,
@@ -194,17 +192,3 @@ func (s some) Gather() ([]*dto.MetricFamily, error) {
 // ofProbes reports whether a metric is served only at /metrics/probes. There are many of these, one for each probe of a
 // container.
 func ofProbes(name string) bool { return strings.HasPrefix(name, "prober_") }
-
-// flags returns the command-line flags with their effective values, since the defaults of some depend on other flags.
-func flags(given map[string]string, c *config.Config) map[string]string {
-	all := map[string]string{
-		"root-dir": c.RootDir, "run-dir": c.RunDir, "cert-dir": c.CertDir, "hostname-override": c.HostnameOverride,
-		"kubeconfig": c.Kubeconfig, "bootstrap-kubeconfig": c.BootstrapKubeconfig, "cloud-provider": c.CloudProvider,
-	}
-	for name, value := range given {
-		if all[name] == "" {
-			all[name] = value
-		}
-	}
-	return all
-}

@@ -116,7 +116,7 @@ func (s Source) volumes(p *corev1.Pod) (all []stats.Volume) {
 // Named returns the cgroups that the configuration names only for the statistics.
 func Named(c *config.Config) map[string]string {
 	return map[string]string{
-		statsapi.SystemContainerRuntime: c.RuntimeCgroups,
+		statsapi.SystemContainerRuntime: c.Runtime.Cgroups,
 		statsapi.SystemContainerKubelet: c.Kubelet.KubeletCgroups,
 		statsapi.SystemContainerMisc:    c.Kubelet.SystemCgroups,
 	}

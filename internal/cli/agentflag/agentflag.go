@@ -50,7 +50,7 @@ func Node(cmd *cobra.Command, f *config.Flags) {
 }
 
 // embedded adds the flags for the embedded runtime.
-func embedded(cmd *cobra.Command, f *config.EmbeddedFlags) {
+func embedded(cmd *cobra.Command, f *config.Embedded) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.CRIListen, "cri-listen", "",
 		"also serve the embedded runtime's CRI on this socket, for crictl: `unix://PATH`")

@@ -37,9 +37,9 @@ func TestNode(t *testing.T) {
 		ConfigFile: "/c", ConfigDir: "/c.d", Kubeconfig: "/k", BootstrapKubeconfig: "/b", CertDir: "/pki",
 		CloudProvider: "external", HostnameOverride: "n",
 		NodeIPs: []netip.Addr{netip.IPv6Unspecified()}, NodeLabels: map[string]string{"a": "b", "c": "d"},
-		RuntimeCgroups: "/r", Lock: config.LockFlags{File: "/l", Yield: true},
+		RuntimeCgroups: "/r", Lock: config.Lock{File: "/l", Yield: true},
 		Dead:     config.DeadFlags{MinAge: time.Minute, PerContainer: new(2), Total: new(-1)},
-		Embedded: config.EmbeddedFlags{CRIListen: "unix:///c", PodNetwork: "cni", CNIConfDir: "/n"},
+		Embedded: config.Embedded{CRIListen: "unix:///c", PodNetwork: "cni", CNIConfDir: "/n"},
 		Offline:  config.OfflineFlags{Off: true, MaxAge: time.Hour, KeyFile: "/key"},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {

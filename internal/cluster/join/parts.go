@@ -88,7 +88,7 @@ func (c *Cluster) Complete(n Node) {
 	p.object = nodeobject.New(nodeobject.Options{
 		Client: c.api.Heartbeat, Watches: c.api.Main,
 		Config: nodeobject.Config{
-			Machine: n.Facts, AskedIPs: cfg.NodeIPs, Taints: cfg.Node.Taints,
+			Machine: n.Facts, AskedIPs: cfg.Node.IPs, Taints: cfg.Node.Taints,
 			ProviderID:    cfg.Cluster.Registration.ProviderID,
 			ExternalCloud: cfg.Cluster.ExternalCloud, ControllerAttach: cfg.Cluster.AttachDetach,
 			Port:    int32(cfg.Server.HTTPS.Port()),

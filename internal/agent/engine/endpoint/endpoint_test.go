@@ -48,7 +48,7 @@ func TestDecide(t *testing.T) {
 // of the embedded runtime.
 func TestChoose(t *testing.T) {
 	root := t.TempDir()
-	c := &config.Config{Flags: config.Flags{RootDir: root},
+	c := &config.Config{RootDir: root,
 		Runtime: config.Runtime{KubeletsDefault: "unix://" + filepath.Join(root, "none.sock")}}
 	choose := func() string {
 		got, err := Choose(t.Context(), c, slog.New(slog.DiscardHandler))
