@@ -23,7 +23,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cri"
-	"github.com/berth-run/berth/internal/cri/critest"
+	"github.com/berth-run/berth/internal/cri/critest/fake"
 )
 
 func runSandbox(ctx context.Context, c *cri.Client, name string) (*runtimeapi.RunPodSandboxResponse, error) {
@@ -108,28 +108,28 @@ func serve(t *testing.T, path string, s *grpc.Server) string {
 func TestCallErrors(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		fault critest.Fault
+		fault fake.Fault
 		want  string
 		is    func(error) bool
 	}{
-		{"hang", critest.Fault{Hang: true}, "RunPodSandbox: no answer from runtime at fake within 2m0s", cri.IsHung},
-		{"empty id", critest.Fault{Answer: func(any) any { return &runtimeapi.RunPodSandboxResponse{} }},
+		{"hang", fake.Fault{Hang: true}, "RunPodSandbox: no answer from runtime at fake within 2m0s", cri.IsHung},
+		{"empty id", fake.Fault{Answer: func(any) any { return &runtimeapi.RunPodSandboxResponse{} }},
 			"RunPodSandbox: runtime at fake answered success without PodSandboxId", func(err error) bool {
 				return !cri.IsNotFound(err)
 			}},
-		{"not found", critest.Fault{Err: status.Error(codes.NotFound, "no such image")}, "RunPodSandbox: no such image",
+		{"not found", fake.Fault{Err: status.Error(codes.NotFound, "no such image")}, "RunPodSandbox: no such image",
 			cri.IsNotFound},
-		{"unimplemented", critest.Unimplemented(""), "RunPodSandbox: not implemented by runtime at fake",
+		{"unimplemented", fake.Unimplemented(""), "RunPodSandbox: not implemented by runtime at fake",
 			cri.IsUnimplemented},
-		{"plain", critest.Fault{Err: errors.New("no space left on device")}, "RunPodSandbox: no space left on device",
+		{"plain", fake.Fault{Err: errors.New("no space left on device")}, "RunPodSandbox: no space left on device",
 			func(err error) bool { return status.Code(err) == codes.Unknown }},
-		{"runtime's own deadline", critest.Fault{Err: status.Error(codes.DeadlineExceeded, "shim is slow")},
+		{"runtime's own deadline", fake.Fault{Err: status.Error(codes.DeadlineExceeded, "shim is slow")},
 			"RunPodSandbox: shim is slow",
 			func(err error) bool { return cri.IsDeadline(err) && !cri.IsHung(err) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := critest.NewFake(t)
+				f := fake.New(t)
 				c := f.Client(cri.Options{Timeout: time.Minute})
 				test.fault.Method = "RunPodSandbox"
 				f.Inject(test.fault)
@@ -147,9 +147,9 @@ func TestCallErrors(t *testing.T) {
 
 func TestCallEndsWithTheCallersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := critest.NewFake(t)
+		f := fake.New(t)
 		c := f.Client(cri.Options{})
-		f.Inject(critest.Fault{Method: "RunPodSandbox", Hang: true})
+		f.Inject(fake.Fault{Method: "RunPodSandbox", Hang: true})
 
 		canceled, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
@@ -168,9 +168,9 @@ func TestCallEndsWithTheCallersContext(t *testing.T) {
 
 func TestStreamsHaveOneDeadlineExceptEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := critest.NewFake(t)
+		f := fake.New(t)
 		c := f.Client(cri.Options{Timeout: time.Minute})
-		f.Inject(critest.Fault{Method: "StreamContainers", Hang: true})
+		f.Inject(fake.Fault{Method: "StreamContainers", Hang: true})
 		list, err := c.Runtime.StreamContainers(t.Context(), &runtimeapi.StreamContainersRequest{})
 		if err != nil {
 			t.Fatal(err)
@@ -200,7 +200,7 @@ func TestStreamsHaveOneDeadlineExceptEvents(t *testing.T) {
 
 func TestReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := critest.NewFake(t)
+		f := fake.New(t)
 		c := f.Client(cri.Options{})
 		if _, err := c.Verify(t.Context()); err != nil {
 			t.Fatal(err)
@@ -221,7 +221,7 @@ func TestReconnect(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	f := critest.NewFake(t)
+	f := fake.New(t)
 	for _, name := range []string{"a", "b"} { // two clients with the same registerer share the series
 		c := f.Client(cri.Options{Registerer: reg})
 		for range 2 { // the second call fails, since the name is in use
@@ -265,7 +265,7 @@ func TestMetrics(t *testing.T) {
 func TestSpans(t *testing.T) {
 	recorder := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")
-	c := critest.NewFake(t).Client(cri.Options{})
+	c := fake.New(t).Client(cri.Options{})
 	if _, err := c.Verify(t.Context()); err != nil { // without a span in its context
 		t.Fatal(err)
 	}
@@ -314,7 +314,7 @@ func TestSpans(t *testing.T) {
 
 func TestMonitor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := critest.NewFake(t)
+		f := fake.New(t)
 		c := f.Client(cri.Options{})
 		checks := 0
 		m := cri.NewMonitor(c, cri.MonitorOptions{Observe: func(cri.Health) { checks++ }},
@@ -348,7 +348,7 @@ func TestMonitor(t *testing.T) {
 		if got := runtime(); got.Ready || got.Reason != "RuntimeNotAnswering" {
 			t.Errorf("after a long absence: %+v", got)
 		}
-		f.Inject(critest.Fault{Method: "Version", Answer: func(r any) any {
+		f.Inject(fake.Fault{Method: "Version", Answer: func(r any) any {
 			r.(*runtimeapi.VersionResponse).RuntimeVersion = "2" // as after an upgrade
 			return r
 		}})
@@ -375,7 +375,7 @@ func TestMonitor(t *testing.T) {
 // With a short period, as in a cluster, the monitor soon notices that the network is not ready.
 func TestMonitorChecksEveryPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := critest.NewFake(t)
+		f := fake.New(t)
 		var networks []bool
 		m := cri.NewMonitor(f.Client(cri.Options{}),
 			cri.MonitorOptions{Period: 5 * time.Second, Observe: func(h cri.Health) {
@@ -399,7 +399,7 @@ func TestMonitorChecksEveryPeriod(t *testing.T) {
 
 func TestAwaitNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := critest.NewFake(t)
+		f := fake.New(t)
 		m := cri.NewMonitor(f.Client(cri.Options{}), cri.MonitorOptions{}, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		f.SetNetwork(false, "NetworkPluginNotReady", "no CNI configuration")

@@ -94,18 +94,7 @@ func serve(dir string) error {
 // directory at the test's end.
 func scratch(t *testing.T) string {
 	t.Helper()
-	roottest.Need(t, "running containers")
-	dir, err := os.MkdirTemp("/tmp", "rt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		sweep(t, dir)
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
+	return roottest.Dir(t, "running containers", func(dir string) { sweep(t, dir) })
 }
 
 // sweep fails the test if it has left anything in dir, and removes it.

@@ -81,18 +81,7 @@ func buildImage(t *testing.T, dir string) (archive string) {
 // processes or mounts at the test's end.
 func scratch(t *testing.T) string {
 	t.Helper()
-	roottest.Need(t, "running containers")
-	dir, err := os.MkdirTemp("/tmp", "ct")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		sweep(t, dir)
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
+	return roottest.Dir(t, "running containers", func(dir string) { sweep(t, dir) })
 }
 
 // cgroupParent names the cgroup of the test's pods. Runtimes create it and do not remove it, so the test removes it at

@@ -4,10 +4,14 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cri"
@@ -271,6 +275,36 @@ func (e Env) exec(t *testing.T, id string, action ...string) *runtimeapi.ExecSyn
 		t.Fatal(err)
 	}
 	return resp
+}
+
+// labelled is a status or a config of a sandbox or of a container.
+type labelled interface {
+	GetLabels() map[string]string
+	GetAnnotations() map[string]string
+}
+
+// checkIdentity compares the labels, annotations and metadata in a status with those of the config.
+func checkIdentity(t *testing.T, status, config labelled, gotMetadata, wantMetadata proto.Message) {
+	t.Helper()
+	if diff := cmp.Diff(wantMetadata, gotMetadata, protocmp.Transform()); diff != "" {
+		t.Errorf("metadata: %s", diff)
+	}
+	if diff := cmp.Diff(config.GetLabels(), status.GetLabels()); diff != "" {
+		t.Errorf("labels: %s", diff)
+	}
+	if diff := cmp.Diff(config.GetAnnotations(), status.GetAnnotations()); diff != "" {
+		t.Errorf("annotations: %s", diff)
+	}
+}
+
+// checkListed compares the ids that a filter listed with the expected ones, in any order.
+func checkListed(t *testing.T, filter string, got, want []string) {
+	t.Helper()
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s: %s", filter, diff)
+	}
 }
 
 // logLine is one record of a container's log.

@@ -13,22 +13,22 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cri"
-	"github.com/berth-run/berth/internal/cri/critest"
+	"github.com/berth-run/berth/internal/cri/critest/fake"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
 const image = "example.com/workload:1"
 
 type bench struct {
-	*critest.Fake
+	*fake.Runtime
 	pleg   *PLEG
 	client *cri.Client
 }
 
 // run calls body with a PLEG that has synced with a fake runtime, in a synctest bubble.
-func run(t *testing.T, prepare func(*critest.Fake), body func(*testing.T, *bench)) {
+func run(t *testing.T, prepare func(*fake.Runtime), body func(*testing.T, *bench)) {
 	synctest.Test(t, func(t *testing.T) {
-		f := critest.NewFake(t)
+		f := fake.New(t)
 		f.AddImage(image)
 		prepare(f)
 		client := f.Client(cri.Options{})
@@ -38,7 +38,7 @@ func run(t *testing.T, prepare func(*critest.Fake), body func(*testing.T, *bench
 		go func() { done <- p.Run(ctx) }()
 		<-p.Synced()
 		synctest.Wait()
-		body(t, &bench{Fake: f, pleg: p, client: client})
+		body(t, &bench{Runtime: f, pleg: p, client: client})
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run returned %v", err)
@@ -46,7 +46,7 @@ func run(t *testing.T, prepare func(*critest.Fake), body func(*testing.T, *bench
 	})
 }
 
-func asIs(*critest.Fake) {}
+func asIs(*fake.Runtime) {}
 
 func (b *bench) pod(t *testing.T, uid string) (sandbox, container string) {
 	t.Helper()
@@ -122,8 +122,8 @@ func TestBrokenStreamIsAudited(t *testing.T) {
 }
 
 func TestRuntimeWithoutEventsIsPolled(t *testing.T) {
-	run(t, func(f *critest.Fake) {
-		f.Inject(critest.Unimplemented("GetContainerEvents"))
+	run(t, func(f *fake.Runtime) {
+		f.Inject(fake.Unimplemented("GetContainerEvents"))
 	}, func(t *testing.T, b *bench) {
 		b.pod(t, "u1")
 		time.Sleep(1200 * time.Millisecond)
@@ -153,7 +153,7 @@ func TestIdleCost(t *testing.T) {
 func TestStuckPodDelaysNoOther(t *testing.T) {
 	run(t, asIs, func(t *testing.T, b *bench) {
 		stuck, _ := b.pod(t, "u1")
-		b.Inject(critest.Fault{Method: "PodSandboxStatus", Match: func(req any) bool {
+		b.Inject(fake.Fault{Method: "PodSandboxStatus", Match: func(req any) bool {
 			return req.(*runtimeapi.PodSandboxStatusRequest).PodSandboxId == stuck
 		}, Hang: true})
 		b.KillSandbox(stuck)

@@ -17,7 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cri"
-	"github.com/berth-run/berth/internal/cri/critest"
+	"github.com/berth-run/berth/internal/cri/critest/fake"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
 	"github.com/berth-run/berth/internal/pod/pleg"
@@ -31,7 +31,7 @@ import (
 type bench struct {
 	*Containers
 	t    *testing.T
-	fake *critest.Fake
+	fake *fake.Runtime
 	cri  *cri.Client
 	pleg *pleg.PLEG
 	dir  string
@@ -55,7 +55,7 @@ func onBench(t *testing.T, spec corev1.PodSpec, body func(*testing.T, *bench)) {
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, fake: critest.NewFake(t), dir: dir, lifecycle: &recorder{}, stops: make(chan pod.Stop, 1)}
+		b := &bench{t: t, fake: fake.New(t), dir: dir, lifecycle: &recorder{}, stops: make(chan pod.Stop, 1)}
 		b.cri = b.fake.Client(cri.Options{})
 		b.pleg = pleg.New(pleg.Options{Runtime: b.cri.Runtime, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 		b.tasks = &testTasks{running: map[string]bool{}, failed: map[string]error{}}
@@ -79,10 +79,10 @@ func (b *bench) create(spec corev1.PodSpec) {
 	p := &corev1.Pod{Spec: spec}
 	p.Name, p.Namespace, p.UID = "web", "default", "6b1e"
 	for i := range p.Spec.InitContainers {
-		p.Spec.InitContainers[i].Image = critest.FakeImage
+		p.Spec.InitContainers[i].Image = fake.Image
 	}
 	for i := range p.Spec.Containers {
-		p.Spec.Containers[i].Image = critest.FakeImage
+		p.Spec.Containers[i].Image = fake.Image
 	}
 	b.pod = &pod.Pod{Pod: p}
 	b.config = &runtimeapi.PodSandboxConfig{
@@ -113,7 +113,7 @@ func (b *bench) Ensure(ctx context.Context, _ *corev1.Pod, c pod.Container) (*ru
 			return nil, err
 		}
 	}
-	return &runtimeapi.Image{Id: critest.FakeImage}, nil
+	return &runtimeapi.Image{Id: fake.Image}, nil
 }
 
 func (b *bench) Sandbox(types.UID) (string, *runtimeapi.PodSandboxConfig, []string, bool) {

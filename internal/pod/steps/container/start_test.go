@@ -17,7 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/reason"
-	"github.com/berth-run/berth/internal/cri/critest"
+	"github.com/berth-run/berth/internal/cri/critest/fake"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
 )
@@ -136,13 +136,13 @@ func TestFailures(t *testing.T) {
 			events: []string{"Warning Failed: Internal PreCreateContainer hook failed: no licence for container-2"}},
 		{name: "create", container: runs("app", "sleep"),
 			prepare: func(b *bench) {
-				b.fake.Inject(critest.Fault{Method: "CreateContainer", Err: errors.New("disk full")})
+				b.fake.Inject(fake.Fault{Method: "CreateContainer", Err: errors.New("disk full")})
 			},
 			reason: reason.CreateContainerError, message: "CreateContainer: disk full",
 			events: []string{"Warning Failed: Error: CreateContainer: disk full"}, calls: []string{"create app"}},
 		{name: "no id", container: runs("app", "sleep"),
 			prepare: func(b *bench) {
-				b.fake.Inject(critest.Fault{Method: "CreateContainer", Err: nil, Answer: func(any) any {
+				b.fake.Inject(fake.Fault{Method: "CreateContainer", Err: nil, Answer: func(any) any {
 					return &runtimeapi.CreateContainerResponse{}
 				}})
 			},
@@ -206,7 +206,7 @@ func TestFailures(t *testing.T) {
 
 func TestFailureIsForgottenBySuccess(t *testing.T) {
 	onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "sleep")}}, func(t *testing.T, b *bench) {
-		b.fake.Inject(critest.Fault{Method: "CreateContainer", Times: 1, Err: errors.New("disk full")})
+		b.fake.Inject(fake.Fault{Method: "CreateContainer", Times: 1, Err: errors.New("disk full")})
 		b.sync()
 		b.tasks.forgive()
 		b.sync()
@@ -274,7 +274,7 @@ func TestCreationIsInOrder(t *testing.T) {
 func TestCreationWaitsForCreationOnly(t *testing.T) {
 	spec := corev1.PodSpec{Containers: []corev1.Container{runs("a", "sleep"), runs("b", "sleep")}}
 	onBench(t, spec, func(t *testing.T, b *bench) {
-		b.fake.Inject(critest.Fault{Method: "StartContainer", Delay: time.Minute})
+		b.fake.Inject(fake.Fault{Method: "StartContainer", Delay: time.Minute})
 		b.pass() // no time passes: no start has ended
 		if diff := cmp.Diff([]string{"a", "b"}, b.creates()); diff != "" {
 			t.Error(diff)
@@ -354,7 +354,7 @@ func TestUnstartedContainerIsMadeAnew(t *testing.T) {
 	onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "sleep")}}, func(t *testing.T, b *bench) {
 		b.sync()
 		b.fake.Exit(b.newest("app").ID, 1, "")
-		b.fake.Inject(critest.Fault{Method: "StartContainer", Times: 1, Hang: true})
+		b.fake.Inject(fake.Fault{Method: "StartContainer", Times: 1, Hang: true})
 		b.refresh()
 		b.pass() // its restart is created, and the agent killed
 		restarted := b.newest("app")
@@ -398,10 +398,10 @@ func TestEphemeralJoinsItsTarget(t *testing.T) {
 		Containers: []corev1.Container{runs("app", "sleep")},
 		EphemeralContainers: []corev1.EphemeralContainer{
 			{TargetContainerName: "app",
-				EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: critest.FakeImage,
+				EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: fake.Image,
 					Args: []string{"sleep"}}},
 			{TargetContainerName: "gone",
-				EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "lost", Image: critest.FakeImage}},
+				EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "lost", Image: fake.Image}},
 		},
 	}
 	onBench(t, spec, func(t *testing.T, b *bench) {
@@ -495,7 +495,7 @@ func TestCallUnderWayIsNotLost(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %v", method, delay), func(t *testing.T) {
 				onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "sleep")}},
 					func(t *testing.T, b *bench) {
-						b.fake.Inject(critest.Fault{Method: method, Delay: delay})
+						b.fake.Inject(fake.Fault{Method: method, Delay: delay})
 						b.pass()
 						begin := time.Now()
 						b.tasks.interrupt()
@@ -518,7 +518,7 @@ func TestCallUnderWayIsNotLost(t *testing.T) {
 // While the state cannot be read, nothing is started a second time.
 func TestNothingIsDoubledWithoutObservation(t *testing.T) {
 	onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "sleep")}}, func(t *testing.T, b *bench) {
-		remove := b.fake.Inject(critest.Fault{Method: "ListContainers", Err: errors.New("busy")})
+		remove := b.fake.Inject(fake.Fault{Method: "ListContainers", Err: errors.New("busy")})
 		b.pass()
 		if b.tasks.err("app") == nil {
 			t.Error("the task hides that the state was not read")

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/cri/critest"
+	"github.com/berth-run/berth/internal/cri/critest/fake"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
 )
@@ -227,7 +227,7 @@ func TestTeardownContinuesAFailedStop(t *testing.T) {
 		t, corev1.PodSpec{Containers: []corev1.Container{withPreStop(runs("app", "stubborn"),
 			execHandler("wait", "2s"))}}, func(t *testing.T, b *bench) {
 			n := b.up()
-			remove := b.fake.Inject(critest.Fault{Method: "StopContainer", Err: errors.New("busy")})
+			remove := b.fake.Inject(fake.Fault{Method: "StopContainer", Err: errors.New("busy")})
 			err := b.stop(t.Context(), 20*time.Second)
 			if err == nil || err.Error() != `stop container "app": StopContainer: busy` {
 				t.Errorf("error %v", err)
@@ -318,7 +318,7 @@ func TestStopOfContainerThatIsNotInTheSpec(t *testing.T) {
 func TestStopOfMissingContainerSucceeds(t *testing.T) {
 	onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "sleep")}}, func(t *testing.T, b *bench) {
 		b.up()
-		b.fake.Inject(critest.Fault{Method: "StopContainer", Err: notFound()})
+		b.fake.Inject(fake.Fault{Method: "StopContainer", Err: notFound()})
 		if err := b.stop(t.Context(), 5*time.Second); err != nil {
 			t.Error(err)
 		}
@@ -356,7 +356,7 @@ func TestRefusedShorterStopKeepsTheFirst(t *testing.T) {
 	onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "stubborn")}}, func(t *testing.T, b *bench) {
 		b.up()
 		begin := time.Now()
-		b.fake.Inject(critest.Fault{Method: "StopContainer", Err: errors.New("is being stopped"),
+		b.fake.Inject(fake.Fault{Method: "StopContainer", Err: errors.New("is being stopped"),
 			Match: func(req any) bool { return req.(*runtimeapi.StopContainerRequest).Timeout < 10 }})
 		result := make(chan error)
 		go func() { result <- b.stop(t.Context(), 10*time.Second) }()

@@ -22,7 +22,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/cri"
-	"github.com/berth-run/berth/internal/cri/critest"
+	"github.com/berth-run/berth/internal/cri/critest/fake"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/worker"
@@ -33,14 +33,14 @@ const remote = "registry.test/app:1" // an image of the registry that the node d
 // node is an Images on a fake runtime, with its events.
 type node struct {
 	*Images
-	fake *critest.Fake
+	fake *fake.Runtime
 
 	mu   sync.Mutex
 	said []string
 }
 
 func newNode(t *testing.T, parallel int) *node {
-	n := &node{fake: critest.NewFake(t)}
+	n := &node{fake: fake.New(t)}
 	n.fake.Publish(remote)
 	n.Images = New(Options{Client: n.fake.Client(cri.Options{}).Images, Events: n, Parallel: parallel, Now: time.Now})
 	return n
@@ -77,29 +77,29 @@ func podOf(name, image string, policy corev1.PullPolicy) *corev1.Pod {
 }
 
 func TestEnsure(t *testing.T) {
-	registry := func(code codes.Code, message string) critest.Fault {
-		return critest.Fault{Method: "PullImage", Err: status.Error(code, message)}
+	registry := func(code codes.Code, message string) fake.Fault {
+		return fake.Fault{Method: "PullImage", Err: status.Error(code, message)}
 	}
 	cases := []struct {
 		name   string
 		image  string
 		policy corev1.PullPolicy
-		fault  critest.Fault
+		fault  fake.Fault
 		reason string // "" for success
 		says   string
 		events []string
 	}{
-		{name: "present", image: critest.FakeImage, policy: corev1.PullIfNotPresent,
+		{name: "present", image: fake.Image, policy: corev1.PullIfNotPresent,
 			events: []string{`Normal Pulled: Container image "berth.test/workload:latest" already present on machine`}},
 		{name: "never pulled", image: remote, policy: corev1.PullNever,
 			reason: reason.ErrImageNeverPull, says: "is not present with pull policy of Never",
 			events: []string{
 				`Warning ErrImageNeverPull: Container image "registry.test/app:1" is not present with pull policy of Never`}},
 		{name: "pulled", image: remote, policy: corev1.PullIfNotPresent,
-			fault: critest.Fault{Method: "PullImage", Delay: 1234567 * time.Microsecond},
+			fault: fake.Fault{Method: "PullImage", Delay: 1234567 * time.Microsecond},
 			events: []string{`Normal Pulling: Pulling image "registry.test/app:1"`,
 				`Normal Pulled: Successfully pulled image "registry.test/app:1" in 1.234s (1.234s including waiting). Image size: 1048576 bytes.`}},
-		{name: "always", image: critest.FakeImage,
+		{name: "always", image: fake.Image,
 			events: []string{`Normal Pulling: Pulling image "berth.test/workload:latest"`,
 				`Normal Pulled: Successfully pulled image "berth.test/workload:latest" in 0s (0s including waiting). Image size: 1048576 bytes.`}},
 		{name: "bad name", image: "UPPER case", reason: reason.InvalidImageName,
@@ -108,7 +108,7 @@ func TestEnsure(t *testing.T) {
 				`Warning InspectFailed: Failed to apply default image tag "UPPER case": couldn't parse image name "UPPER case": invalid reference format: repository name (library/UPPER case) must be lowercase`}},
 		{name: "no answer", image: remote, policy: corev1.PullIfNotPresent, reason: reason.ImageInspectError,
 			says:  "disk on fire",
-			fault: critest.Fault{Method: "ImageStatus", Err: errors.New("disk on fire")},
+			fault: fake.Fault{Method: "ImageStatus", Err: errors.New("disk on fire")},
 			events: []string{
 				`Warning InspectFailed: Failed to inspect image "registry.test/app:1": ImageStatus: disk on fire`}},
 		{name: "refused", image: remote, policy: corev1.PullIfNotPresent, reason: reason.ErrImagePull,
@@ -245,7 +245,7 @@ func waiting(ctx context.Context, n *node, pods ...*corev1.Pod) <-chan error {
 func TestPodsShareAPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 1)
-		n.fake.Inject(critest.Fault{Method: "PullImage", Delay: time.Minute})
+		n.fake.Inject(fake.Fault{Method: "PullImage", Delay: time.Minute})
 		ended := waiting(t.Context(), n,
 			podOf("a", remote, corev1.PullIfNotPresent), podOf("b", "registry.test/app:1", corev1.PullAlways))
 		for range 2 {
@@ -262,7 +262,7 @@ func TestPodsShareAPull(t *testing.T) {
 func TestFailureOfASharedPullCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 0)
-		n.fake.Inject(critest.Fault{Method: "PullImage", Delay: time.Second, Err: errors.New("no")})
+		n.fake.Inject(fake.Fault{Method: "PullImage", Delay: time.Second, Err: errors.New("no")})
 		p := podOf("p", remote, corev1.PullIfNotPresent)
 		ended := waiting(t.Context(), n, p, p)
 		for range 2 {
@@ -279,7 +279,7 @@ func TestFailureOfASharedPullCountsOnce(t *testing.T) {
 func TestPullsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 2)
-		n.fake.Inject(critest.Fault{Method: "PullImage", Delay: time.Minute})
+		n.fake.Inject(fake.Fault{Method: "PullImage", Delay: time.Minute})
 		var pods []*corev1.Pod
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			n.fake.Publish("registry.test/" + name + ":1")
@@ -316,7 +316,7 @@ func TestPullEndsWithItsLastPod(t *testing.T) {
 		n := newNode(t, 0)
 		ended := make(chan struct{})
 		n.pool.runtime = store{endings{n.pool.runtime, ended}}
-		n.fake.Inject(critest.Fault{Method: "PullImage", Hang: true})
+		n.fake.Inject(fake.Fault{Method: "PullImage", Hang: true})
 		first, leaveFirst := context.WithCancel(t.Context())
 		second, leaveSecond := context.WithCancel(t.Context())
 		one := waiting(first, n, podOf("a", remote, corev1.PullIfNotPresent))
@@ -367,7 +367,7 @@ func (e endings) PullImage(ctx context.Context, r *runtimeapi.PullImageRequest,
 
 func TestPulledImageThatIsNotThere(t *testing.T) {
 	n := newNode(t, 0)
-	n.fake.Inject(critest.Fault{Method: "ImageStatus", Answer: func(any) any {
+	n.fake.Inject(fake.Fault{Method: "ImageStatus", Answer: func(any) any {
 		return &runtimeapi.ImageStatusResponse{}
 	}})
 	_, err := n.ensure(t, podOf("p", remote, corev1.PullAlways))
@@ -388,11 +388,11 @@ func TestStepPullsAllAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 0)
 		n.fake.Publish("registry.test/init:1")
-		n.fake.Inject(critest.Fault{Method: "PullImage", Delay: time.Minute})
+		n.fake.Inject(fake.Fault{Method: "PullImage", Delay: time.Minute})
 		p := podOf("p", remote, corev1.PullAlways)
 		p.Spec.InitContainers = []corev1.Container{
 			{Name: "init", Image: "registry.test/init:1"},
-			{Name: "local", Image: critest.FakeImage, ImagePullPolicy: corev1.PullIfNotPresent},
+			{Name: "local", Image: fake.Image, ImagePullPolicy: corev1.PullIfNotPresent},
 		}
 		begin := time.Now()
 		n.setUp(t, p, nil)
@@ -419,7 +419,7 @@ func TestStepPullsAllAtOnce(t *testing.T) {
 func TestPrefetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 0)
-		n.fake.Inject(critest.Fault{Method: "PullImage", Delay: time.Minute})
+		n.fake.Inject(fake.Fault{Method: "PullImage", Delay: time.Minute})
 		p := podOf("p", remote, corev1.PullAlways)
 		n.Prefetch(t.Context(), &pod.Pod{Pod: p})
 		n.setUp(t, p, nil)
@@ -453,7 +453,7 @@ func TestPullAheadGetsStale(t *testing.T) {
 func TestFailedPullAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 0)
-		remove := n.fake.Inject(critest.Fault{Method: "PullImage", Err: errors.New("no")})
+		remove := n.fake.Inject(fake.Fault{Method: "PullImage", Err: errors.New("no")})
 		p := podOf("p", remote, corev1.PullAlways)
 		n.setUp(t, p, nil)
 		for _, want := range []string{reason.ErrImagePull, reason.ImagePullBackOff} {

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/cri"
-	"github.com/berth-run/berth/internal/cri/critest"
+	"github.com/berth-run/berth/internal/cri/critest/fake"
 )
 
 func ids(images []Image) (all []string) {
@@ -95,7 +95,7 @@ func (e *eventLog) Event(ref corev1.ObjectReference, _, reason, format string, a
 // node is a Collector on the fake runtime.
 type node struct {
 	*Collector
-	fake   *critest.Fake
+	fake   *fake.Runtime
 	disk   Disk
 	wanted []string
 	gone   []string
@@ -105,7 +105,7 @@ type node struct {
 
 func newNode(t *testing.T, dir string) *node {
 	t.Helper()
-	n := &node{fake: critest.NewFake(t), disk: Disk{Capacity: 100 << 20, Available: 50 << 20}, now: time.Unix(1000, 0)}
+	n := &node{fake: fake.New(t), disk: Disk{Capacity: 100 << 20, Available: 50 << 20}, now: time.Unix(1000, 0)}
 	client := n.fake.Client(cri.Options{})
 	n.Collector = New(Options{
 		Images: client.Images, Containers: client.Runtime, Dir: dir, Events: &n.events,
@@ -140,7 +140,7 @@ func TestCollect(t *testing.T) {
 		"registry.test/mine:1"} {
 		n.fake.AddImage(name)
 	}
-	n.wanted = []string{critest.FakeImage, "registry.test/a:1"}
+	n.wanted = []string{fake.Image, "registry.test/a:1"}
 	mine, err := n.Find(t.Context(), "registry.test/mine:1")
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestCollect(t *testing.T) {
 	}
 	n.disk.Available = 15 << 20 // 5 MiB must be freed, each image has 1 MiB
 	err = collect()
-	want := []string{critest.FakeImage, "registry.test/a:1", "registry.test/mine:1"}
+	want := []string{fake.Image, "registry.test/a:1", "registry.test/mine:1"}
 	if diff := cmp.Diff(want, n.tags(t)); diff != "" || len(n.gone) != 2 {
 		t.Errorf("removed %v (-want +got):\n%s", n.gone, diff)
 	}
@@ -182,8 +182,8 @@ func TestCollect(t *testing.T) {
 func TestLedger(t *testing.T) {
 	dir := t.TempDir()
 	n := newNode(t, dir)
-	n.wanted = []string{critest.FakeImage}
-	before, err := n.Find(t.Context(), critest.FakeImage)
+	n.wanted = []string{fake.Image}
+	before, err := n.Find(t.Context(), fake.Image)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestLedger(t *testing.T) {
 	}
 	again := newNode(t, dir)
 	again.now = n.now.Add(time.Hour)
-	after, err := again.Find(t.Context(), critest.FakeImage)
+	after, err := again.Find(t.Context(), fake.Image)
 	if err != nil || !after.Imported || after.Used || !after.LastUsed.Equal(before.LastUsed) ||
 		!after.FirstSeen.Equal(before.FirstSeen) {
 		t.Errorf("%+v, %v; was %+v", after, err, before)

@@ -1,8 +1,8 @@
 package critest
 
 import (
+	"maps"
 	"net/netip"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,9 +54,7 @@ func (e Env) sandboxes(t *testing.T, filter *runtimeapi.PodSandboxFilter) []*run
 
 func testSandboxLifecycle(t *testing.T, env Env) {
 	p := env.runPod(t, "life", func(c *runtimeapi.PodSandboxConfig) {
-		for k, v := range unusualLabels() {
-			c.Labels[k] = v
-		}
+		maps.Copy(c.Labels, unusualLabels())
 		c.Annotations = unusualLabels()
 	})
 
@@ -64,15 +62,7 @@ func testSandboxLifecycle(t *testing.T, env Env) {
 	if status.State != runtimeapi.PodSandboxState_SANDBOX_READY || status.CreatedAt == 0 {
 		t.Errorf("after its start: %s", status)
 	}
-	if diff := cmp.Diff(p.config.Metadata, status.Metadata, protocmp.Transform()); diff != "" {
-		t.Errorf("metadata: %s", diff)
-	}
-	if diff := cmp.Diff(p.config.Labels, status.Labels); diff != "" {
-		t.Errorf("labels: %s", diff)
-	}
-	if diff := cmp.Diff(p.config.Annotations, status.Annotations); diff != "" {
-		t.Errorf("annotations: %s", diff)
-	}
+	checkIdentity(t, status, p.config, status.Metadata, p.config.Metadata)
 	if _, err := netip.ParseAddr(status.Network.GetIp()); err != nil {
 		t.Errorf("pod address: %v", err)
 	}
@@ -158,11 +148,7 @@ func testSandboxFilters(t *testing.T, env Env) {
 		for _, s := range env.sandboxes(t, test.filter) {
 			got = append(got, s.Id)
 		}
-		slices.Sort(got)
-		slices.Sort(test.want)
-		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("%s: %s", test.name, diff)
-		}
+		checkListed(t, test.name, got, test.want)
 	}
 }
 

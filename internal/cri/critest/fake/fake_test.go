@@ -1,4 +1,4 @@
-package critest
+package fake
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func run(t *testing.T, c *cri.Client, args ...string) (containerID string) {
 		PodSandboxId: s.PodSandboxId, SandboxConfig: sandbox,
 		Config: &runtimeapi.ContainerConfig{
 			Metadata: &runtimeapi.ContainerMetadata{Name: "c"},
-			Image:    &runtimeapi.ImageSpec{Image: FakeImage}, Args: args,
+			Image:    &runtimeapi.ImageSpec{Image: Image}, Args: args,
 		},
 	})
 	if err != nil {
@@ -50,7 +50,7 @@ func statusOf(t *testing.T, c *cri.Client, id string) *runtimeapi.ContainerStatu
 
 func TestFakeKeepsTimeInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewFake(t).Client(cri.Options{})
+		c := New(t).Client(cri.Options{})
 		id := run(t, c, "wait", "1h", "then", "exit", "3")
 		time.Sleep(time.Hour - time.Second)
 		synctest.Wait()
@@ -71,7 +71,7 @@ func TestFakeKeepsTimeInABubble(t *testing.T) {
 
 func TestFakeFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := NewFake(t)
+		f := New(t)
 		c := f.Client(cri.Options{Timeout: time.Minute})
 		list := func() error {
 			_, err := c.Runtime.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
@@ -117,7 +117,7 @@ func TestFakeFaults(t *testing.T) {
 
 func TestFakeDownKeepsContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := NewFake(t)
+		f := New(t)
 		c := f.Client(cri.Options{})
 		id := run(t, c, "sleep")
 		events, err := c.Runtime.GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{})
@@ -139,7 +139,7 @@ func TestFakeDownKeepsContainers(t *testing.T) {
 
 func TestFakeDropsEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := NewFake(t)
+		f := New(t)
 		c := f.Client(cri.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

@@ -35,15 +35,7 @@ func testContainerLifecycle(t *testing.T, env Env) {
 		created.StartedAt != 0 {
 		t.Errorf("created: %s", created)
 	}
-	if diff := cmp.Diff(config.Metadata, created.Metadata, protocmp.Transform()); diff != "" {
-		t.Errorf("metadata: %s", diff)
-	}
-	if diff := cmp.Diff(config.Labels, created.Labels); diff != "" {
-		t.Errorf("labels: %s", diff)
-	}
-	if diff := cmp.Diff(config.Annotations, created.Annotations); diff != "" {
-		t.Errorf("annotations: %s", diff)
-	}
+	checkIdentity(t, created, config, created.Metadata, config.Metadata)
 	if want := filepath.Join(p.config.LogDirectory, config.LogPath); created.LogPath != want {
 		t.Errorf("log path %q, want %q", created.LogPath, want)
 	}
@@ -200,11 +192,7 @@ func testContainerFilters(t *testing.T, env Env) {
 		for _, c := range env.containers(t, test.filter) {
 			got = append(got, c.Id)
 		}
-		slices.Sort(got)
-		slices.Sort(test.want)
-		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("%s: %s", test.name, diff)
-		}
+		checkListed(t, test.name, got, test.want)
 	}
 }
 
