@@ -195,8 +195,8 @@ func (c *Client) boundCall(timeout time.Duration) concern {
 	}
 }
 
-// describe returns err as an *Error. The runtime may report the deadline a moment before the timer of this process
-// fires, so describe allows for 1 % less than the deadline.
+// describe returns err as an *Error. The runtime may report a deadline, of the call or of the caller, a moment before
+// the timer of this process fires.
 func (c *Client) describe(ctx context.Context, method string, most, took time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -204,12 +204,21 @@ func (c *Client) describe(ctx context.Context, method string, most, took time.Du
 	e := &Error{Call: callName(method), Endpoint: c.endpoint, Err: err}
 	if code := status.Code(err); code == grpccodes.Canceled || code == grpccodes.DeadlineExceeded {
 		e.ctxErr = ctx.Err()
-		if e.ctxErr == nil && most > 0 && took >= most-most/100 {
+		deadline, bounded := ctx.Deadline()
+		callers := took + time.Until(deadline) // the caller's limit, if it is bounded
+		switch {
+		case e.ctxErr != nil:
+		case bounded && (most == 0 || callers < most) && passed(took, callers):
+			e.ctxErr = context.DeadlineExceeded
+		case most > 0 && passed(took, most):
 			e.Limit = most
 		}
 	}
 	return e
 }
+
+// passed reports whether a call has taken its limit, less the 1 % by which a runtime's clock may be ahead.
+func passed(took, limit time.Duration) bool { return took >= limit-limit/100 }
 
 func checkCall(next call) call {
 	return func(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
