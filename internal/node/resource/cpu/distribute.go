@@ -17,7 +17,7 @@ func (t *taker) distribute() {
 		return
 	}
 	size := t.portion
-	d := distribution{size: size, need: t.need, nodes: t.sorted(node)}
+	d := distribution{size: size, need: t.need, nodes: t.free.sorted(node)}
 	for _, g := range d.nodes {
 		d.free = append(d.free, t.takable(g))
 	}
@@ -47,11 +47,11 @@ func (t *taker) distribute() {
 // whole.
 func (t *taker) takable(g int) int {
 	if !t.FullPCPUsOnly {
-		return t.count[node][g]
+		return t.free.count[node][g]
 	}
 	n := 0
-	for _, cpu := range t.freeIn(node, g) {
-		if t.whole(core, t.of[core][cpu]) {
+	for _, cpu := range t.free.in(node, g) {
+		if t.free.whole(core, t.of[core][cpu]) {
 			n++
 		}
 	}
@@ -61,8 +61,8 @@ func (t *taker) takable(g int) int {
 // takeFrom packs n CPUs into one node.
 func (t *taker) takeFrom(g, n int) {
 	part := newTaker(t.layout, t.rules, nil, n)
-	for _, cpu := range t.freeIn(node, g) {
-		part.add(cpu)
+	for _, cpu := range t.free.in(node, g) {
+		part.free.add(cpu)
 	}
 	part.PreferAlignByUncoreCache = false
 	part.pack()

@@ -106,6 +106,9 @@ func (l *layout) available(p Pool, reusable cpuset.CPUSet) []bool {
 	return in
 }
 
+// nodesFirst reports whether a NUMA node is at least as large as a socket.
+func (l *layout) nodesFirst() bool { return len(l.groups[socket]) >= len(l.groups[node]) }
+
 func gcd(a, b int) int {
 	for b != 0 {
 		a, b = b, a%b

@@ -30,8 +30,9 @@ func (r rules) split() rules {
 // distributed over NUMA nodes.
 func (l *layout) take(r rules, available []bool, n int) ([]int, error) {
 	t := newTaker(l, r, available, n)
-	if t.left < n {
-		return nil, fmt.Errorf("not enough cpus available to satisfy request: requested=%d, available=%d", n, t.left)
+	if t.free.total < n {
+		return nil, fmt.Errorf("not enough cpus available to satisfy request: requested=%d, available=%d", n,
+			t.free.total)
 	}
 	if r.DistributeAcrossNUMA && r.portion > 0 && n%r.portion == 0 {
 		if t.distribute(); t.need == 0 {
@@ -50,47 +51,22 @@ func (l *layout) take(r rules, available []bool, n int) ([]int, error) {
 	return t.taken, nil
 }
 
-// taker takes CPUs until it needs no others.
+// taker takes free CPUs until it needs no others.
 type taker struct {
 	*layout
 	rules
-	free  []bool       // by CPU: whether it may be taken
-	count [kinds][]int // by kind and group: CPUs that may be taken
-	left  int          // number of CPUs that may be taken
+	free  *free
 	need  int
 	taken []int // CPU indexes
 }
 
 func newTaker(l *layout, r rules, available []bool, need int) *taker {
-	t := &taker{layout: l, rules: r, free: make([]bool, len(l.cpus)), need: need}
-	for k := range kinds {
-		t.count[k] = make([]int, len(l.groups[k]))
-	}
-	for cpu, free := range available {
-		if free {
-			t.add(cpu)
-		}
-	}
-	return t
-}
-
-func (t *taker) add(cpu int) {
-	t.free[cpu] = true
-	t.left++
-	for k := range kinds {
-		t.count[k][t.of[k][cpu]]++
-	}
+	return &taker{layout: l, rules: r, free: newFree(l, available), need: need}
 }
 
 func (t *taker) take(cpus []int) {
-	for _, cpu := range cpus {
-		t.free[cpu] = false
-		for k := range kinds {
-			t.count[k][t.of[k][cpu]]--
-		}
-	}
+	t.free.remove(cpus)
 	t.taken = append(t.taken, cpus...)
-	t.left -= len(cpus)
 	t.need -= len(cpus)
 }
 
@@ -98,17 +74,17 @@ func (t *taker) take(cpus []int) {
 // caches, cores and single CPUs. Among parts of one kind it starts where the fewest CPUs are free.
 func (t *taker) pack() {
 	if t.nodesFirst() {
-		t.takeWhole(node, t.sorted(node))
-		t.takeWhole(socket, t.sorted(socket))
+		t.takeWhole(node, t.free.sorted(node))
+		t.takeWhole(socket, t.free.sorted(socket))
 	} else {
-		t.takeWhole(socket, t.sorted(socket))
-		t.takeWhole(node, t.sorted(node))
+		t.takeWhole(socket, t.free.sorted(socket))
+		t.takeWhole(node, t.free.sorted(node))
 	}
 	if t.PreferAlignByUncoreCache {
 		t.takeCaches()
 	}
 	if !t.DistributeAcrossCores {
-		t.takeWhole(core, t.sorted(core))
+		t.takeWhole(core, t.free.sorted(core))
 	}
 	if t.need > 0 && !t.FullPCPUsOnly {
 		rest := t.sortedCPUs()
@@ -116,15 +92,10 @@ func (t *taker) pack() {
 	}
 }
 
-// nodesFirst reports whether a NUMA node is at least as large as a socket.
-func (t *taker) nodesFirst() bool { return len(t.groups[socket]) >= len(t.groups[node]) }
-
-func (t *taker) whole(k kind, g int) bool { return t.count[k][g] == len(t.groups[k][g].cpus) }
-
 // takeWhole takes the groups that are wholly free and not larger than the need, in the given order.
 func (t *taker) takeWhole(k kind, order []int) {
 	for _, g := range order {
-		if cpus := t.groups[k][g].cpus; len(cpus) <= t.need && t.whole(k, g) {
+		if cpus := t.groups[k][g].cpus; len(cpus) <= t.need && t.free.whole(k, g) {
 			t.take(cpus)
 		}
 	}
@@ -132,11 +103,11 @@ func (t *taker) takeWhole(k kind, order []int) {
 
 // takeCaches takes whole caches. It takes the rest from a single cache if one has enough.
 func (t *taker) takeCaches() {
-	for _, g := range t.sorted(cache) {
+	for _, g := range t.free.sorted(cache) {
 		if t.need == 0 {
 			return
 		}
-		t.takeWhole(cache, t.sorted(cache))
+		t.takeWhole(cache, t.free.sorted(cache))
 		if t.need > 0 {
 			t.takePart(g)
 		}
@@ -145,15 +116,15 @@ func (t *taker) takeCaches() {
 
 // takePart takes everything still needed from the lowest cores of one cache, or nothing.
 func (t *taker) takePart(g int) {
-	cores := t.within(cache, g, core)
+	cores := t.free.within(cache, g, core)
 	slices.Sort(cores)
 	cores = cores[:min(len(cores), (t.need+t.perCore-1)/t.perCore)]
 	var cpus []int
 	for _, c := range cores {
-		if t.FullPCPUsOnly && !t.whole(core, c) {
+		if t.FullPCPUsOnly && !t.free.whole(core, c) {
 			return
 		}
-		cpus = append(cpus, t.freeIn(core, c)...)
+		cpus = append(cpus, t.free.in(core, c)...)
 	}
 	if t.need%2 != 0 && t.perCore > 1 && len(cpus) > t.need {
 		slices.Sort(cpus)
@@ -164,73 +135,6 @@ func (t *taker) takePart(g int) {
 	}
 }
 
-// sorted returns the groups that have free CPUs. The order is by free CPUs, fewest first, then by ID, within the next
-// larger kind: sockets within NUMA nodes or the reverse, caches within NUMA nodes, cores within the smaller of socket
-// and NUMA node.
-func (t *taker) sorted(k kind) []int {
-	first, second := socket, node
-	if t.nodesFirst() {
-		first, second = node, socket
-	}
-	switch k {
-	case first:
-		var all []int
-		for g := range t.groups[k] {
-			if t.count[k][g] > 0 {
-				all = append(all, g)
-			}
-		}
-		return t.byCount(k, all)
-	case second:
-		return t.sortedWithin(first, k)
-	case cache:
-		return t.sortedWithin(node, k)
-	default:
-		return t.sortedWithin(second, k)
-	}
-}
-
-func (t *taker) sortedWithin(outer, k kind) []int {
-	var all []int
-	for _, g := range t.sorted(outer) {
-		all = append(all, t.byCount(k, t.within(outer, g, k))...)
-	}
-	return all
-}
-
-func (t *taker) byCount(k kind, groups []int) []int {
-	slices.SortFunc(groups, func(a, b int) int {
-		if d := t.count[k][a] - t.count[k][b]; d != 0 {
-			return d
-		}
-		return a - b
-	})
-	return groups
-}
-
-// within returns the groups of kind k that have a free CPU inside the outer group g.
-func (t *taker) within(outer kind, g int, k kind) []int {
-	var inner []int
-	seen := make([]bool, len(t.groups[k]))
-	for _, cpu := range t.freeIn(outer, g) {
-		if in := t.of[k][cpu]; !seen[in] {
-			seen[in] = true
-			inner = append(inner, in)
-		}
-	}
-	return inner
-}
-
-func (t *taker) freeIn(k kind, g int) []int {
-	var cpus []int
-	for _, cpu := range t.groups[k][g].cpus {
-		if t.free[cpu] {
-			cpus = append(cpus, cpu)
-		}
-	}
-	return cpus
-}
-
 // sortedCPUs returns all free CPUs, core by core. With distribute-cpus-across-cores they are sorted by ID within a
 // socket instead, so that successive CPUs are on different cores.
 func (t *taker) sortedCPUs() []int {
@@ -239,8 +143,8 @@ func (t *taker) sortedCPUs() []int {
 		k = socket
 	}
 	var all []int
-	for _, g := range t.sorted(k) {
-		all = append(all, t.freeIn(k, g)...)
+	for _, g := range t.free.sorted(k) {
+		all = append(all, t.free.in(k, g)...)
 	}
 	return all
 }
@@ -248,7 +152,7 @@ func (t *taker) sortedCPUs() []int {
 // takeCoresThatFit takes whole cores of different sizes that add up to the need. It takes the first such combination in
 // sorted order.
 func (t *taker) takeCoresThatFit() {
-	cores := slices.DeleteFunc(t.sorted(core), func(c int) bool { return !t.whole(core, c) })
+	cores := slices.DeleteFunc(t.free.sorted(core), func(c int) bool { return !t.free.whole(core, c) })
 	// fits[i][n]: some of the cores from index i on add up to n.
 	fits := make([][]bool, len(cores)+1)
 	fits[len(cores)] = make([]bool, t.need+1)
