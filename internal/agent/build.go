@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/agent/input"
 	"github.com/berth-run/berth/internal/api/server"
@@ -104,29 +103,21 @@ func (a *Agent) buildSteps() error {
 	places := sandbox.NewPlaces(startsAtOnce(), patience)
 	s.sandboxes = sandbox.New(sandbox.Options{
 		Runtime: a.engine.Client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg,
-		Limit: places, Network: podNetwork{a.monitor}, Classes: a.objects,
-		Resources: func(p *corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources) {
-			return render.PodResources(p, renderNode)
-		},
+		Limit: places, Network: podNetwork{a.monitor}, Classes: a.objects, Resources: renderNode,
 		Userns: userns.New(userns.Config{Root: c.RootDir, IDsPerPod: c.Pods.UsernsIDs}),
 	})
 	s.resizes = newResizes(a, renderNode)
 	logDamage(a.Log, s.resizes.Load())
 	s.containers = container.New(container.Options{
 		Runtime: a.engine.Client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs,
-		Objects: a.objects, Services: a.cluster.Services,
+		Objects: a.objects, Services: a.cluster,
 		Lifecycle: append(s.lifecycle(hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")})),
 			a.cluster.Plugins().Lifecycle()...),
-		Observer: a.pleg, Events: a.events, Limit: places.Ahead(), QOS: pod.QOS,
-		Node: func(p *corev1.Pod) render.Node {
-			n := renderNode
-			n.RecursiveReadOnly = a.engine.RecursiveReadOnly(p)
-			return n
-		},
+		Observer: a.pleg, Events: a.events, Limit: places.Ahead(), Node: renderNode, Handlers: a.engine,
 		LegacyLogDir: podlog.LinkDir(c.Pods.LogsDir), Log: a.Log,
 	})
 	s.probes, err = probe.New(probe.Options{
-		CRI: a.engine.Client.Runtime, Events: a.events, Observed: a.pleg.Observed, Expand: render.ExpandCommand,
+		CRI: a.engine.Client.Runtime, Events: a.events, Observed: a.pleg.Observed,
 		PodIP: func(p *corev1.Pod, o *pod.Observed) string {
 			if ips := podstatus.PodIPs(p, o, view(a).HostIPs()); len(ips) > 0 {
 				return ips[0]

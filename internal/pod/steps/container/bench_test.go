@@ -62,8 +62,7 @@ func onBench(t *testing.T, spec corev1.PodSpec, body func(*testing.T, *bench)) {
 		b.Containers = New(Options{
 			Runtime: b.cri.Runtime, Images: b, Sandboxes: b, Volumes: b, Dirs: b, Observer: b.pleg, Events: b, Limit: b,
 			Lifecycle: []Lifecycle{{}, b.lifecycle.hooks()}, LegacyLogDir: filepath.Join(dir, "containers"),
-			QOS:  func(*corev1.Pod) corev1.PodQOSClass { return corev1.PodQOSBestEffort },
-			Node: func(*corev1.Pod) render.Node { return render.Node{HostIPs: []string{"127.0.0.1"}} },
+			Node: render.Node{HostIPs: []string{"127.0.0.1"}},
 		})
 		b.create(spec)
 		ctx, cancel := context.WithCancel(t.Context())

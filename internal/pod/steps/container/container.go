@@ -79,7 +79,19 @@ type gate interface {
 	Enter(ctx context.Context) (leave func(), err error)
 }
 
-// Options holds the dependencies and settings of Containers. Services, Lifecycle, LegacyLogDir and Log are optional.
+// services knows the services of a cluster.
+type services interface {
+	// Services returns the services whose addresses a pod gets as environment variables.
+	Services(*corev1.Pod) ([]*corev1.Service, error)
+}
+
+// handlers knows the runtime handlers.
+type handlers interface {
+	// RecursiveReadOnly reports whether the runtime handler of a pod supports recursive read-only mounts.
+	RecursiveReadOnly(*corev1.Pod) bool
+}
+
+// Options holds the dependencies and settings of Containers. Services, Handlers, Lifecycle, LegacyLogDir and Log are optional.
 type Options struct {
 	Runtime   runtime
 	Images    images
@@ -87,18 +99,16 @@ type Options struct {
 	Volumes   volumes
 	Dirs      dirs
 	Objects   objects
-	// Services returns the services whose addresses a pod gets as environment variables. nil means none.
-	Services func(*corev1.Pod) ([]*corev1.Service, error)
+	Services  services
 	// Lifecycle lists the participants in the order of the calls.
 	Lifecycle []Lifecycle
 	Observer  observer
 	Events    event.Sink
 	// Limit is entered before a container is created, and left after it was started.
 	Limit gate
-	// QOS is the pod's quality-of-service class.
-	QOS func(*corev1.Pod) corev1.PodQOSClass
-	// Node returns the current properties of the node and of the pod's runtime handler, for rendering.
-	Node func(p *corev1.Pod) render.Node
+	// Node has the properties of the node for rendering, except for those of a pod's runtime handler.
+	Node     render.Node
+	Handlers handlers
 	// LegacyLogDir gets a link to each container's log, for collectors that look there. The kubelet's is
 	// /var/log/containers. Empty means no links.
 	LegacyLogDir string
@@ -135,6 +145,15 @@ func New(o Options) *Containers {
 	}
 	return &Containers{opts: o, handlers: handler.New(o.Runtime, o.Events), metrics: newMetrics(),
 		lives: map[types.UID]*life{}}
+}
+
+// node returns the properties of the node and of a pod's runtime handler.
+func (s *Containers) node(p *corev1.Pod) render.Node {
+	n := s.opts.Node
+	if s.opts.Handlers != nil {
+		n.RecursiveReadOnly = s.opts.Handlers.RecursiveReadOnly(p)
+	}
+	return n
 }
 
 // Waiting returns why a container is not started: the reason and message of its last failed start. A successful start
@@ -214,7 +233,7 @@ func (s *Containers) changed(ctx context.Context, uid types.UID, name string, e 
 // podIPs returns the addresses of a pod's containers.
 func (s *Containers) podIPs(p *corev1.Pod, sandboxIPs []string) []string {
 	if pod.HostNetwork(p) {
-		return s.opts.Node(p).HostIPs
+		return s.opts.Node.HostIPs
 	}
 	return sandboxIPs
 }

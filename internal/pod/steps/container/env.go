@@ -49,7 +49,7 @@ func (l *launch) sources(mounted map[string]pod.Volume) (s render.Sources, err e
 		s.Objects[key] = o
 	}
 	if l.s.opts.Services != nil {
-		services, err := l.s.opts.Services(l.pod)
+		services, err := l.s.opts.Services.Services(l.pod)
 		if err != nil {
 			return s, err
 		}

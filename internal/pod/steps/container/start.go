@@ -171,8 +171,8 @@ func (l *launch) render(ctx context.Context) error {
 		return err
 	}
 	in := render.Input{
-		Pod: l.pod, QOS: s.opts.QOS(l.pod), Container: c, RestartCount: count, Backoff: l.want.Backoff,
-		Image: l.image, PodIPs: l.ips, Node: s.opts.Node(l.pod),
+		Pod: l.pod, QOS: pod.QOS(l.pod), Container: c, RestartCount: count, Backoff: l.want.Backoff,
+		Image: l.image, PodIPs: l.ips, Node: s.node(l.pod),
 		Userns: l.sandbox.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions(),
 	}
 	if c.Target != "" {

@@ -65,7 +65,7 @@ func (p *Probes) askOnce(c check) answer {
 	ports := c.container.Ports
 	switch {
 	case spec.Exec != nil:
-		return p.askExec(c.ctx, c.target.id, p.opts.Expand(spec.Exec.Command, c.container.Env), timeout)
+		return p.askExec(c.ctx, c.target.id, pod.ExpandCommand(spec.Exec.Command, c.container.Env), timeout)
 	case spec.HTTPGet != nil:
 		req, err := newRequest(c.ctx, spec.HTTPGet, ports, c.ip)
 		if err != nil {

@@ -342,7 +342,6 @@ func TestAttempts(t *testing.T) {
 		t.Run(code.String(), func(t *testing.T) {
 			asked := 0
 			p := &Probes{opts: Options{
-				Expand: func(command []string, _ []corev1.EnvVar) []string { return command },
 				CRI: execFunc(func(context.Context, *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
 					asked++
 					return nil, &cri.Error{Call: "ExecSync", Err: status.Error(code, "no answer")}

@@ -27,7 +27,7 @@ type execer interface {
 	ExecSync(context.Context, *runtimeapi.ExecSyncRequest, ...grpc.CallOption) (*runtimeapi.ExecSyncResponse, error)
 }
 
-// Options of Probes. CRI, Events, Observed, Expand and Log are required.
+// Options of Probes. CRI, Events, Observed and Log are required.
 type Options struct {
 	CRI    execer
 	Events event.Sink
@@ -37,8 +37,6 @@ type Options struct {
 	// PodIP returns the address for probes that name no host. nil means the first address of the pod's sandbox, which
 	// pods on the host network do not have.
 	PodIP func(*corev1.Pod, *pod.Observed) string
-	// Expand replaces $(NAME) in the command of an exec probe.
-	Expand func(command []string, env []corev1.EnvVar) []string
 	// Starting reports whether the start of a running container is incomplete. It is not probed before its postStart
 	// handler has returned. nil means never.
 	Starting func(uid types.UID, container string) bool
@@ -91,8 +89,8 @@ type Probes struct {
 // New returns Probes that probe nothing before Run. The error names a missing required option, or a metric that is
 // registered already.
 func New(o Options) (*Probes, error) {
-	if o.CRI == nil || o.Events == nil || o.Observed == nil || o.Expand == nil || o.Log == nil {
-		return nil, errors.New("probes: CRI, Events, Observed, Expand and Log are required")
+	if o.CRI == nil || o.Events == nil || o.Observed == nil || o.Log == nil {
+		return nil, errors.New("probes: CRI, Events, Observed and Log are required")
 	}
 	if o.Concurrency <= 0 {
 		o.Concurrency = 8

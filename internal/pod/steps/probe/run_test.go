@@ -55,7 +55,6 @@ func newWorld(t *testing.T, containers ...corev1.Container) *world {
 	w.opts = Options{
 		CRI: execFunc(w.exec), Events: w, Log: slog.New(slog.DiscardHandler),
 		Observed: func(types.UID) *pod.Observed { w.mu.Lock(); defer w.mu.Unlock(); return w.observed },
-		Expand:   func(command []string, _ []corev1.EnvVar) []string { return command },
 		Changed:  func(types.UID) { w.line("changed") },
 	}
 	return w

@@ -54,16 +54,21 @@ type network interface {
 	Await(ctx context.Context, why func(message string)) error
 }
 
+// resources converts the resources of pods.
+type resources interface {
+	// PodResources returns the Resources and Overhead of Given.
+	PodResources(p *corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources)
+}
+
 // Options of Sandboxes.
 type Options struct {
-	Network network
-	Runtime runtimeapi.RuntimeServiceClient
-	Events  event.Sink
-	Names   names
-	Cgroups cgroups
-	Userns  userns
-	// Resources returns the Resources and Overhead of Given.
-	Resources func(p *corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources)
+	Network   network
+	Runtime   runtimeapi.RuntimeServiceClient
+	Events    event.Sink
+	Names     names
+	Cgroups   cgroups
+	Userns    userns
+	Resources resources
 	Observer  observer
 	Classes   classes
 	// Limit bounds how many sandboxes are created at the same time. See Gate.
@@ -155,7 +160,7 @@ func (s *Sandboxes) render(p *corev1.Pod, attempt uint32) (*runtimeapi.PodSandbo
 	if err != nil {
 		return nil, err
 	}
-	resources, overhead := s.opts.Resources(p)
+	resources, overhead := s.opts.Resources.PodResources(p)
 	return Render(p, Given{
 		Attempt: attempt, Hostname: hostname, DNS: dns, Userns: ids, Resources: resources, Overhead: overhead,
 		LogDir: s.opts.Names.LogDir(p), CgroupParent: s.opts.Cgroups.Parent(p),

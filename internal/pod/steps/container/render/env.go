@@ -64,7 +64,7 @@ func environment(in Input) (*variables, error) {
 		return value, ok
 	}
 	for _, e := range in.Container.Env {
-		value := expand(e.Value, lookup)
+		value := pod.Expand(e.Value, lookup)
 		if e.Value == "" && e.ValueFrom != nil {
 			var err error
 			value, err = valueFrom(in, e.ValueFrom)

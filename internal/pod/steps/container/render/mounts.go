@@ -29,7 +29,7 @@ func SubPaths(in Input) ([]string, error) {
 				}
 			}
 			var missing []string
-			path = expand(m.SubPathExpr, func(name string) (string, bool) {
+			path = pod.Expand(m.SubPathExpr, func(name string) (string, bool) {
 				value, _ := env.lookup(name)
 				if value == "" {
 					missing = append(missing, name)

@@ -87,7 +87,7 @@ func sandboxOf(t *testing.T, p *corev1.Pod, node Node) *runtimeapi.PodSandboxCon
 	}
 	given := sandbox.Given{Hostname: hostname, LogDir: "/var/log/pods/shop_web_6b1e", CgroupParent: "/kubepods/pod6b1e",
 		DNS: dns}
-	given.Resources, given.Overhead = PodResources(p, node)
+	given.Resources, given.Overhead = node.PodResources(p)
 	if p.Spec.HostUsers != nil && !*p.Spec.HostUsers {
 		ids := []*runtimeapi.IDMapping{{HostId: 65536, Length: 65536}}
 		given.Userns = &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: ids, Gids: ids}

@@ -112,8 +112,8 @@ func Config(in Input) (*runtimeapi.ContainerConfig, error) {
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: uint32(in.RestartCount)},
 		Image:       &runtimeapi.ImageSpec{Image: in.Image.GetId(), UserSpecifiedImage: c.Image},
-		Command:     expandAll(c.Command, env.lookup),
-		Args:        expandAll(c.Args, env.lookup),
+		Command:     pod.ExpandAll(c.Command, env.lookup),
+		Args:        pod.ExpandAll(c.Args, env.lookup),
 		WorkingDir:  c.WorkingDir,
 		Envs:        env.list(),
 		Mounts:      mounts,

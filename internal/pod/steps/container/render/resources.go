@@ -65,9 +65,14 @@ func setQuota(r *runtimeapi.LinuxContainerResources, node Node, limit resource.Q
 	r.CpuQuota = cgroupfile.Quota(limit.MilliValue(), period)
 }
 
+// Resources returns the resources of a container of a pod, as this node gives them to the runtime.
+func (node Node) Resources(p *corev1.Pod, c pod.Container) *runtimeapi.LinuxContainerResources {
+	return Resources(Input{Pod: p, QOS: pod.QOS(p), Container: c, Node: node})
+}
+
 // PodResources returns the resources of a whole pod for the runtime: what its containers may use together, and its
 // overhead, which is both request and limit (KEP-688).
-func PodResources(p *corev1.Pod, node Node) (containers, overhead *runtimeapi.LinuxContainerResources) {
+func (node Node) PodResources(p *corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources) {
 	opts := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
 	return whole(resourcehelper.PodRequests(p, opts), resourcehelper.PodLimits(p, opts), node),
 		whole(p.Spec.Overhead, p.Spec.Overhead, node)
