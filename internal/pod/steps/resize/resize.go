@@ -36,14 +36,26 @@ type cgroups interface {
 	Fit(*corev1.Pod) error
 }
 
+// resources converts the resources of containers.
+type resources interface {
+	// Resources returns a container's resources in the form of the CRI.
+	Resources(*corev1.Pod, pod.Container) *runtimeapi.LinuxContainerResources
+}
+
+// allocations knows the resources that belong to one pod alone.
+type allocations interface {
+	// Fixed returns why the resources of a pod cannot change from was to want while it runs, "" if they can.
+	Fixed(was, want *corev1.Pod) string
+}
+
 // Options are the dependencies of Resizes.
 type Options struct {
 	Runtime runtime
 	Cgroups cgroups
-	// Resources returns a container's resources in the form of the CRI.
-	Resources func(*corev1.Pod, pod.Container) *runtimeapi.LinuxContainerResources
-	// Fixed returns why the resources of a pod cannot change from was to want while it runs, "" if they can.
-	Fixed func(was, want *corev1.Pod) string
+	// Resources has the resources of containers in the form of the CRI.
+	Resources resources
+	// Allocations decides which resources can change while a pod runs.
+	Allocations allocations
 	// Swap is set if containers of this node may use swap.
 	Swap   bool
 	Events event.Sink
@@ -59,12 +71,18 @@ type Options struct {
 // Resizes holds the allocated and actuated resources of pods. Its methods may be called from any goroutine.
 type Resizes struct {
 	*ledger
-	opts    Options
-	metrics metrics
+	opts     Options
+	metrics  metrics
+	actuator actuator
 }
 
 // New returns Resizes without pods. Call Load before its other methods.
-func New(o Options) *Resizes { return &Resizes{opts: o, ledger: newLedger(o), metrics: newMetrics()} }
+func New(o Options) *Resizes {
+	l, m := newLedger(o), newMetrics()
+	return &Resizes{ledger: l, opts: o, metrics: m, actuator: actuator{
+		ledger: l, runtime: o.Runtime, cgroups: o.Cgroups, resources: o.Resources, events: o.Events, metrics: m,
+	}}
+}
 
 // Allocate returns the version of a desired pod that the node runs: with the sizes it wants if they are granted,
 // otherwise with the sizes allocated before. alone and beside return why a pod does not fit, "" if it does. A pod that
@@ -84,7 +102,7 @@ func (s *Resizes) Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *
 		s.pend(want, answer{})
 		return s.complete(want)
 	}
-	a := decide(question{was: now.Pod, want: want.Pod, fixed: s.opts.Fixed(now.Pod, want.Pod), alone: alone(want),
+	a := decide(question{was: now.Pod, want: want.Pod, fixed: s.opts.Allocations.Fixed(now.Pod, want.Pod), alone: alone(want),
 		beside: beside(want), swap: s.opts.Swap})
 	if a == (answer{}) {
 		if err := s.promise(want); err != nil {

@@ -18,8 +18,21 @@ import (
 func (s *Resizes) Step() worker.Step {
 	return worker.Step{
 		Name: "resize", Phase: worker.Act, After: []string{"cgroup"},
-		Setup: func(ctx context.Context, r *worker.Run) error { s.setup(ctx, r.Pod, r.Observed, r.Tasks); return nil },
+		Setup: func(ctx context.Context, r *worker.Run) error {
+			s.actuator.setup(ctx, r.Pod, r.Observed, r.Tasks)
+			return nil
+		},
 	}
+}
+
+// actuator makes the resources of running containers and of pods' cgroups equal to the allocated ones.
+type actuator struct {
+	ledger    *ledger
+	runtime   runtime
+	cgroups   cgroups
+	resources resources
+	events    event.Sink
+	metrics   metrics
 }
 
 // tasks is the part of worker.Tasks that is used here.
@@ -27,75 +40,75 @@ type tasks interface {
 	Go(ctx context.Context, key string, f func(context.Context) error) bool
 }
 
-func (s *Resizes) setup(ctx context.Context, p *pod.Pod, o *pod.Observed, tasks tasks) {
-	w := difference(p.Pod, o, s.given(p.UID))
+func (a *actuator) setup(ctx context.Context, p *pod.Pod, o *pod.Observed, tasks tasks) {
+	w := difference(p.Pod, o, a.ledger.given(p.UID))
 	switch {
 	case w.idle() && w.awaited:
 		// The plan restarts the marked containers. The pod's cgroup has grown already.
-	case w.idle() && s.opts.Cgroups.Fits(p.Pod):
-		s.finish(p.Pod)
+	case w.idle() && a.cgroups.Fits(p.Pod):
+		a.finish(p.Pod)
 	default:
-		tasks.Go(ctx, "resize", func(ctx context.Context) error { return s.carryOut(ctx, p.Pod, w) })
+		tasks.Go(ctx, "resize", func(ctx context.Context) error { return a.carryOut(ctx, p.Pod, w) })
 	}
 }
 
 // carryOut does the work of one pass. The worker retries it after an error.
-func (s *Resizes) carryOut(ctx context.Context, p *corev1.Pod, w work) error {
+func (a *actuator) carryOut(ctx context.Context, p *corev1.Pod, w work) error {
 	began := time.Now()
-	err := s.opts.Cgroups.Grow(p)
+	err := a.cgroups.Grow(p)
 	if err == nil {
-		err = s.change(ctx, p, w)
+		err = a.change(ctx, p, w)
 	}
 	if err == nil && !w.awaited && len(w.restarts) == 0 {
-		err = s.opts.Cgroups.Fit(p)
+		err = a.cgroups.Fit(p)
 	}
 	if ctx.Err() == nil {
-		s.metrics.tried(time.Since(began), err)
-		s.note(p, err)
+		a.metrics.tried(time.Since(began), err)
+		a.note(p, err)
 	}
 	return err
 }
 
 // change updates containers and marks those that must restart.
-func (s *Resizes) change(ctx context.Context, p *corev1.Pod, w work) error {
+func (a *actuator) change(ctx context.Context, p *corev1.Pod, w work) error {
 	for _, u := range w.updates {
-		if err := s.update(ctx, p, u); err != nil {
+		if err := a.update(ctx, p, u); err != nil {
 			return fmt.Errorf("resize container %q: %w", u.container.Name, err)
 		}
 	}
 	if len(w.restarts) == 0 {
 		return nil
 	}
-	now, marked := s.given(p.UID), map[string]given{}
+	now, marked := a.ledger.given(p.UID), map[string]given{}
 	for _, name := range w.restarts {
 		g := now[name]
 		g.Restart = true
 		marked[name] = g
 	}
-	s.give(p.UID, marked)
-	return s.save(p.UID)
+	a.ledger.give(p.UID, marked)
+	return a.ledger.save(p.UID)
 }
 
-func (s *Resizes) update(ctx context.Context, p *corev1.Pod, u update) error {
+func (a *actuator) update(ctx context.Context, p *corev1.Pod, u update) error {
 	if u.less() {
-		if err := s.roomLeft(ctx, u); err != nil {
+		if err := a.roomLeft(ctx, u); err != nil {
 			return err
 		}
 	}
-	_, err := s.opts.Runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
-		ContainerId: u.id, Linux: updateOf(s.opts.Resources(p, u.container)),
+	_, err := a.runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
+		ContainerId: u.id, Linux: updateOf(a.resources.Resources(p, u.container)),
 	})
 	if err != nil {
 		return err
 	}
-	s.give(p.UID, map[string]given{u.container.Name: {ID: u.id, Resources: u.container.Resources}})
-	return s.save(p.UID)
+	a.ledger.give(p.UID, map[string]given{u.container.Name: {ID: u.id, Resources: u.container.Resources}})
+	return a.ledger.save(p.UID)
 }
 
 // roomLeft returns an error if a new memory limit is below the present usage, because the kernel would then kill the
 // container. The check can miss usage that grows meanwhile.
-func (s *Resizes) roomLeft(ctx context.Context, u update) error {
-	stats, err := s.opts.Runtime.ContainerStats(ctx, &runtimeapi.ContainerStatsRequest{ContainerId: u.id})
+func (a *actuator) roomLeft(ctx context.Context, u update) error {
+	stats, err := a.runtime.ContainerStats(ctx, &runtimeapi.ContainerStatsRequest{ContainerId: u.id})
 	if err != nil {
 		return fmt.Errorf("read memory usage: %w", err)
 	}
@@ -125,31 +138,31 @@ func updateOf(r *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerR
 }
 
 // note records the result of the last try and emits an event for a new failure.
-func (s *Resizes) note(p *corev1.Pod, err error) {
+func (a *actuator) note(p *corev1.Pod, err error) {
 	text, news := "", false
 	if err != nil {
 		text = err.Error()
 	}
-	s.with(p.UID, func(e *entry) bool {
+	a.ledger.with(p.UID, func(e *entry) bool {
 		news = text != "" && e.failed != text && e.Resizing
 		e.failed = text
 		return false
 	})
 	if news {
-		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, ResizeError, "Error resizing pod: %s", text)
+		a.events.Event(event.PodRef(p), corev1.EventTypeWarning, ResizeError, "Error resizing pod: %s", text)
 	}
 }
 
 // finish completes a resize that has no work left.
-func (s *Resizes) finish(p *corev1.Pod) {
+func (a *actuator) finish(p *corev1.Pod) {
 	ended := false
-	s.with(p.UID, func(e *entry) bool {
+	a.ledger.with(p.UID, func(e *entry) bool {
 		ended = e.Resizing
 		e.Resizing, e.failed = false, ""
 		return ended
 	})
 	if ended {
-		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeNormal, ResizeCompleted, "Pod resize completed: %s",
+		a.events.Event(event.PodRef(p), corev1.EventTypeNormal, ResizeCompleted, "Pod resize completed: %s",
 			describe(p))
 	}
 }

@@ -42,6 +42,12 @@ func (n *node) Fits(p *corev1.Pod) bool {
 
 func (n *node) Grow(*corev1.Pod) error { n.log = append(n.log, "grow"); return nil }
 
+func (n *node) Fixed(_, _ *corev1.Pod) string { return "" }
+
+func (n *node) Resources(_ *corev1.Pod, c pod.Container) *runtimeapi.LinuxContainerResources {
+	return &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: c.Resources.Limits.Memory().Value()}
+}
+
 func (n *node) Fit(p *corev1.Pod) error {
 	n.log, n.fits = append(n.log, "fit"), p.Spec.Containers[0].Resources
 	return nil
@@ -74,14 +80,8 @@ type rig struct {
 func start(t *testing.T, n *node, dir string) rig {
 	t.Helper()
 	s := New(Options{
-		Fixed: func(_, _ *corev1.Pod) string {
-			return ""
-		}, Runtime: n, Cgroups: n, Events: n, Dir: dir, Known: func(types.UID) bool {
-			return true
-		}, Log: slog.New(slog.DiscardHandler),
-		Resources: func(_ *corev1.Pod, c pod.Container) *runtimeapi.LinuxContainerResources {
-			return &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: c.Resources.Limits.Memory().Value()}
-		},
+		Runtime: n, Cgroups: n, Resources: n, Allocations: n, Events: n, Dir: dir,
+		Known: func(types.UID) bool { return true }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err := s.Load(); err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func (r rig) allocate(want *pod.Pod, alone, beside string) *pod.Pod {
 }
 
 func (r rig) pass(p *pod.Pod, id string) {
-	r.setup(r.t.Context(), p, runs(id), r.node)
+	r.actuator.setup(r.t.Context(), p, runs(id), r.node)
 }
 
 // conditions returns the type and reason of each condition.
