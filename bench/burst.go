@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/bench/proc"
+	"github.com/berth-run/berth/bench/side"
 )
 
 // burst is the time that many pods need together to start, or to end.
@@ -47,15 +48,15 @@ func (b *bench) bursts(ctx context.Context) error {
 }
 
 // oneBurst starts and removes pods on one side. The concurrency 0 stands for Berth, which chooses its own.
-func oneBurst(ctx context.Context, s side, prefix string, concurrency int, up, down *burst) error {
+func oneBurst(ctx context.Context, s side.Side, prefix string, concurrency int, up, down *burst) error {
 	for _, half := range []struct {
 		*burst
 		do func() (time.Duration, error)
 	}{
-		{up, func() (time.Duration, error) { return s.start(ctx, prefix, up.Pods, shape{}, concurrency) }},
-		{down, func() (time.Duration, error) { return s.remove(ctx, prefix, up.Pods, concurrency) }},
+		{up, func() (time.Duration, error) { return s.Start(ctx, prefix, up.Pods, side.Shape{}, concurrency) }},
+		{down, func() (time.Duration, error) { return s.Remove(ctx, prefix, up.Pods, concurrency) }},
 	} {
-		before, err := proc.CPU(s.host().pid())
+		before, err := proc.CPU(s.Host().PID())
 		if err != nil {
 			return err
 		}
@@ -63,7 +64,7 @@ func oneBurst(ctx context.Context, s side, prefix string, concurrency int, up, d
 		if err != nil {
 			return err
 		}
-		after, err := proc.CPU(s.host().pid())
+		after, err := proc.CPU(s.Host().PID())
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth/bench/joined"
+	"github.com/berth-run/berth/bench/side"
 )
 
 // clusterCost is what a node of a real cluster costs with Berth, and with the kubelet for comparison.
@@ -74,10 +75,10 @@ func (b *bench) joined(ctx context.Context, o joined.Options) (berth, kubelet jo
 	if o.Dir, err = os.MkdirTemp("", "bj"); err != nil {
 		return berth, kubelet, err
 	}
-	if o.Binary, err = filepath.Abs(binary); err != nil {
+	if o.Binary, err = filepath.Abs(side.Binary); err != nil {
 		return berth, kubelet, err
 	}
-	if o.Archive, err = filepath.Abs(archive); err != nil {
+	if o.Archive, err = filepath.Abs(side.Archive); err != nil {
 		return berth, kubelet, err
 	}
 	if berth, kubelet, err = joined.Measure(ctx, o); err != nil {

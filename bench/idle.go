@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/bench/proc"
+	"github.com/berth-run/berth/bench/side"
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
 // idleCost is the cost of the agent's process, which contains the runtime, while nothing happens. It omits the shims.
@@ -22,19 +24,19 @@ const settle = 15 * time.Second
 // idle measures the agent's process while pods run and nothing happens.
 func (b *bench) idle(ctx context.Context) error {
 	c := idleCost{Pods: b.burst}
-	if _, err := b.berth.start(ctx, "idle", c.Pods, shape{}, 0); err != nil {
+	if _, err := b.berth.Start(ctx, "idle", c.Pods, side.Shape{}, 0); err != nil {
 		return err
 	}
-	if err := sleep(ctx, settle); err != nil {
+	if err := retry.Sleep(ctx, settle); err != nil {
 		return err
 	}
-	pid := b.berth.pid()
+	pid := b.berth.PID()
 	before, err := proc.CPU(pid)
 	if err != nil {
 		return err
 	}
 	begin := time.Now()
-	if err := sleep(ctx, b.watch); err != nil {
+	if err := retry.Sleep(ctx, b.watch); err != nil {
 		return err
 	}
 	after, err := proc.CPU(pid)
@@ -47,7 +49,7 @@ func (b *bench) idle(ctx context.Context) error {
 		return err
 	}
 	b.results.Idle = c
-	_, err = b.berth.remove(ctx, "idle", c.Pods, 0)
+	_, err = b.berth.Remove(ctx, "idle", c.Pods, 0)
 	return err
 }
 

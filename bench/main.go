@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/bench/side"
 )
 
 type options struct {
@@ -86,8 +88,8 @@ func main() {
 // bench has the two sides that the parts measure, and the results.
 type bench struct {
 	options
-	berth   *berthSide
-	floor   *floorSide
+	berth   *side.Berth
+	floor   *side.Floor
 	results results
 }
 
@@ -144,14 +146,14 @@ func run(ctx context.Context, o options) (err error) {
 		return len(o.only) > 0 && !slices.Contains(o.only, p.name)
 	})
 	if slices.ContainsFunc(wanted, func(p part) bool { return !p.alone }) {
-		if b.berth, err = startBerth(ctx, filepath.Join(dir, "a")); err != nil {
+		if b.berth, err = side.StartBerth(ctx, filepath.Join(dir, "a")); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, b.berth.end()) }()
-		if b.floor, err = startFloor(ctx, filepath.Join(dir, "f")); err != nil {
+		defer func() { err = errors.Join(err, b.berth.Close()) }()
+		if b.floor, err = side.StartFloor(ctx, filepath.Join(dir, "f")); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, b.floor.end()) }()
+		defer func() { err = errors.Join(err, b.floor.Close()) }()
 	}
 	for _, part := range wanted {
 		if err := part.measure(b, ctx); err != nil {

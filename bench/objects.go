@@ -11,8 +11,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
+	"github.com/berth-run/berth/bench/side"
 	"github.com/berth-run/berth/internal/api/client"
 )
 
@@ -30,7 +30,7 @@ func (b *bench) objects(ctx context.Context) (err error) {
 	for i := range configMaps + secrets {
 		name, source := fmt.Sprintf("o%d", i), corev1.VolumeSource{}
 		var object any
-		meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
+		meta := metav1.ObjectMeta{Name: name, Namespace: side.Namespace}
 		if i < configMaps {
 			source.ConfigMap = &corev1.ConfigMapVolumeSource{
 				LocalObjectReference: corev1.LocalObjectReference{Name: name}}
@@ -40,18 +40,18 @@ func (b *bench) objects(ctx context.Context) (err error) {
 			object = &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta,
 				StringData: map[string]string{"key": "value"}}
 		}
-		if err := b.berth.write(name, object); err != nil {
+		if err := b.berth.Write(name, object); err != nil {
 			return err
 		}
 		objects = append(objects, name)
 		before := edit
 		edit = func(p *corev1.Pod) { before(p); mount(p, name, source) }
 	}
-	plain := shape{containers: 3}
-	full := shape{containers: 3, edit: edit}
+	plain := side.Shape{Containers: 3}
+	full := side.Shape{Containers: 3, Edit: edit}
 	b.results.Objects, err = alternate(ctx, b.pods, way{b.berth, full, "full"}, way{b.berth, plain, "plain"})
 	for _, name := range objects {
-		err = errors.Join(err, os.Remove(b.berth.manifest(name)))
+		err = errors.Join(err, os.Remove(b.berth.Manifest(name)))
 	}
 	return err
 }
@@ -59,7 +59,7 @@ func (b *bench) objects(ctx context.Context) (err error) {
 func configMap(name, value string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Data: map[string]string{"key": value},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: side.Namespace}, Data: map[string]string{"key": value},
 	}
 }
 
@@ -72,29 +72,19 @@ func mount(p *corev1.Pod, name string, source corev1.VolumeSource) {
 	}
 }
 
-// write writes an object to the manifest directory with one rename.
-func (b *berthSide) write(name string, object any) error {
-	text, err := yaml.Marshal(object)
-	if err != nil {
-		return err
-	}
-	temporary := filepath.Join(b.root, name+".new")
-	return errors.Join(os.WriteFile(temporary, text, 0o644), os.Rename(temporary, b.manifest(name)))
-}
-
 // liveUpdate edits a ConfigMap that many pods mount, and waits each time until the file of the last pod has changed.
 func (b *bench) liveUpdate(ctx context.Context) error {
 	const prefix, name = "live", "shared"
-	if err := b.berth.write(name, configMap(name, "0")); err != nil {
+	if err := b.berth.Write(name, configMap(name, "0")); err != nil {
 		return err
 	}
-	s := shape{edit: func(p *corev1.Pod) {
+	s := side.Shape{Edit: func(p *corev1.Pod) {
 		mount(p, name,
 			corev1.VolumeSource{
 				ConfigMap: &corev1.ConfigMapVolumeSource{
 					LocalObjectReference: corev1.LocalObjectReference{Name: name}}})
 	}}
-	if _, err := b.berth.start(ctx, prefix, b.many, s, 0); err != nil {
+	if _, err := b.berth.Start(ctx, prefix, b.many, s, 0); err != nil {
 		return err
 	}
 	files, err := newFiles(ctx, b.berth, name)
@@ -106,7 +96,7 @@ func (b *bench) liveUpdate(ctx context.Context) error {
 	for i := range b.updates {
 		value := fmt.Sprint(i + 1)
 		begin := time.Now()
-		if err := b.berth.write(name, configMap(name, value)); err != nil {
+		if err := b.berth.Write(name, configMap(name, value)); err != nil {
 			return err
 		}
 		last, err := files.all(ctx, value)
@@ -116,10 +106,10 @@ func (b *bench) liveUpdate(ctx context.Context) error {
 		took = append(took, last.Sub(begin))
 	}
 	b.results.Update = update{Pods: b.many, Took: summarise(took)}
-	if _, err := b.berth.remove(ctx, prefix, b.many, 0); err != nil {
+	if _, err := b.berth.Remove(ctx, prefix, b.many, 0); err != nil {
 		return err
 	}
-	return os.Remove(b.berth.manifest(name))
+	return os.Remove(b.berth.Manifest(name))
 }
 
 // volumeFiles are the directories of one volume in all pods.
@@ -128,8 +118,8 @@ type volumeFiles struct {
 	dirs   []string
 }
 
-func newFiles(ctx context.Context, b *berthSide, volume string) (*volumeFiles, error) {
-	pods, err := b.client.Pods(ctx, client.Select{Namespace: namespace})
+func newFiles(ctx context.Context, b *side.Berth, volume string) (*volumeFiles, error) {
+	pods, err := b.Client.Pods(ctx, client.Select{Namespace: side.Namespace})
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +129,7 @@ func newFiles(ctx context.Context, b *berthSide, volume string) (*volumeFiles, e
 	}
 	f := &volumeFiles{notify: notify}
 	for _, p := range pods.Items {
-		dir := filepath.Join(b.root, "pods", string(p.UID), "volumes", "kubernetes.io~configmap", volume)
+		dir := filepath.Join(b.Root, "pods", string(p.UID), "volumes", "kubernetes.io~configmap", volume)
 		if err := notify.Add(dir); err != nil {
 			return nil, errors.Join(err, notify.Close())
 		}
@@ -150,7 +140,7 @@ func newFiles(ctx context.Context, b *berthSide, volume string) (*volumeFiles, e
 
 // all waits until the key has this value in every directory, and returns the time of the last change.
 func (f *volumeFiles) all(ctx context.Context, value string) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, side.Patience)
 	defer cancel()
 	missing := map[string]bool{}
 	for _, dir := range f.dirs {

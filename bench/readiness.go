@@ -14,8 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/bench/side"
 	"github.com/berth-run/berth/internal/api/client"
 )
 
@@ -39,8 +39,8 @@ func (b *bench) readiness(ctx context.Context) (err error) {
 }
 
 // flipping is a shape with a readiness probe each second. A single answer changes the pod's readiness.
-func flipping(probe func(*corev1.Pod) corev1.ProbeHandler) shape {
-	return shape{edit: func(p *corev1.Pod) {
+func flipping(probe func(*corev1.Pod) corev1.ProbeHandler) side.Shape {
+	return side.Shape{Edit: func(p *corev1.Pod) {
 		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: probe(p), PeriodSeconds: 1,
 			FailureThreshold: 1, TimeoutSeconds: 5}
 	}}
@@ -63,7 +63,7 @@ func (b *bench) httpFlips(ctx context.Context) (summary, error) {
 			Host: "127.0.0.1", Path: "/" + p.Name, Port: intstr.FromInt(listener.Addr().(*net.TCPAddr).Port),
 		}}
 	})
-	if _, err := b.berth.start(ctx, prefix, pods, s, 0); err != nil {
+	if _, err := b.berth.Start(ctx, prefix, pods, s, 0); err != nil {
 		return summary{}, err
 	}
 	var took []time.Duration
@@ -75,7 +75,7 @@ func (b *bench) httpFlips(ctx context.Context) (summary, error) {
 			break
 		}
 	}
-	_, err = b.berth.remove(ctx, prefix, pods, 0)
+	_, err = b.berth.Remove(ctx, prefix, pods, 0)
 	return summarise(took), err
 }
 
@@ -107,37 +107,38 @@ func (a *answers) lastOf(pod string) time.Time {
 // the same command directly on the floor.
 func (b *bench) execFlips(ctx context.Context) (c comparison, err error) {
 	const prefix = "flip-exec"
-	name := podName(prefix, 0)
+	name := side.PodName(prefix, 0)
 	command := []string{"/workload", "stamp", "/stamps/probe", "then", "exists", "/stamps/ready"}
 	s := flipping(func(*corev1.Pod) corev1.ProbeHandler {
 		return corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: command}}
 	})
-	for _, side := range []side{b.berth, b.floor} {
-		if _, err := side.start(ctx, prefix, 1, s, 1); err != nil {
+	sides := []side.Side{b.berth, b.floor}
+	for _, way := range sides {
+		if _, err := way.Start(ctx, prefix, 1, s, 1); err != nil {
 			return c, err
 		}
 	}
-	id, _, err := b.floor.container(ctx, name)
+	id, _, err := b.floor.Container(ctx, name)
 	if err != nil {
 		return c, err
 	}
 	// The pod is not ready at this moment. The file makes it ready, which is the first change.
-	if err := setReady(b.berth.stamps, true); err != nil {
+	if err := setReady(b.berth.Stamps, true); err != nil {
 		return c, err
 	}
 	for f, err := range b.watchReady(ctx, prefix) {
 		if err != nil {
 			return c, err
 		}
-		began, ok := readStamp(filepath.Join(b.berth.stamps, "probe"))
+		began, ok := side.ReadStamp(filepath.Join(b.berth.Stamps, "probe"))
 		if !ok {
 			return c, fmt.Errorf("read the stamp of the probe: pod %s changed its readiness without one", name)
 		}
 		c.berth = append(c.berth, f.at.Sub(began))
-		if err := setReady(b.berth.stamps, !f.ready); err != nil {
+		if err := setReady(b.berth.Stamps, !f.ready); err != nil {
 			return c, err
 		}
-		direct, err := b.floor.exec(ctx, id, command)
+		direct, err := b.floor.Exec(ctx, id, command)
 		if err != nil {
 			return c, err
 		}
@@ -145,27 +146,13 @@ func (b *bench) execFlips(ctx context.Context) (c comparison, err error) {
 			break
 		}
 	}
-	for _, side := range []side{b.berth, b.floor} {
-		if _, err := side.remove(ctx, prefix, 1, 1); err != nil {
+	for _, way := range sides {
+		if _, err := way.Remove(ctx, prefix, 1, 1); err != nil {
 			return c, err
 		}
 	}
 	c.summarise()
 	return c, nil
-}
-
-// exec runs a command that writes a stamp, and returns the time from its first instruction to the end of the call.
-func (f *floorSide) exec(ctx context.Context, id string, command []string) (time.Duration, error) {
-	if _, err := f.cri.Runtime.ExecSync(ctx,
-		&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: 5}); err != nil {
-		return 0, err
-	}
-	ended := time.Now()
-	began, ok := readStamp(filepath.Join(f.stamps, "probe"))
-	if !ok {
-		return 0, fmt.Errorf("read the stamp of the command in container %s: it wrote none", id)
-	}
-	return ended.Sub(began), nil
 }
 
 // setReady creates or removes the file "ready". The probe's command succeeds while that file exists.
@@ -188,7 +175,7 @@ type flip struct {
 func (b *bench) watchReady(ctx context.Context, prefix string) func(yield func(flip, error) bool) {
 	return func(yield func(flip, error) bool) {
 		ready, synced := map[string]bool{}, false
-		for change, err := range b.berth.client.WatchPods(ctx, client.Select{Namespace: namespace}) {
+		for change, err := range b.berth.Client.WatchPods(ctx, client.Select{Namespace: side.Namespace}) {
 			at := time.Now()
 			if err != nil {
 				yield(flip{}, fmt.Errorf("watch readiness of %s: %w", prefix, err))
@@ -205,7 +192,7 @@ func (b *bench) watchReady(ctx context.Context, prefix string) func(yield func(f
 			was := ready[p.Name]
 			ready[p.Name] = now
 			if synced && was != now &&
-				!yield(flip{pod: strings.TrimSuffix(p.Name, b.berth.suffix), ready: now, at: at}, nil) {
+				!yield(flip{pod: strings.TrimSuffix(p.Name, b.berth.Suffix), ready: now, at: at}, nil) {
 				return
 			}
 		}

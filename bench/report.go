@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/berth-run/berth/bench/placement"
 )
 
 type results struct {
@@ -20,17 +22,17 @@ type results struct {
 	Several comparison `json:"severalContainers"`
 	Burst   burst      `json:"burst"`
 	// Termination is the time to remove the pods of the bursts.
-	Termination burst       `json:"termination"`
-	Restart     restarts    `json:"restart"`
-	Readiness   readiness   `json:"readiness"`
-	Probes      probeCost   `json:"execProbes"`
-	Objects     comparison  `json:"objectVolumes"`
-	Update      update      `json:"configMapUpdate"`
-	Idle        idleCost    `json:"idle"`
-	Placement   placement   `json:"placement"`
-	Statuses    statusRates `json:"statuses"`
-	Cluster     clusterCost `json:"cluster"`
-	Watches     watchCost   `json:"watches"`
+	Termination burst             `json:"termination"`
+	Restart     restarts          `json:"restart"`
+	Readiness   readiness         `json:"readiness"`
+	Probes      probeCost         `json:"execProbes"`
+	Objects     comparison        `json:"objectVolumes"`
+	Update      update            `json:"configMapUpdate"`
+	Idle        idleCost          `json:"idle"`
+	Placement   placement.Results `json:"placement"`
+	Statuses    statusRates       `json:"statuses"`
+	Cluster     clusterCost       `json:"cluster"`
+	Watches     watchCost         `json:"watches"`
 	// Alone has the dates of parts that were measured in separate runs with -only and -keep.
 	Alone map[string]string `json:"measuredAlone,omitempty"`
 }
@@ -159,7 +161,7 @@ func (r results) text() string {
 	r.Probes.text(p)
 	objectRows(p, r)
 	r.Idle.text(p)
-	r.Placement.text(p)
+	placementText(p, r.Placement)
 	r.Statuses.text(p)
 	r.Cluster.text(p)
 	r.Watches.text(p)

@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/api/client"
-	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/bench/side"
 )
 
 // restarts is the time from the end of a container until it runs again. It contains no crash back-off, because the
@@ -29,31 +27,31 @@ type restarts struct {
 func (b *bench) restart(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	floor, err := b.floor.startEndedAgain(ctx)
+	floor, err := b.floor.RestartEnded(ctx)
 	if err != nil {
 		return err
 	}
-	ours := b.berth.restartsBegun(ctx)
+	ours := b.berth.RestartsBegun(ctx)
 	r := &b.results.Restart
 	for _, kind := range []struct {
 		name   string
 		signal unix.Signal
 		*comparison
 	}{{"killed", unix.SIGKILL, &r.Killed}, {"exited", unix.SIGTERM, &r.Exited}} {
-		ends := shape{args: []string{"stopped", "then", "exit", "1"}}
+		ends := side.Shape{Args: []string{"stopped", "then", "exit", "1"}}
 		sides := []struct {
-			side
-			begins      <-chan begin
+			side.Side
+			begins      <-chan side.Begin
 			took, begun *[]time.Duration
 		}{{b.berth, ours, &kind.berth, &r.Begun.berth}, {b.floor, floor, &kind.floor, &r.Begun.floor}}
 		for _, s := range sides {
-			if _, err := s.start(ctx, kind.name, b.restarts, ends, 8); err != nil {
+			if _, err := s.Start(ctx, kind.name, b.restarts, ends, 8); err != nil {
 				return err
 			}
 		}
 		for i := range b.restarts {
 			for _, s := range sides {
-				took, begun, err := endOne(ctx, s.host(), podName(kind.name, i), kind.signal, s.begins)
+				took, begun, err := endOne(ctx, s.Host(), side.PodName(kind.name, i), kind.signal, s.begins)
 				if err != nil {
 					return err
 				}
@@ -61,7 +59,7 @@ func (b *bench) restart(ctx context.Context) error {
 			}
 		}
 		for _, s := range sides {
-			if _, err := s.remove(ctx, kind.name, b.restarts, 8); err != nil {
+			if _, err := s.Remove(ctx, kind.name, b.restarts, 8); err != nil {
 				return err
 			}
 		}
@@ -72,26 +70,26 @@ func (b *bench) restart(ctx context.Context) error {
 }
 
 // endOne ends the container of a pod with a signal, and waits until the next instance runs.
-func endOne(ctx context.Context, p *process, podName string, signal unix.Signal,
-	begins <-chan begin) (took, begun time.Duration, err error) {
-	_, pid, err := p.container(ctx, podName)
+func endOne(ctx context.Context, p *side.Process, podName string, signal unix.Signal,
+	begins <-chan side.Begin) (took, begun time.Duration, err error) {
+	_, pid, err := p.Container(ctx, podName)
 	if err != nil {
 		return 0, 0, err
 	}
-	stamp := stampName(podName, 0)
-	if err := os.Remove(filepath.Join(p.stamps, stamp)); err != nil {
+	stamp := side.StampName(podName, 0)
+	if err := os.Remove(filepath.Join(p.Stamps, stamp)); err != nil {
 		return 0, 0, err
 	}
-	watch, err := watchStamps(p.stamps, stamp)
+	watch, err := side.WatchStamps(p.Stamps, stamp)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer watch.close()
+	defer watch.Close()
 	end := time.Now()
 	if err := unix.Kill(pid, signal); err != nil {
 		return 0, 0, fmt.Errorf("end container of pod %s: %w", podName, err)
 	}
-	next, err := watch.last(ctx)
+	next, err := watch.Last(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -100,78 +98,9 @@ func endOne(ctx context.Context, p *process, podName string, signal unix.Signal,
 		case <-ctx.Done():
 			return 0, 0, ctx.Err()
 		case b := <-begins: // earlier ones are for other pods or for the first start
-			if b.pod == podName+p.suffix && b.at.After(end) {
-				return next.Sub(end), b.at.Sub(end), nil
+			if b.Pod == podName+p.Suffix && b.At.After(end) {
+				return next.Sub(end), b.At.Sub(end), nil
 			}
-		}
-	}
-}
-
-// begin says when the start of a pod's container began.
-type begin struct {
-	pod string
-	at  time.Time
-}
-
-// restartsBegun reports the begin of every start of a container, including restarts. A start begins with the event
-// Pulled. It ends with ctx.
-func (b *berthSide) restartsBegun(ctx context.Context) <-chan begin {
-	begins := make(chan begin, 1000)
-	go func() {
-		for change, err := range b.client.WatchEvents(ctx, client.Select{Namespace: namespace}) {
-			if err != nil {
-				return // endOne fails at its own timeout, which waits for the stamp
-			}
-			if at := time.Now(); !change.Synced && change.Object.Reason == reason.Pulled {
-				begins <- begin{pod: change.Object.InvolvedObject.Name, at: at}
-			}
-		}
-	}()
-	return begins
-}
-
-// startEndedAgain restarts containers whose end the runtime reports, and reports the times. It ends with ctx.
-func (f *floorSide) startEndedAgain(ctx context.Context) (<-chan begin, error) {
-	stream, err := f.cri.Runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
-	if err != nil {
-		return nil, err
-	}
-	begins := make(chan begin, 1000)
-	go func() {
-		for {
-			e, err := stream.Recv()
-			if err != nil {
-				return // endOne fails at its own timeout
-			}
-			if at := time.Now(); e.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT {
-				begins <- begin{pod: e.PodSandboxStatus.GetMetadata().GetName(), at: at}
-				go f.startAgain(ctx, e.ContainerId)
-			}
-		}
-	}()
-	return begins, nil
-}
-
-// startAgain makes and starts the next instance of a container. The exited one stays, because Berth keeps its log and
-// status too. If the start fails, endOne fails because the stamp does not appear.
-func (f *floorSide) startAgain(ctx context.Context, id string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, p := range f.pods {
-		for i, current := range p.ids {
-			if current != id || i >= len(p.containers) || p.ended {
-				continue
-			}
-			config := p.containers[i]
-			config.Metadata.Attempt++
-			config.LogPath = fmt.Sprintf("%s/%d.log", config.Metadata.Name, config.Metadata.Attempt)
-			next, err := f.startContainer(ctx, p, config)
-			if err != nil {
-				fmt.Fprintln(os.Stderr, "bench: restart container:", err)
-				return
-			}
-			p.ids[i] = next
-			return
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/berth-run/berth/bench/side"
 )
 
 // one compares the start of a pod with one container.
@@ -20,15 +22,15 @@ func (b *bench) several(ctx context.Context) (err error) {
 }
 
 func (b *bench) starts(ctx context.Context, containers int) (comparison, error) {
-	s := shape{containers: containers}
+	s := side.Shape{Containers: containers}
 	return alternate(ctx, b.pods, way{b.berth, s, fmt.Sprintf("one-%d", containers)},
 		way{b.floor, s, fmt.Sprintf("one-%d", containers)})
 }
 
 // way is one of the two ways to run a pod that alternate compares.
 type way struct {
-	side
-	shape
+	side.Side
+	side.Shape
 	prefix string
 }
 
@@ -41,12 +43,12 @@ func alternate(ctx context.Context, n int, ours, floor way) (comparison, error) 
 			way
 			times *[]time.Duration
 		}{{ours, &c.berth}, {floor, &c.floor}} {
-			name := podName(w.prefix, i)
-			took, err := w.start(ctx, name, 1, w.shape, 1)
+			name := side.PodName(w.prefix, i)
+			took, err := w.Start(ctx, name, 1, w.Shape, 1)
 			if err != nil {
 				return c, err
 			}
-			if _, err := w.remove(ctx, name, 1, 1); err != nil {
+			if _, err := w.Remove(ctx, name, 1, 1); err != nil {
 				return c, err
 			}
 			if i > 0 {

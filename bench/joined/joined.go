@@ -10,10 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-run/berth/bench/controlplane"
 	"github.com/berth-run/berth/bench/proc"
+	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 	"github.com/berth-run/berth/test/kubelet"
 )
@@ -164,7 +166,7 @@ func (b *bench) round(ctx context.Context, n *node, counts bool) error {
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, follow); err != nil || !counts {
+	if err := retry.Sleep(ctx, follow); err != nil || !counts {
 		return err
 	}
 	requests, err := b.audit.since(mark, n.user())
@@ -180,7 +182,7 @@ func (b *bench) round(ctx context.Context, n *node, counts bool) error {
 
 // idle measures all nodes at the same time while nothing happens.
 func (b *bench) idle(ctx context.Context, nodes []*node) error {
-	if err := sleep(ctx, settle); err != nil {
+	if err := retry.Sleep(ctx, settle); err != nil {
 		return err
 	}
 	mark, err := b.audit.mark()
@@ -193,7 +195,7 @@ func (b *bench) idle(ctx context.Context, nodes []*node) error {
 			return err
 		}
 	}
-	if err := sleep(ctx, b.options.Idle); err != nil {
+	if err := retry.Sleep(ctx, b.options.Idle); err != nil {
 		return err
 	}
 	for _, n := range nodes {
@@ -218,18 +220,9 @@ func (b *bench) idle(ctx context.Context, nodes []*node) error {
 	return nil
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
 // ready waits until a node is ready and has no taints.
 func (b *bench) ready(ctx context.Context, name string) error {
-	return poll(ctx, "node "+name+" is ready", func() (bool, error) {
+	return poll(ctx, "node "+name+" is ready", func(ctx context.Context) (bool, error) {
 		object, err := b.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, nil //nolint:nilerr // the node does not exist yet
@@ -244,18 +237,12 @@ func (b *bench) ready(ctx context.Context, name string) error {
 }
 
 // poll calls check until it returns true or an error. The text says what the caller waits for.
-func poll(ctx context.Context, text string, check func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		done, err := check()
-		if err != nil || done {
-			return err
-		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
-			return fmt.Errorf("wait until %s: %w", text, err)
-		}
+func poll(ctx context.Context, text string, check func(context.Context) (bool, error)) error {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, check)
+	if wait.Interrupted(err) {
+		return fmt.Errorf("wait until %s: %w", text, err)
 	}
+	return err
 }
 
 // write writes a file, and makes its directory.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-run/berth/bench/proc"
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
 // objects measures the memory of the nodes' watches of ConfigMaps and Secrets, which have a watch each.
@@ -69,14 +70,14 @@ func (b *bench) watched(ctx context.Context, n *node, many int) error {
 	if _, err := pods.Create(ctx, p, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	err = poll(ctx, "pod "+p.Name+" runs", func() (bool, error) {
+	err = poll(ctx, "pod "+p.Name+" runs", func(ctx context.Context) (bool, error) {
 		now, err := pods.Get(ctx, p.Name, metav1.GetOptions{})
 		return err == nil && now.Status.Phase == corev1.PodRunning, err
 	})
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, 2*settle); err != nil {
+	if err := retry.Sleep(ctx, 2*settle); err != nil {
 		return err
 	}
 	w := Watched{Objects: 2 * many}
@@ -92,7 +93,7 @@ func (b *bench) watched(ctx context.Context, n *node, many int) error {
 	if err := b.removePods(ctx, n); err != nil {
 		return err
 	}
-	return poll(ctx, "the watches of node "+n.name+" end", func() (bool, error) {
+	return poll(ctx, "the watches of node "+n.name+" end", func(ctx context.Context) (bool, error) {
 		now, err := b.watches(ctx)
 		return now <= before, err
 	})

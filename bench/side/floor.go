@@ -1,4 +1,4 @@
-package main
+package side
 
 import (
 	"context"
@@ -22,13 +22,13 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/sandbox"
 )
 
-// floorSide runs pods without an agent. It makes the CRI calls of a pod start itself, one after the other, to the
+// Floor runs pods without an agent. It makes the CRI calls of a pod start itself, one after the other, to the
 // embedded runtime on a socket. It decides, watches and reports nothing, so its time is the floor for an agent.
-type floorSide struct {
-	process
-	mu    sync.Mutex
-	pods  map[string]*floorPod // by name
-	execs atomic.Int64         // the commands that succeeded
+type Floor struct {
+	Process
+	mu       sync.Mutex
+	pods     map[string]*floorPod // by name
+	commands atomic.Int64         // commands of ExecEachSecond that succeeded
 }
 
 // floorPod is a pod with its CRI configuration, which is rendered before the measurement begins.
@@ -42,40 +42,42 @@ type floorPod struct {
 	ended   bool     // the pod is being removed, so its containers must not restart
 }
 
-func startFloor(ctx context.Context, root string) (*floorSide, error) {
-	f := &floorSide{
-		process: process{root: root, stamps: filepath.Join(root, "stamps"), remains: []string{
+// StartFloor starts the embedded runtime alone on a root directory, with the image loaded.
+func StartFloor(ctx context.Context, root string) (*Floor, error) {
+	f := &Floor{
+		Process: Process{Root: root, Stamps: filepath.Join(root, "stamps"), remains: []string{
 			filepath.Join(root, "logs", "*"),
 			"/sys/fs/cgroup/*/berth-bench/floor/*/cgroup.procs", "/sys/fs/cgroup/berth-bench/floor/*/cgroup.procs",
 		}},
 		pods: map[string]*floorPod{},
 	}
 	config := "podCIDR: \"10.205.2.0/24,fd00:be:2::/64\"\ncgroupRoot: /berth-bench\n"
-	if err := f.launch(config, "runtime", "--listen", f.socket(), "--image-archive", archive); err != nil {
+	if err := f.launch(config, "runtime", "--listen", f.socket(), "--image-Archive", Archive); err != nil {
 		return nil, err
 	}
 	// The runtime is ready when it answers and has the image.
-	err := poll(ctx, 50*time.Millisecond, func() (bool, error) {
+	err := poll(ctx, 50*time.Millisecond, func(ctx context.Context) (bool, error) {
 		r, err := f.cri.Images.ImageStatus(ctx,
 			&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: image}})
 		return err == nil && r.Image != nil, nil
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start runtime: %w", err), f.end())
+		return nil, errors.Join(fmt.Errorf("start runtime: %w", err), f.Close())
 	}
 	return f, nil
 }
 
-func (f *floorSide) start(ctx context.Context, prefix string, pods int, s shape, concurrency int) (time.Duration,
+// Start implements Side.
+func (f *Floor) Start(ctx context.Context, prefix string, pods int, s Shape, concurrency int) (time.Duration,
 	error) {
-	watch, err := watchStamps(f.stamps, s.stampNames(prefix, pods)...)
+	watch, err := WatchStamps(f.Stamps, s.stampNames(prefix, pods)...)
 	if err != nil {
 		return 0, err
 	}
-	defer watch.close()
+	defer watch.Close()
 	prepared := make([]*floorPod, pods)
 	for i := range pods {
-		if prepared[i], err = f.prepare(podName(prefix, i), s); err != nil {
+		if prepared[i], err = f.prepare(PodName(prefix, i), s); err != nil {
 			return 0, err
 		}
 	}
@@ -88,13 +90,13 @@ func (f *floorSide) start(ctx context.Context, prefix string, pods int, s shape,
 	if err := group.Wait(); err != nil {
 		return 0, err
 	}
-	last, err := watch.last(ctx)
+	last, err := watch.Last(ctx)
 	return last.Sub(begin), err
 }
 
 // prepare renders the same pod that Berth gets, with the same code.
-func (f *floorSide) prepare(name string, s shape) (*floorPod, error) {
-	p := s.pod(name, f.stamps)
+func (f *Floor) prepare(name string, s Shape) (*floorPod, error) {
+	p := s.pod(name, f.Stamps)
 	p.UID = types.UID(name)
 	logs := f.logs(name)
 	box, err := sandbox.Render(p,
@@ -105,7 +107,7 @@ func (f *floorSide) prepare(name string, s shape) (*floorPod, error) {
 	}
 	out := &floorPod{name: name, config: box}
 	for _, c := range pod.Containers(p) {
-		hosts, message := filepath.Join(f.root, "hosts"), filepath.Join(f.root, "message-"+name+"-"+c.Name)
+		hosts, message := filepath.Join(f.Root, "hosts"), filepath.Join(f.Root, "message-"+name+"-"+c.Name)
 		for _, file := range []string{hosts, message} {
 			if err := os.WriteFile(file, nil, 0o666); err != nil {
 				return nil, err
@@ -118,7 +120,7 @@ func (f *floorSide) prepare(name string, s shape) (*floorPod, error) {
 		config, err := render.Config(render.Input{
 			Pod: p, QOS: corev1.PodQOSBestEffort, Container: c, Image: &runtimeapi.Image{Id: image},
 			PodIPs:  []string{"10.0.0.1"},
-			Volumes: []string{f.stamps}, HostsFile: hosts, TerminationLog: message,
+			Volumes: []string{f.Stamps}, HostsFile: hosts, TerminationLog: message,
 			Node: render.Node{MemoryCapacity: 1 << 34, CFSQuota: true},
 		})
 		if err != nil {
@@ -130,9 +132,9 @@ func (f *floorSide) prepare(name string, s shape) (*floorPod, error) {
 	return out, nil
 }
 
-func (f *floorSide) logs(name string) string { return filepath.Join(f.root, "logs", name) }
+func (f *Floor) logs(name string) string { return filepath.Join(f.Root, "logs", name) }
 
-func (f *floorSide) startPod(ctx context.Context, p *floorPod) error {
+func (f *Floor) startPod(ctx context.Context, p *floorPod) error {
 	box, err := f.cri.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.config})
 	if err != nil {
 		return err
@@ -151,7 +153,7 @@ func (f *floorSide) startPod(ctx context.Context, p *floorPod) error {
 	return nil
 }
 
-func (f *floorSide) startContainer(ctx context.Context, p *floorPod, config *runtimeapi.ContainerConfig) (id string,
+func (f *Floor) startContainer(ctx context.Context, p *floorPod, config *runtimeapi.ContainerConfig) (id string,
 	err error) {
 	c, err := f.cri.Runtime.CreateContainer(ctx,
 		&runtimeapi.CreateContainerRequest{PodSandboxId: p.sandbox, Config: config, SandboxConfig: p.config})
@@ -162,12 +164,13 @@ func (f *floorSide) startContainer(ctx context.Context, p *floorPod, config *run
 	return c.ContainerId, err
 }
 
-func (f *floorSide) remove(ctx context.Context, prefix string, pods, concurrency int) (time.Duration, error) {
+// Remove implements Side.
+func (f *Floor) Remove(ctx context.Context, prefix string, pods, concurrency int) (time.Duration, error) {
 	var group errgroup.Group
 	group.SetLimit(concurrency)
 	begin := time.Now()
 	for i := range pods {
-		p := f.pods[podName(prefix, i)]
+		p := f.pods[PodName(prefix, i)]
 		f.mu.Lock()
 		p.ended = true
 		f.mu.Unlock()
@@ -181,14 +184,14 @@ func (f *floorSide) remove(ctx context.Context, prefix string, pods, concurrency
 	}
 	took := time.Since(begin)
 	for i := range pods {
-		delete(f.pods, podName(prefix, i))
+		delete(f.pods, PodName(prefix, i))
 	}
-	return took, clearDir(f.stamps)
+	return took, clearDir(f.Stamps)
 }
 
 // removePod stops the containers, then the sandbox, and removes everything of the pod. An agent must know the end of
 // the containers before it stops the sandbox, so the floor keeps this order too.
-func (f *floorSide) removePod(ctx context.Context, p *floorPod) error {
+func (f *Floor) removePod(ctx context.Context, p *floorPod) error {
 	for _, id := range p.ids {
 		if _, err := f.cri.Runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id}); err != nil {
 			return err
@@ -209,7 +212,7 @@ func (f *floorSide) removePod(ctx context.Context, p *floorPod) error {
 }
 
 // removeCgroups removes the pods' own cgroups, the parents of the containers' cgroups, which the runtime leaves.
-func (f *floorSide) removeCgroups(pods string) (err error) {
+func (f *Floor) removeCgroups(pods string) (err error) {
 	for _, root := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} { // version 1 or hybrid, version 2
 		dirs, globErr := filepath.Glob(filepath.Join(root, "berth-bench/floor", pods, "cgroup.procs"))
 		err = errors.Join(err, globErr)
@@ -222,12 +225,12 @@ func (f *floorSide) removeCgroups(pods string) (err error) {
 	return err
 }
 
-// end ends the runtime, and removes the cgroups that an interrupted measurement has left.
-func (f *floorSide) end() error {
-	return errors.Join(f.process.end(), f.removeCgroups("*"), f.removeCgroups("."))
+// Close ends the runtime, and removes the cgroups that an interrupted measurement has left.
+func (f *Floor) Close() error {
+	return errors.Join(f.Process.Close(), f.removeCgroups("*"), f.removeCgroups("."))
 }
 
-func (f *floorSide) withPrefix(prefix string) (all []*floorPod) {
+func (f *Floor) withPrefix(prefix string) (all []*floorPod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for name, p := range f.pods {

@@ -1,4 +1,4 @@
-package main
+package side
 
 import (
 	"context"
@@ -14,55 +14,62 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cri"
 )
 
 const (
-	binary    = "bin/berth"
-	archive   = "bin/workload.tar"
-	image     = "example.com/workload:1"
-	namespace = "default"
+	// Binary is the path of the measured program, Archive of the image of the pods' containers.
+	Binary  = "bin/berth"
+	Archive = "bin/workload.tar"
+	image   = "example.com/workload:1"
+	// Namespace is the namespace of all pods and objects.
+	Namespace = "default"
 
 	configHeader = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-	// patience bounds every wait. The measurement fails after it.
-	patience = 2 * time.Minute
+	// Patience bounds every wait. The measurement fails after it.
+	Patience = 2 * time.Minute
 )
 
-// side runs pods in one of the two ways that bench compares.
-type side interface {
-	// start starts the pods at once, with names that begin with prefix. It returns the time until the first instruction
+// Side runs pods in one of the two ways that bench compares.
+type Side interface {
+	// Start starts the pods at once, with names that begin with prefix. It returns the time until the first instruction
 	// of the last container.
-	start(ctx context.Context, prefix string, pods int, s shape, concurrency int) (time.Duration, error)
-	// remove ends the pods, and returns the time until they have no container, sandbox, cgroup or directory.
-	remove(ctx context.Context, prefix string, pods, concurrency int) (time.Duration, error)
-	// host is the process that contains the runtime.
-	host() *process
+	Start(ctx context.Context, prefix string, pods int, s Shape, concurrency int) (time.Duration, error)
+	// Remove ends the pods, and returns the time until they have no container, sandbox, cgroup or directory.
+	Remove(ctx context.Context, prefix string, pods, concurrency int) (time.Duration, error)
+	// Host is the process that contains the runtime.
+	Host() *Process
 }
 
-// process is a side's process with its root directory and its CRI client.
-type process struct {
-	root, stamps string
-	cmd          *exec.Cmd
-	cri          *cri.Client
-	// suffix is the end that the side adds to the names of pods. Berth adds the node's name to pods from manifests.
-	suffix string
+// Process is a side's process with its root directory and its CRI client.
+type Process struct {
+	Root   string
+	Stamps string // the directory of the pods' stamps
+	// Suffix is the end that the side adds to the names of pods. Berth adds the node's name to pods from manifests.
+	Suffix string
+
+	cmd *exec.Cmd
+	cri *cri.Client
 	// remains are patterns of the files and cgroups of pods. They match nothing after all pods have ended.
 	remains []string
 }
 
-func (p *process) host() *process { return p }
+// Host is the process itself.
+func (p *Process) Host() *Process { return p }
 
-func (p *process) pid() int { return p.cmd.Process.Pid }
+// PID is the number of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-func (p *process) config() string { return filepath.Join(p.root, "config.yaml") }
+func (p *Process) config() string { return filepath.Join(p.Root, "config.yaml") }
 
-func (p *process) socket() string { return "unix://" + filepath.Join(p.root, "cri.sock") }
+func (p *Process) socket() string { return "unix://" + filepath.Join(p.Root, "cri.sock") }
 
 // launch writes the configuration and starts the binary.
-func (p *process) launch(config string, args ...string) error {
-	if err := os.MkdirAll(p.stamps, 0o755); err != nil {
+func (p *Process) launch(config string, args ...string) error {
+	if err := os.MkdirAll(p.Stamps, 0o755); err != nil {
 		return err
 	}
 	if err := os.WriteFile(p.config(), []byte(configHeader+config), 0o644); err != nil {
@@ -73,16 +80,16 @@ func (p *process) launch(config string, args ...string) error {
 		return err
 	}
 	p.cri = client
-	p.cmd = exec.Command(binary, append(args, "--log-level", "warn", "--root-dir", p.root, "--config", p.config())...)
+	p.cmd = exec.Command(Binary, append(args, "--log-level", "warn", "--root-dir", p.Root, "--config", p.config())...)
 	p.cmd.Stderr = os.Stderr
 	return p.cmd.Start()
 }
 
-// end ends the process and removes everything of it from the machine.
-func (p *process) end() error {
+// Close ends the process and removes everything of it from the machine.
+func (p *Process) Close() error {
 	err := p.cmd.Process.Signal(unix.SIGTERM)
 	_ = p.cmd.Wait() // the error says that the signal ended it
-	out, resetErr := exec.Command(binary, "reset", "--yes", "--root-dir", p.root, "--config",
+	out, resetErr := exec.Command(Binary, "reset", "--yes", "--root-dir", p.Root, "--config",
 		p.config()).CombinedOutput()
 	if resetErr != nil {
 		err = errors.Join(err, fmt.Errorf("reset: %w\n%s", resetErr, out))
@@ -91,9 +98,9 @@ func (p *process) end() error {
 }
 
 // nothingLeft waits until no pod has a container, sandbox, cgroup or directory.
-func (p *process) nothingLeft(ctx context.Context) error {
+func (p *Process) nothingLeft(ctx context.Context) error {
 	var remaining string
-	err := poll(ctx, 2*time.Millisecond, func() (done bool, err error) {
+	err := poll(ctx, 2*time.Millisecond, func(ctx context.Context) (done bool, err error) {
 		remaining, err = p.left(ctx)
 		return remaining == "", err
 	})
@@ -104,7 +111,7 @@ func (p *process) nothingLeft(ctx context.Context) error {
 }
 
 // left names something that pods still have, or returns "".
-func (p *process) left(ctx context.Context) (string, error) {
+func (p *Process) left(ctx context.Context) (string, error) {
 	containers, err := p.cri.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 	if err != nil {
 		return "", err
@@ -128,13 +135,13 @@ func (p *process) left(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// container waits until the container of a pod with one container runs, and returns its ID and process.
-func (p *process) container(ctx context.Context, podName string) (id string, pid int, err error) {
+// Container waits until the container of a pod with one container runs, and returns its ID and process.
+func (p *Process) Container(ctx context.Context, podName string) (id string, pid int, err error) {
 	request := &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
-		LabelSelector: map[string]string{"io.kubernetes.pod.name": podName + p.suffix},
+		LabelSelector: map[string]string{"io.kubernetes.pod.name": podName + p.Suffix},
 		State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 	}}
-	err = poll(ctx, 2*time.Millisecond, func() (bool, error) {
+	err = poll(ctx, 2*time.Millisecond, func(ctx context.Context) (bool, error) {
 		list, err := p.cri.Runtime.ListContainers(ctx, request)
 		if err != nil || len(list.Containers) == 0 {
 			return false, err
@@ -157,26 +164,7 @@ func (p *process) container(ctx context.Context, podName string) (id string, pid
 	return id, info.Pid, nil
 }
 
-// poll calls check, with pauses between, until it returns true or an error, or patience is over.
-func poll(ctx context.Context, pause time.Duration, check func() (done bool, err error)) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		done, err := check()
-		if err != nil || done {
-			return err
-		}
-		if err := sleep(ctx, pause); err != nil {
-			return err
-		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
+// poll calls check, with pauses between, until it returns true or an error, or Patience is over.
+func poll(ctx context.Context, pause time.Duration, check wait.ConditionWithContextFunc) error {
+	return wait.PollUntilContextTimeout(ctx, pause, Patience, true, check)
 }

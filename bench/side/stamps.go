@@ -1,4 +1,4 @@
-package main
+package side
 
 import (
 	"context"
@@ -13,21 +13,21 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// stampWatch waits for stamps. A stamp is a file with the start time of a workload, which the workload writes.
-type stampWatch struct {
+// StampWatch waits for stamps. A stamp is a file with the start time of a workload, which the workload writes.
+type StampWatch struct {
 	dir     string
 	notify  *fsnotify.Watcher
 	missing map[string]bool
 	newest  time.Time
 }
 
-// watchStamps watches for stamps that do not exist yet.
-func watchStamps(dir string, names ...string) (*stampWatch, error) {
+// WatchStamps watches for stamps that do not exist yet.
+func WatchStamps(dir string, names ...string) (*StampWatch, error) {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, err
 	}
-	w := &stampWatch{dir: dir, notify: notify, missing: map[string]bool{}}
+	w := &StampWatch{dir: dir, notify: notify, missing: map[string]bool{}}
 	for _, name := range names {
 		w.missing[name] = true
 	}
@@ -37,11 +37,12 @@ func watchStamps(dir string, names ...string) (*stampWatch, error) {
 	return w, nil
 }
 
-func (w *stampWatch) close() { _ = w.notify.Close() }
+// Close ends the watch.
+func (w *StampWatch) Close() { _ = w.notify.Close() }
 
-// last waits for all stamps, and returns when the last container executed its first instruction.
-func (w *stampWatch) last(ctx context.Context) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// Last waits for all stamps, and returns when the last container executed its first instruction.
+func (w *StampWatch) Last(ctx context.Context) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	for len(w.missing) > 0 {
 		select {
@@ -55,11 +56,11 @@ func (w *stampWatch) last(ctx context.Context) (time.Time, error) {
 }
 
 // note reads a stamp if it is a missing one and complete.
-func (w *stampWatch) note(name string) {
+func (w *StampWatch) note(name string) {
 	if !w.missing[name] {
 		return
 	}
-	at, ok := readStamp(filepath.Join(w.dir, name))
+	at, ok := ReadStamp(filepath.Join(w.dir, name))
 	if !ok {
 		return
 	}
@@ -69,8 +70,8 @@ func (w *stampWatch) note(name string) {
 	}
 }
 
-// readStamp reads a stamp. It returns false if the file does not exist or is incomplete.
-func readStamp(path string) (time.Time, bool) {
+// ReadStamp reads a stamp. It returns false if the file does not exist or is incomplete.
+func ReadStamp(path string) (time.Time, bool) {
 	text, err := os.ReadFile(path)
 	if err != nil || !strings.HasSuffix(string(text), "\n") {
 		return time.Time{}, false

@@ -1,4 +1,4 @@
-package main
+package placement
 
 import (
 	"context"
@@ -14,15 +14,15 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology/topologytest"
 )
 
-// placement is the time, in nanoseconds, to choose the CPUs and NUMA nodes of a container. It has a row for each number
+// Results are the times, in nanoseconds, to choose the CPUs and NUMA nodes of a container. It has a row for each number
 // of NUMA nodes.
-type placement struct {
-	Merge    []mergeCost    `json:"merge"`
-	Allocate []allocateCost `json:"allocate"`
+type Results struct {
+	Merge    []MergeCost    `json:"merge"`
+	Allocate []AllocateCost `json:"allocate"`
 }
 
-// mergeCost is the time to merge hints for CPUs, memory and four devices.
-type mergeCost struct {
+// MergeCost is the time to merge hints for CPUs, memory and four devices.
+type MergeCost struct {
 	Nodes int `json:"nodes"`
 	// Hints is the number of hints of all six resources. Ways is the number of ways to choose one hint for each
 	// resource.
@@ -37,9 +37,9 @@ type mergeCost struct {
 	EachWay float64 `json:"eachWay,omitempty"`
 }
 
-// allocateCost is the time to allocate 170 of 512 CPUs, and to compute the hints for 16 CPUs. A third of the 512 CPUs
+// AllocateCost is the time to allocate 170 of 512 CPUs, and to compute the hints for 16 CPUs. A third of the 512 CPUs
 // is allocated already.
-type allocateCost struct {
+type AllocateCost struct {
 	Nodes  int     `json:"nodes"`
 	Packed float64 `json:"packed"`
 	Cores  float64 `json:"fullPCPUsOnly"`
@@ -51,34 +51,35 @@ type allocateCost struct {
 // mostWays bounds the ways that the measurement tries one by one, which needs about a minute.
 const mostWays = 1 << 24
 
-func (b *bench) placement(ctx context.Context) error {
+// Measure measures all rows. It returns the rows so far if the context ends.
+func Measure(ctx context.Context) (r Results, err error) {
 	for _, nodes := range []int{1, 2, 4, 8, 12, 16} {
 		if err := ctx.Err(); err != nil {
-			return err
+			return r, err
 		}
-		b.results.Placement.Merge = append(b.results.Placement.Merge, measureMerge(nodes))
+		r.Merge = append(r.Merge, measureMerge(nodes))
 	}
 	for _, nodes := range []int{1, 2, 4, 8, 16} {
 		if err := ctx.Err(); err != nil {
-			return err
+			return r, err
 		}
 		row, err := measureAllocate(nodes)
 		if err != nil {
-			return fmt.Errorf("allocate on %d nodes: %w", nodes, err)
+			return r, fmt.Errorf("allocate on %d nodes: %w", nodes, err)
 		}
-		b.results.Placement.Allocate = append(b.results.Placement.Allocate, row)
+		r.Allocate = append(r.Allocate, row)
 	}
-	return nil
+	return r, nil
 }
 
-func measureMerge(nodes int) mergeCost {
+func measureMerge(nodes int) MergeCost {
 	on := topologytest.UpTo(nodes)
 	agreed, not := topologytest.Request(nodes, true), topologytest.Request(nodes, false)
 	merge := func(o topology.Options, wishes []topology.Offer) float64 {
 		return perCall(func() { topology.Merge(o, on, wishes) })
 	}
 	bestEffort := topology.Options{Policy: topology.BestEffort}
-	row := mergeCost{Nodes: nodes, Ways: 1,
+	row := MergeCost{Nodes: nodes, Ways: 1,
 		Agreed: merge(bestEffort, agreed), NotAgreed: merge(bestEffort, not),
 		Closest:    merge(topology.Options{Policy: topology.BestEffort, PreferClosest: true}, not),
 		SingleNode: merge(topology.Options{Policy: topology.SingleNUMANode}, not),
@@ -93,9 +94,9 @@ func measureMerge(nodes int) mergeCost {
 	return row
 }
 
-func measureAllocate(nodes int) (allocateCost, error) {
+func measureAllocate(nodes int) (AllocateCost, error) {
 	pool := allocator.Pool{Machine: cputest.Large(nodes), Reserved: cpuset.New(0, 256), Held: cputest.Used()}
-	row := allocateCost{Nodes: nodes}
+	row := AllocateCost{Nodes: nodes}
 	for _, with := range []struct {
 		cost    *float64
 		options allocator.Options
@@ -135,30 +136,4 @@ func perCall(f func()) float64 {
 		least = min(least, float64(time.Since(began).Nanoseconds())/float64(calls))
 	}
 	return math.Round(least)
-}
-
-func (r placement) text(p *page) {
-	if len(r.Merge) == 0 {
-		return
-	}
-	p.line("\n## One answer from the hints for CPUs, memory and four devices, in µs\n")
-	p.line(
-		"| NUMA nodes | hints | ways to choose | agreed | not agreed | not agreed, closest | single-numa-node | not " +
-			"agreed, each way tried |")
-	p.line("|---|---|---|---|---|---|---|---|")
-	for _, m := range r.Merge {
-		each := "-"
-		if m.EachWay > 0 {
-			each = fmt.Sprintf("%.1f", m.EachWay/1000)
-		}
-		p.line("| %d | %d | %.2g | %.1f | %.1f | %.1f | %.1f | %s |", m.Nodes, m.Hints, m.Ways, m.Agreed/1000,
-			m.NotAgreed/1000, m.Closest/1000, m.SingleNode/1000, each)
-	}
-	p.line("\n## 170 of 512 CPUs, of which a third is held, and the hints for 16, in µs\n")
-	p.line("| NUMA nodes | packed | full-pcpus-only | uncorecache | across NUMA | hints |")
-	p.line("|---|---|---|---|---|---|")
-	for _, a := range r.Allocate {
-		p.line("| %d | %.0f | %.0f | %.0f | %.0f | %.0f |", a.Nodes, a.Packed/1000, a.Cores/1000, a.Caches/1000,
-			a.Evenly/1000, a.Hints/1000)
-	}
 }

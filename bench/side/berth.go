@@ -1,0 +1,132 @@
+package side
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-run/berth/internal/api/client"
+)
+
+// Berth runs pods with Berth. It starts them like a user, by writing manifests.
+type Berth struct {
+	Process
+	Client *client.Client // of the local API
+}
+
+// StartBerth starts an agent on a root directory, with the image loaded.
+func StartBerth(ctx context.Context, root string) (*Berth, error) {
+	b := &Berth{Process: Process{Root: root, Stamps: filepath.Join(root, "stamps"), Suffix: "-bench",
+		remains: []string{
+			filepath.Join(root, "pods", "*"), filepath.Join(root, "logs", "*"),
+			"/sys/fs/cgroup/*/berth-bench/kubepods/besteffort/pod*",
+			"/sys/fs/cgroup/berth-bench/kubepods/besteffort/pod*",
+		}}}
+	b.Client = client.New(filepath.Join(root, "berth.sock"))
+	if err := os.MkdirAll(filepath.Join(root, "manifests"), 0o755); err != nil {
+		return nil, err
+	}
+	config := fmt.Sprintf(
+		"podLogsDir: %s/logs\npodCIDR: \"10.205.1.0/24,fd00:be:1::/64\"\ncgroupRoot: /berth-bench\nmaxPods: 250\n",
+		root)
+	if err := b.launch(config, "agent", "--hostname-override", "bench", "--cri-listen", b.socket()); err != nil {
+		return nil, err
+	}
+	err := poll(ctx, 20*time.Millisecond, func(ctx context.Context) (bool, error) {
+		return b.Client.Healthy(ctx) == nil, nil
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start agent: %w", err), b.Close())
+	}
+	out, err := exec.CommandContext(ctx, Binary, "--root-dir", root, "image", "load", Archive).CombinedOutput()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("load image: %w\n%s", err, out), b.Close())
+	}
+	return b, nil
+}
+
+// Start implements Side.
+func (b *Berth) Start(ctx context.Context, prefix string, pods int, s Shape, _ int) (time.Duration, error) {
+	watch, err := WatchStamps(b.Stamps, s.stampNames(prefix, pods)...)
+	if err != nil {
+		return 0, err
+	}
+	defer watch.Close()
+	texts := make([][]byte, pods)
+	for i := range pods {
+		if texts[i], err = s.manifest(PodName(prefix, i), b.Stamps); err != nil {
+			return 0, err
+		}
+	}
+	begin := time.Now()
+	for i, text := range texts {
+		if err := os.WriteFile(b.Manifest(PodName(prefix, i)), text, 0o644); err != nil {
+			return 0, err
+		}
+	}
+	last, err := watch.Last(ctx)
+	return last.Sub(begin), err
+}
+
+// Manifest is the path of the manifest of a pod or of an object.
+func (b *Berth) Manifest(name string) string {
+	return filepath.Join(b.Root, "manifests", name+".yaml")
+}
+
+// Remove implements Side.
+func (b *Berth) Remove(ctx context.Context, prefix string, pods, _ int) (time.Duration, error) {
+	begin := time.Now()
+	for i := range pods {
+		if err := os.Remove(b.Manifest(PodName(prefix, i))); err != nil {
+			return 0, err
+		}
+	}
+	if err := b.deleted(ctx, prefix); err != nil {
+		return 0, fmt.Errorf("wait for the deletion of pods %s: %w", prefix, err)
+	}
+	if err := b.nothingLeft(ctx); err != nil {
+		return 0, err
+	}
+	return time.Since(begin), clearDir(b.Stamps)
+}
+
+// deleted waits until the agent has deleted all pods with this prefix.
+func (b *Berth) deleted(ctx context.Context, prefix string) error {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	left, listed := map[string]bool{}, false
+	for change, err := range b.Client.WatchPods(ctx, client.Select{Namespace: Namespace}) {
+		if err != nil {
+			return err
+		}
+		switch {
+		case change.Synced:
+			listed = true
+		case change.Deleted:
+			delete(left, change.Object.Name)
+		case strings.HasPrefix(change.Object.Name, prefix+"-"):
+			left[change.Object.Name] = true
+		}
+		if listed && len(left) == 0 {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// Write writes an object to the manifest directory with one rename.
+func (b *Berth) Write(name string, object any) error {
+	text, err := yaml.Marshal(object)
+	if err != nil {
+		return err
+	}
+	temporary := filepath.Join(b.Root, name+".new")
+	return errors.Join(os.WriteFile(temporary, text, 0o644), os.Rename(temporary, b.Manifest(name)))
+}

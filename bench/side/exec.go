@@ -1,0 +1,135 @@
+package side
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/bench/proc"
+	"github.com/berth-run/berth/internal/base/retry"
+)
+
+// Usage is the CPU time of a side, in seconds.
+type Usage struct {
+	Process  float64 // agent and runtime, or runtime and the bare client
+	Shims    float64 // one shim for each pod
+	Children float64 // runc and the commands
+}
+
+// Usage is the CPU time so far of a side's process, of the shims, and of this process, which is the floor's client. It
+// finds the shims by the root directory in their arguments.
+func (p *Process) Usage() (u Usage, err error) {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return u, err
+	}
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(line), p.Root) {
+			continue // another program, or a process that has ended
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			return u, err
+		}
+		used, err := proc.CPU(pid)
+		switch {
+		case err != nil: // the process has ended; its time counts as its parent's Children
+		case pid == p.PID():
+			u.Process += used.Own.Seconds()
+			u.Children += used.Children.Seconds()
+		default:
+			u.Shims += used.Own.Seconds()
+			u.Children += used.Children.Seconds()
+		}
+	}
+	client, err := proc.CPU(unix.Getpid())
+	u.Process += client.Own.Seconds()
+	return u, err
+}
+
+// Exec runs a command that writes a stamp, and returns the time from its first instruction to the end of the call.
+func (f *Floor) Exec(ctx context.Context, id string, command []string) (time.Duration, error) {
+	if _, err := f.cri.Runtime.ExecSync(ctx,
+		&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: 5}); err != nil {
+		return 0, err
+	}
+	ended := time.Now()
+	began, ok := ReadStamp(filepath.Join(f.Stamps, "probe"))
+	if !ok {
+		return 0, fmt.Errorf("read the stamp of the command in container %s: it wrote none", id)
+	}
+	return ended.Sub(began), nil
+}
+
+// ExecEachSecond runs a command each second in the first container of every pod until run returns.
+func (f *Floor) ExecEachSecond(ctx context.Context, prefix string, command []string, run func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	pods := f.withPrefix(prefix)
+	for i, p := range pods {
+		wg.Go(func() {
+			// Spread the pods over the second, as if they had started one after the other.
+			if retry.Sleep(ctx, time.Duration(i)*time.Second/time.Duration(len(pods))) != nil {
+				return
+			}
+			tick := time.NewTicker(time.Second)
+			defer tick.Stop()
+			for ctx.Err() == nil {
+				_, err := f.cri.Runtime.ExecSync(ctx,
+					&runtimeapi.ExecSyncRequest{ContainerId: p.ids[0], Cmd: command, Timeout: 10})
+				if err == nil {
+					f.commands.Add(1)
+				}
+				select {
+				case <-ctx.Done():
+				case <-tick.C:
+				}
+			}
+		})
+	}
+	return run()
+}
+
+// Commands is the number of commands that the runtime has run for the agent.
+func (b *Berth) Commands(ctx context.Context) (int, error) {
+	var dialer net.Dialer
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", b.Client.Socket())
+		},
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://berth/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(),
+			`kubelet_runtime_operations_total{operation_type="exec_sync"} `); ok {
+			return strconv.Atoi(value)
+		}
+	}
+	return 0, fmt.Errorf("read the agent's metrics: no count of commands in the answer (%s)", response.Status)
+}
+
+// Commands is the number of commands that ExecEachSecond has run.
+func (f *Floor) Commands(context.Context) (int, error) { return int(f.commands.Load()), nil }
