@@ -4,9 +4,9 @@
 GO      ?= go
 BIN     := bin/berth
 IMAGE   := example.com/workload:1
-GOFLAGS += -trimpath
-LINT    := bin/golangci-lint
 SRC     := $(shell find cmd internal -name '*.go' -o -name '*.c' 2>/dev/null)
+# Every build has the same flags: one with others would compile all dependencies again.
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 # Packages that link the runtime, and those that do not: the second build quickly with -race.
 EMBEDDED = ./internal/runtime/... ./internal/cri/critest
 RACE     = $(filter-out $(shell $(GO) list $(EMBEDDED)),$(shell $(GO) list ./internal/...))
@@ -24,7 +24,7 @@ assets: setup ## build the programs inside the binary: runc, CNI plugins, pause,
 
 $(BIN): $(SRC) go.mod go.sum | assets
 	@mkdir -p bin
-	$(GO) build $(GOFLAGS) -ldflags '-s -w' -o $@ ./cmd/berth
+	$(GO) build -ldflags '-s -w' -o $@ ./cmd/berth
 
 build: assets $(BIN) ## build bin/berth
 
@@ -42,16 +42,12 @@ run: build image ## run the example pod until it is Ready; show its timeline, lo
 test: ## everything that CI runs, with the seconds of each stage at the end (as root)
 	@MAKE='$(MAKE)' sh hack/test.sh setup assets cluster check race embedded build script e2e vmtest
 
-check: lint ## formatting, vet, linters, the rules of test/arch_test.go, links between pages
-	$(GO) vet ./...
+check: lint ## formatting, linters (go vet is one of them), the rules of test/arch_test.go, links between pages
 	$(GO) test ./test/ -run 'Test(Imports|EveryPackage|Decisions|NoInit|Budgets|Docs)'
 
-$(LINT): tools/go.mod tools/go.sum
-	@mkdir -p bin
-	cd tools && $(GO) build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-
-lint: $(LINT)
-	$(LINT) run ./...
+lint:
+	@sh hack/lint.sh
+	bin/golangci-lint run ./...
 
 # Only what root does needs the programs that the binary carries: without root, tests of it are skipped and say so.
 ROOT = $(filter 0,$(shell id -u))

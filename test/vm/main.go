@@ -2,7 +2,7 @@
 // under qemu's software emulation, with 8 CPUs on 2 NUMA nodes and all capabilities. The guest has cgroup v2, cgroup
 // v1, or Debian's systemd as process 1. Command vm needs no KVM and no network, and installs nothing.
 //
-//	bin/vm/vm -kernel DIR -systemd DIR [-machine v1|v2|systemd] [-run REGEXP]
+//	bin/vm/vm -kernel DIR -systemd DIR [-machine v1|v2|systemd] [-run REGEXP] [-beside N]
 //
 // Scripts of test/e2e use a control plane on the host, which is all that the guest reaches. A script that changes the
 // guest's clock therefore changes only the node's clock.
@@ -28,6 +28,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 func main() {
@@ -41,7 +43,6 @@ func main() {
 		}
 		return
 	}
-	runtime.LockOSThread() // qemu ends with the thread that started it (Pdeathsig)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx)
 	stop()
@@ -60,7 +61,8 @@ type boot struct {
 	units   []string // packages in internal
 }
 
-// boots lists what make vmtest runs. A script or test that skips there counts as failed, because it is on the list for
+// boots lists what make vmtest runs, the longest first. The machines run side by side: the scripts on systemd wait for
+// clocks most of the time. A script or test that skips there counts as failed, because it is on the list for
 // a feature of the machine. Emulation is slow, so the list omits scripts that show the same on the host.
 func boots() []boot {
 	return []boot{{
@@ -79,7 +81,7 @@ func boots() []boot {
 	}}
 }
 
-// limit is how long one boot may take. A quiet machine of two cores needs a fifth of it.
+// limit is how long one boot may take. A quiet machine of two cores needs less than half of it.
 const limit = 30 * time.Minute
 
 func run(ctx context.Context) (err error) {
@@ -87,6 +89,7 @@ func run(ctx context.Context) (err error) {
 	systemd := flag.String("systemd", "", "`directory` of the unpacked packages of systemd and D-Bus")
 	machine := flag.String("machine", "", "start only the `machine` v1, v2 or systemd (default all)")
 	only := flag.String("run", "", "run only the scripts and packages that match this `regexp`")
+	beside := flag.Int("beside", 3, "how many machines run at the same time; each takes up to 4 GiB of memory")
 	patience := flag.Duration("patience", 5*time.Minute, "how long a script waits for a condition before it fails")
 	flag.Parse()
 	match, err := regexp.Compile(*only)
@@ -102,28 +105,48 @@ func run(ctx context.Context) (err error) {
 	if err := makeDisk(ctx, disk, *systemd); err != nil {
 		return fmt.Errorf("make the disk: %w", err)
 	}
-	for _, b := range boots() {
+	return startAll(ctx, boots(), *beside, func(ctx context.Context, b boot) error {
 		commands := b.commands(match, *patience)
 		if *machine != "" && *machine != b.machine || len(commands) == 0 {
-			continue
+			return nil
 		}
-		began := time.Now()
-		bounded, cancel := context.WithTimeout(ctx, limit)
-		failed := b.start(bounded, *kernel, disk, commands)
-		if bounded.Err() == context.DeadlineExceeded {
-			failed = fmt.Errorf("machine did not finish within %v: %w", limit, failed)
-		}
-		cancel()
-		if failed != nil {
-			failed = fmt.Errorf("%s: %w", b.machine, failed)
-		} else {
-			fmt.Printf("ok    %s  %.0fs\n", b.machine, time.Since(began).Seconds())
-		}
-		if err = errors.Join(err, failed); ctx.Err() != nil {
-			break
-		}
+		return b.bounded(ctx, *kernel, disk, commands)
+	})
+}
+
+// startAll starts all boots, at most beside of them at the same time, and returns the errors of all.
+func startAll(ctx context.Context, all []boot, beside int, start func(context.Context, boot) error) error {
+	var group errgroup.Group
+	group.SetLimit(beside)
+	failed := make([]error, len(all))
+	for i, b := range all {
+		group.Go(func() error {
+			if ctx.Err() == nil {
+				failed[i] = start(ctx, b)
+			}
+			return nil
+		})
 	}
-	return err
+	group.Wait()
+	return errors.Join(failed...)
+}
+
+// bounded starts the machine, and ends it when it takes longer than limit.
+func (b boot) bounded(ctx context.Context, kernel, disk string, commands []command) error {
+	// qemu ends with the thread that started it (Pdeathsig). The thread ends with this goroutine if it stays locked.
+	runtime.LockOSThread()
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := b.start(ctx, kernel, disk, commands)
+	if ctx.Err() == context.DeadlineExceeded {
+		err = fmt.Errorf("machine did not finish within %v: %w", limit, err)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", b.machine, err)
+	}
+	fmt.Printf("ok    %s  %.0fs\n", b.machine, time.Since(began).Seconds())
+	return nil
 }
 
 // commands returns the guest's commands for the scripts and packages of a boot that match.

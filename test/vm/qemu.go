@@ -31,7 +31,7 @@ func (b boot) start(ctx context.Context, kernel, disk string, commands []command
 			return err
 		}
 	}
-	initrd := disk + ".initramfs"
+	initrd := disk + "." + b.machine
 	if err := initramfs(initrd, kernel, j); err != nil {
 		return fmt.Errorf("make the initramfs: %w", err)
 	}
