@@ -8,7 +8,7 @@ SRC     := $(shell find cmd internal -name '*.go' -o -name '*.c' 2>/dev/null)
 # Every build has the same flags: one with others would compile all dependencies again.
 export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 # Packages that link the runtime, and those that do not: the second build quickly with -race.
-EMBEDDED = ./internal/runtime/... ./internal/cri/critest
+EMBEDDED = ./internal/runtime/... ./internal/cri/critest/... ./internal/agent/engine/kind ./internal/cli
 RACE     = $(filter-out $(shell $(GO) list $(EMBEDDED)),$(shell $(GO) list ./internal/...))
 
 .PHONY: help setup assets build image cluster run test check lint unit race embedded script e2e vmtest bench clean

@@ -16,7 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/internal/agent/engine"
+	"github.com/berth-run/berth/internal/agent/engine/kind"
 	"github.com/berth-run/berth/internal/config"
 )
 
@@ -46,7 +46,7 @@ func (d *daemon) traces(root string) traces {
 	t := traces{
 		dirs: []string{root}, memory: []string{filepath.Join(root, "run")},
 		cgroup: "/berth-test-" + strconv.Itoa(d.place),
-		bridge: engine.RuntimeConfig(&config.Config{RootDir: root},
+		bridge: kind.RuntimeConfig(&config.Config{RootDir: root},
 			slog.New(slog.DiscardHandler)).Bridge,
 	}
 	if d.runtime != nil {

@@ -44,6 +44,8 @@ import (
 // Options of an Agent.
 type Options struct {
 	Config *config.Config
+	// Runtimes makes the container runtime that the configuration asks for.
+	Runtimes engine.Kinds
 	// Version of this binary, for traces and the status.
 	Version string
 	// Verbosity sets the level of detail of Log. It takes the numbers of klog's flag -v.
@@ -229,7 +231,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 		return nil
 	})
 	if a.engine, err = engine.Start(ctx, launch, engine.Options{
-		Config: a.Config, Classes: a.objects, Metrics: a.metrics, Tracer: a.tracer, Log: a.Log,
+		Config: a.Config, Kinds: a.Runtimes, Classes: a.objects, Metrics: a.metrics, Tracer: a.tracer, Log: a.Log,
 	}); err != nil {
 		return fmt.Errorf("start the container runtime: %w", err)
 	}

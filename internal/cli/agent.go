@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth/internal/agent"
-	"github.com/berth-run/berth/internal/agent/engine"
+	"github.com/berth-run/berth/internal/agent/engine/kind"
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/cli/process"
@@ -29,7 +29,7 @@ func makeAgent(f config.Flags, log *slog.Logger) (*agent.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return agent.New(agent.Options{Config: c, Version: api.BuildVersion().Version,
+	return agent.New(agent.Options{Config: c, Runtimes: kind.All{}, Version: api.BuildVersion().Version,
 		Verbosity: process.Verbosity(log), Log: log}), nil
 }
 
@@ -55,7 +55,7 @@ func runtimeConfig(f config.Flags, log *slog.Logger) (runtime.Config, error) {
 	if err != nil {
 		return runtime.Config{}, err
 	}
-	return engine.RuntimeConfig(c, log), nil
+	return kind.RuntimeConfig(c, log), nil
 }
 
 // printSteps prints the steps of a pod's life.

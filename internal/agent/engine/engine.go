@@ -49,6 +49,7 @@ type Engine struct {
 // Options of Start. All are required.
 type Options struct {
 	Config *config.Config
+	Kinds  Kinds
 	// Classes finds the RuntimeClasses that pods refer to.
 	Classes *object.Objects
 	Metrics prometheus.Registerer
@@ -62,10 +63,8 @@ func Start(ctx context.Context, launch Launch, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{choice: choice, runtime: socket{choice, o.Config}, rootDir: o.Config.RootDir, classes: o.Classes}
-	if choice.Endpoint == "" {
-		e.runtime = newEmbedded(o.Config, o.Tracer, o.Log)
-	}
+	e := &Engine{choice: choice, runtime: o.Kinds.Runtime(choice, o.Config, o.Tracer, o.Log),
+		rootDir: o.Config.RootDir, classes: o.Classes}
 	e.Traits = e.runtime.Traits()
 	e.Client, err = e.runtime.Connect(ctx, launch, cri.Options{
 		Timeout: o.Config.Runtime.RequestTimeout, Log: o.Log, Registerer: o.Metrics,

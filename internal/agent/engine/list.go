@@ -10,7 +10,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/retry"
-	"github.com/berth-run/berth/internal/runtime"
 )
 
 const (
@@ -19,12 +18,12 @@ const (
 	listPause    = 20 * time.Millisecond
 )
 
-// list returns imported images as the runtime lists them, each once.
-func (e *Engine) list(ctx context.Context, loaded []runtime.Image) (images []*runtimeapi.Image, err error) {
-	for _, l := range loaded {
-		i, err := e.find(ctx, l.Name)
+// list returns the images with these names as the runtime lists them, each once.
+func (e *Engine) list(ctx context.Context, names []string) (images []*runtimeapi.Image, err error) {
+	for _, name := range names {
+		i, err := e.find(ctx, name)
 		if err != nil {
-			return nil, fmt.Errorf("look for %s: %w", l.Name, err)
+			return nil, fmt.Errorf("look for %s: %w", name, err)
 		}
 		if !slices.ContainsFunc(images, func(o *runtimeapi.Image) bool { return o.Id == i.Id }) {
 			images = append(images, i)

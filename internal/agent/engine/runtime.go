@@ -3,17 +3,21 @@ package engine
 import (
 	"context"
 	"io"
+	"log/slog"
 
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/berth-run/berth/internal/agent/engine/endpoint"
+	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
-	"github.com/berth-run/berth/internal/runtime"
 )
 
 // Runtime is one kind of container runtime. Each difference between the kinds is a method.
 type Runtime interface {
 	// Connect returns the client of the runtime. For the embedded runtime it first uses launch to start the runtime.
 	Connect(ctx context.Context, launch Launch, o cri.Options) (*cri.Client, error)
-	// Import puts the images of an archive into the runtime, and Export writes images as an archive.
-	Import(ctx context.Context, archive io.Reader) ([]runtime.Image, error)
+	// Import puts the images of an archive into the runtime, and returns their names. Export writes images as an archive.
+	Import(ctx context.Context, archive io.Reader) ([]string, error)
 	Export(ctx context.Context, archive io.Writer, names ...string) error
 	// Progress reports how far pulls are; nil if the runtime cannot say.
 	Progress() Progress
@@ -21,6 +25,12 @@ type Runtime interface {
 	RemoveNetwork() error
 	// Traits are the constant properties of this kind.
 	Traits() Traits
+}
+
+// Kinds makes runtimes. Package kind implements it with all kinds.
+type Kinds interface {
+	// Runtime returns the runtime that an endpoint stands for.
+	Runtime(endpoint.Choice, *config.Config, trace.TracerProvider, *slog.Logger) Runtime
 }
 
 // Launch starts a part of the agent that must end after all other parts.

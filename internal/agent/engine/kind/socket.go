@@ -1,10 +1,11 @@
-package engine
+package kind
 
 import (
 	"context"
 	"fmt"
 	"io"
 
+	"github.com/berth-run/berth/internal/agent/engine"
 	"github.com/berth-run/berth/internal/agent/engine/endpoint"
 	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/config"
@@ -19,7 +20,7 @@ type socket struct {
 }
 
 // Connect implements Runtime. The runtime may come up later than the agent.
-func (s socket) Connect(_ context.Context, _ Launch, o cri.Options) (*cri.Client, error) {
+func (s socket) Connect(_ context.Context, _ engine.Launch, o cri.Options) (*cri.Client, error) {
 	if flag := s.config.Runtime.Embedded.Given(); flag != "" {
 		return nil, fmt.Errorf("%s is about the embedded runtime, but the runtime is %s (%s): leave out the flag, or "+
 			"write containerRuntimeEndpoint: %s into the file of --config", flag, s.choice.Endpoint, s.choice.Reason,
@@ -29,9 +30,9 @@ func (s socket) Connect(_ context.Context, _ Launch, o cri.Options) (*cri.Client
 }
 
 // Import implements Runtime.
-func (s socket) Import(ctx context.Context, archive io.Reader) ([]runtime.Image, error) {
+func (s socket) Import(ctx context.Context, archive io.Reader) ([]string, error) {
 	loaded, err := runtime.ImportInto(ctx, s.choice.Endpoint, archive)
-	return loaded, notOverCRI(err)
+	return names(loaded), notOverCRI(err)
 }
 
 // Export implements Runtime.
@@ -50,10 +51,10 @@ func notOverCRI(err error) error {
 }
 
 // Progress implements Runtime: the CRI has no call for it.
-func (socket) Progress() Progress { return nil }
+func (socket) Progress() engine.Progress { return nil }
 
 // RemoveNetwork implements Runtime: the network of pods belongs to the runtime.
 func (socket) RemoveNetwork() error { return nil }
 
 // Traits implements Runtime.
-func (socket) Traits() Traits { return Traits{Shared: true, StateDir: "/"} }
+func (socket) Traits() engine.Traits { return engine.Traits{Shared: true, StateDir: "/"} }

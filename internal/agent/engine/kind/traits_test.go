@@ -1,4 +1,4 @@
-package engine
+package kind
 
 import (
 	"log/slog"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/berth-run/berth/internal/agent/engine"
 	"github.com/berth-run/berth/internal/agent/engine/endpoint"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
@@ -15,12 +16,12 @@ func TestKindsOfRuntimeDiffer(t *testing.T) {
 	c := &config.Config{RootDir: t.TempDir(), RunDir: "/run/berth"}
 	log := slog.New(slog.DiscardHandler)
 	own, external := newEmbedded(c, nil, log), socket{endpoint.Choice{Endpoint: "unix:///run/x.sock"}, c}
-	want := map[string]Traits{
+	want := map[string]engine.Traits{
 		"embedded": {NoSELinux: "the embedded runtime sets none; use a containerd that does (enable_selinux)",
 			StateDir: "/run/berth", LogsOOMFloor: true},
 		"socket": {Shared: true, StateDir: "/"},
 	}
-	if diff := cmp.Diff(want, map[string]Traits{"embedded": own.Traits(), "socket": external.Traits()}); diff != "" {
+	if diff := cmp.Diff(want, map[string]engine.Traits{"embedded": own.Traits(), "socket": external.Traits()}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if own.Progress() == nil || external.Progress() != nil {

@@ -1,15 +1,17 @@
-package engine
+package kind
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/berth-run/berth/internal/agent/engine"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/runtime"
@@ -17,7 +19,7 @@ import (
 
 // embedded is the runtime in this process: containerd as a library.
 type embedded struct {
-	*runtime.Runtime // Import, Export, PullProgress and RemoveNetwork
+	*runtime.Runtime // Export, PullProgress and RemoveNetwork
 	config           *config.Config
 }
 
@@ -28,7 +30,7 @@ func newEmbedded(c *config.Config, tracer trace.TracerProvider, log *slog.Logger
 }
 
 // Connect implements Runtime: it starts the runtime, and serves it to other processes if the configuration says so.
-func (e embedded) Connect(ctx context.Context, launch Launch, o cri.Options) (*cri.Client, error) {
+func (e embedded) Connect(ctx context.Context, launch engine.Launch, o cri.Options) (*cri.Client, error) {
 	launch(e.Run)
 	conn, err := e.Conn(ctx)
 	if err != nil {
@@ -46,12 +48,26 @@ func (e embedded) Connect(ctx context.Context, launch Launch, o cri.Options) (*c
 	return client, nil
 }
 
+// Import implements Runtime.
+func (e embedded) Import(ctx context.Context, archive io.Reader) ([]string, error) {
+	loaded, err := e.Runtime.Import(ctx, archive)
+	return names(loaded), err
+}
+
+// names returns the names of images.
+func names(images []runtime.Image) (names []string) {
+	for _, i := range images {
+		names = append(names, i.Name)
+	}
+	return names
+}
+
 // Progress implements Runtime.
-func (e embedded) Progress() Progress { return e }
+func (e embedded) Progress() engine.Progress { return e }
 
 // Traits implements Runtime.
-func (e embedded) Traits() Traits {
-	return Traits{
+func (e embedded) Traits() engine.Traits {
+	return engine.Traits{
 		NoSELinux: "the embedded runtime sets none; use a containerd that does (enable_selinux)",
 		StateDir:  e.config.RunDir, LogsOOMFloor: true,
 	}
