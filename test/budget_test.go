@@ -51,7 +51,6 @@ var debts = map[string]int{
 	"internal/api/servertest.Agent fields":       23,
 	"internal/api/servertest.Agent methods":      43,
 	"internal/cli/follow.session fields":         22,
-	"internal/cluster/cert.Client fields":        22,
 	"internal/cluster/join.Cluster fields":       24,
 	"internal/cluster/join.Cluster methods":      38,
 	"internal/pod/fleet.Fleet methods":           28,

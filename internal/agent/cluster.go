@@ -88,7 +88,7 @@ func serveNode(a *Agent) (*serve.Node, error) {
 	return serve.New(serve.Options{
 		Config: a.Config, Kubelet: a.engine.Effective(a.Config.Kubelet),
 		Version: a.Version, Began: a.began, Client: a.cluster.Client(), ClientCertificate: a.cluster.Certificate(),
-		Addresses: view(a).Addresses, AddressesChanged: a.cluster.AddressesChanged(),
+		Node: view(a), AddressesChanged: a.cluster.AddressesChanged(),
 		Pods: a.statuses.Pods(), Settled: a.fleet.Settled(), Streams: streamsOf(a),
 		Runtime: serve.Commands{CRI: a.engine.Client, ID: stream.ContainerID},
 		Healthy: a.node().Healthy, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.Log,

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
@@ -40,9 +39,9 @@ type Options struct {
 	Client kubernetes.Interface
 	// ClientCertificate identifies the node to the API server. It is nil without a cluster.
 	ClientCertificate *cert.Client
-	// Addresses returns the node's addresses. AddressesChanged receives a token after they have changed. It is nil if
-	// they never change.
-	Addresses        func() []corev1.NodeAddress
+	// Node has the node's addresses. AddressesChanged receives a token after they have changed. It is nil if they never
+	// change.
+	Node             cert.Node
 	AddressesChanged <-chan struct{}
 	Pods             *server.Pods
 	Settled          <-chan struct{}
@@ -123,7 +122,7 @@ func (n *Node) secure(o Options) error {
 		return nil
 	}
 	n.certificate = cert.NewServing(cert.ServingOptions{
-		TLS: c.TLS, NodeName: o.Config.NodeName, Client: o.Client, Addresses: o.Addresses,
+		TLS: c.TLS, NodeName: o.Config.NodeName, Client: o.Client, Node: o.Node,
 		AddressesChanged: o.AddressesChanged, Log: o.Log,
 	})
 	mode := auth.ModeWebhook

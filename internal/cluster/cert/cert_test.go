@@ -75,17 +75,27 @@ func newNode(t *testing.T, name string, c config.Cluster) *node {
 	n := &node{name: name, cluster: &c, changed: make(chan struct{}, 100), events: make(reasons, 100)}
 	n.client = NewClient(ClientOptions{
 		Cluster: n.cluster, NodeName: name, Events: n.events, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Changed: func() { n.api.CloseConnections(); n.changed <- struct{}{} },
 	})
 	base, err := n.client.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.api, err = kubeapi.Connect(kubeapi.Options{Base: base, Cluster: n.cluster, Certificate: n.client.Certificate,
+	n.api, err = kubeapi.Connect(kubeapi.Options{Base: base, Cluster: n.cluster, Identity: n.client,
 		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	running(t, func(ctx context.Context) error {
+		for {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-n.client.Replaced():
+				n.api.CloseConnections()
+				n.changed <- struct{}{}
+			}
+		}
+	})
 	return n
 }
 
@@ -188,6 +198,24 @@ func shown(t *testing.T, s *Serving) (*x509.Certificate, error) {
 	return conn.ConnectionState().PeerCertificates[0], nil
 }
 
+// located is a node whose addresses a test sets.
+type located struct {
+	mu        sync.Mutex
+	addresses []corev1.NodeAddress
+}
+
+func (l *located) set(to []corev1.NodeAddress) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.addresses = to
+}
+
+func (l *located) Addresses() []corev1.NodeAddress {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.addresses
+}
+
 // The certificate has the node's addresses. A new one is requested when they change.
 func TestServingByRequest(t *testing.T) {
 	cluster := shared.Cluster(t)
@@ -196,20 +224,17 @@ func TestServingByRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var mu sync.Mutex
-	var addresses []corev1.NodeAddress
+	addresses := &located{}
 	newAddresses := make(chan struct{}, 1)
 	move := func(ip string) {
-		mu.Lock()
-		addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip},
-			{Type: corev1.NodeHostName, Address: "served"}}
-		mu.Unlock()
+		addresses.set([]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip},
+			{Type: corev1.NodeHostName, Address: "served"}})
 		newAddresses <- struct{}{}
 	}
 	s := NewServing(ServingOptions{
 		TLS: config.TLS{Bootstrap: true, CertDir: t.TempDir(), MinVersion: tls.VersionTLS12}, NodeName: "served",
 		Client: client, AddressesChanged: newAddresses, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Addresses: func() []corev1.NodeAddress { mu.Lock(); defer mu.Unlock(); return addresses },
+		Node: addresses,
 	})
 	if err := s.Load(); err != nil {
 		t.Fatal(err)
@@ -238,8 +263,6 @@ func TestServingByRequest(t *testing.T) {
 			return
 		}
 	}
-	changed := make(chan struct{}, 10)
-	s.changed = func() { changed <- struct{}{} }
 	running(t, s.Run)
 	move("192.0.2.1")
 	approve()
@@ -250,7 +273,7 @@ func TestServingByRequest(t *testing.T) {
 	}
 	move("192.0.2.2")
 	approve()
-	within(t, "the second", changed)
+	within(t, "the second", s.keeper.replaced.C())
 	if leaf, err := shown(t, s); err != nil || leaf.VerifyHostname("192.0.2.2") != nil {
 		t.Errorf("%v: %v", err, leaf.IPAddresses)
 	}
@@ -270,7 +293,7 @@ func TestServingFiles(t *testing.T) {
 			if err != nil || leaf.VerifyHostname("alone") != nil {
 				t.Fatalf("%v: %v", err, leaf)
 			}
-			if a := s.next(time.Now()); a.Request {
+			if a := s.keeper.next(time.Now()); a.Request {
 				t.Error("another certificate is requested at once")
 			}
 			serials = append(serials, string(leaf.Raw))
@@ -301,11 +324,9 @@ func TestServingFiles(t *testing.T) {
 		if err := s.Load(); err != nil {
 			t.Fatal(err)
 		}
-		changed := make(chan struct{}, 10)
-		s.changed = func() { changed <- struct{}{} }
 		running(t, s.Run)
 		put("b.example")
-		within(t, "replaced", changed)
+		within(t, "replaced", s.keeper.replaced.C())
 		if leaf, err := shown(t, s); err != nil || leaf.VerifyHostname("b.example") != nil {
 			t.Errorf("%v: %v", err, leaf.DNSNames)
 		}
@@ -364,16 +385,21 @@ func TestServingRequest(t *testing.T) {
 	}
 }
 
+// fixed is a source that always has the same pair.
+type fixed struct {
+	source
+	pair *tls.Certificate
+}
+
+func (f fixed) read() (*tls.Certificate, error) { return f.pair, nil }
+func (f fixed) expired(*x509.Certificate)       {}
+
 // For a node whose clock is ahead of the signer's, each new certificate has already expired. The requests become rare,
 // and normal again when the clock is right.
 func TestRequestsBecomeRareWithAClockThatIsAhead(t *testing.T) {
 	ends := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	pair := &tls.Certificate{Leaf: &x509.Certificate{NotAfter: ends}}
-	k := keeper{
-		log: slog.New(slog.DiscardHandler), read: func() (*tls.Certificate, error) {
-			return pair, nil
-		}, open: func() {}, expired: func(*x509.Certificate) {},
-	}
+	k := newKeeper(fixed{pair: pair}, slog.New(slog.DiscardHandler), nil)
 	var waits []time.Duration
 	for _, now := range []time.Time{ends.Add(-time.Hour), ends.Add(time.Hour), ends.Add(time.Hour),
 		ends.Add(-time.Minute), ends} {

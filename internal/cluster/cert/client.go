@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"sync"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -18,52 +15,36 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/util/certificate"
 
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// File name prefixes in CertDir, as the kubelet uses them.
-const (
-	clientPrefix = "kubelet-client"
-	serverPrefix = "kubelet-server"
-)
-
-// ClientOptions of NewClient. All are required but Changed.
+// ClientOptions of NewClient. All are required.
 type ClientOptions struct {
 	Cluster  *config.Cluster
 	NodeName string
 	Events   event.Sink
-	// Changed is called after the certificate was replaced.
-	Changed func()
-	Log     *slog.Logger
+	Log      *slog.Logger
 }
 
-// Client keeps the client certificate.
+// Client is the client certificate of the node.
 type Client struct {
-	o     ClientOptions
-	base  *rest.Config // without a certificate
-	boot  *rest.Config // the bootstrap kubeconfig; nil: none
-	life  float64
-	given bool // the current pair is embedded in the kubeconfig
-	keeper
+	o      ClientOptions
+	base   *rest.Config // without a certificate
+	boot   *rest.Config // the bootstrap kubeconfig; nil: none
+	given  bool         // the current pair is embedded in the kubeconfig
+	issued issued
+	keeper *keeper
 }
 
 // NewClient makes a Client. It reads nothing.
 func NewClient(o ClientOptions) *Client {
-	if o.Changed == nil {
-		o.Changed = func() {}
-	}
-	c := &Client{o: o}
-	c.keeper = keeper{
-		log: o.Log.With("certificate", "client"), files: c.files, read: c.read, want: c.want, request: c.request,
-		changed: o.Changed,
-		expired: c.expired, ready: make(chan struct{}),
-	}
-	c.open = sync.OnceFunc(func() { close(c.ready) })
+	c := &Client{o: o, issued: issued{
+		dir: o.Cluster.CertDir, prefix: "kubelet-client",
+		signer: certificatesv1.KubeAPIServerClientKubeletSignerName, usage: certificatesv1.UsageClientAuth,
+	}}
+	c.keeper = newKeeper(c, o.Log.With("certificate", "client"), nil)
 	return c
 }
 
@@ -71,10 +52,6 @@ func NewClient(o ClientOptions) *Client {
 // server, without a client certificate: see Certificate. It sends nothing. Call it once, before Run.
 func (c *Client) Load() (*rest.Config, error) {
 	cl := c.o.Cluster
-	var err error
-	if c.life, err = life(); err != nil {
-		return nil, fmt.Errorf("choose when to renew the client certificate: %w", err)
-	}
 	user, err := readKubeconfig(cl.Kubeconfig)
 	if cl.BootstrapKubeconfig != "" {
 		boot, bootErr := readKubeconfig(cl.BootstrapKubeconfig)
@@ -93,7 +70,7 @@ func (c *Client) Load() (*rest.Config, error) {
 	case c.boot != nil:
 		c.base = rest.AnonymousClientConfig(c.boot)
 		if !errors.Is(err, fs.ErrNotExist) {
-			c.log.Warn("kubeconfig is unusable, requesting a certificate and writing a new kubeconfig", "err", err)
+			c.o.Log.Warn("kubeconfig is unusable, requesting a certificate and writing a new kubeconfig", "err", err)
 		}
 	default:
 		return nil,
@@ -105,9 +82,9 @@ func (c *Client) Load() (*rest.Config, error) {
 	c.base = rest.CopyConfig(c.base)
 	t := &c.base.TLSClientConfig
 	t.CertFile, t.KeyFile, t.CertData, t.KeyData = "", "", nil, nil
-	c.reload(time.Now())
-	if c.current.Load() == nil && !c.manages() {
-		c.open() // the kubeconfig has a token: there is no certificate to wait for
+	c.keeper.reload(time.Now())
+	if c.keeper.current.Load() == nil && !c.manages() {
+		c.keeper.open() // the kubeconfig has a token: there is no certificate to wait for
 	}
 	return rest.CopyConfig(c.base), nil
 }
@@ -116,20 +93,22 @@ func (c *Client) Load() (*rest.Config, error) {
 func (c *Client) manages() bool { return c.o.Cluster.RotateCertificates || c.boot != nil }
 
 // Certificate returns the newest certificate, even if it has expired. It is nil before the first.
-func (c *Client) Certificate() *tls.Certificate { return c.current.Load() }
+func (c *Client) Certificate() *tls.Certificate { return c.keeper.current.Load() }
 
 // Ready is closed when the node has credentials for the API server.
-func (c *Client) Ready() <-chan struct{} { return c.ready }
+func (c *Client) Ready() <-chan struct{} { return c.keeper.ready }
+
+// Replaced receives after another certificate has replaced one. Connections still use the earlier one.
+func (c *Client) Replaced() <-chan struct{} { return c.keeper.replaced.C() }
+
+// Failures returns how many requests of this process for a client certificate have failed.
+func (c *Client) Failures() uint64 { return c.keeper.failures.Load() }
 
 // Run keeps the certificate until ctx ends.
-func (c *Client) Run(ctx context.Context) error { return c.run(ctx) }
-
-func (c *Client) stored() string {
-	return filepath.Join(c.o.Cluster.CertDir, clientPrefix+"-current.pem")
-}
+func (c *Client) Run(ctx context.Context) error { return c.keeper.run(ctx) }
 
 func (c *Client) files() []string {
-	files := []string{c.o.Cluster.Kubeconfig, c.stored()}
+	files := []string{c.o.Cluster.Kubeconfig, c.issued.file()}
 	if user, err := readKubeconfig(c.o.Cluster.Kubeconfig); err == nil && user.CertFile != "" {
 		files = append(files, user.CertFile, user.KeyFile)
 	}
@@ -152,7 +131,7 @@ func (c *Client) read() (*tls.Certificate, error) {
 	}
 	c.given = false
 	if c.o.Cluster.RotateCertificates || err != nil {
-		add(loadPair(c.stored(), c.stored()))
+		add(loadPair(c.issued.file(), c.issued.file()))
 	}
 	var embedded *tls.Certificate
 	switch {
@@ -177,7 +156,7 @@ func (c *Client) read() (*tls.Certificate, error) {
 }
 
 func (c *Client) want(pair *tls.Certificate) subject {
-	s := subject{Life: c.life, Rotate: c.o.Cluster.RotateCertificates, First: c.given && c.o.Cluster.RotateCertificates}
+	s := subject{Rotate: c.o.Cluster.RotateCertificates, First: c.given && c.o.Cluster.RotateCertificates}
 	if c.client(pair) != nil && c.manages() {
 		s.Template = nodeRequest(c.o.NodeName)
 	}
@@ -197,7 +176,7 @@ func (c *Client) client(pair *tls.Certificate) *rest.Config {
 }
 
 func (c *Client) request(ctx context.Context) error {
-	pair := c.current.Load()
+	pair := c.keeper.current.Load()
 	from := c.client(pair)
 	rc := rest.CopyConfig(from)
 	if from == c.base {
@@ -221,74 +200,18 @@ func (c *Client) request(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make client to request a certificate: %w", err)
 	}
-	dir := c.o.Cluster.CertDir
-	keyFile := filepath.Join(dir, clientPrefix+".key.tmp")
-	cert, key, err := requestPair(ctx, client, certificatesv1.KubeAPIServerClientKubeletSignerName,
-		certificatesv1.UsageClientAuth, nodeRequest(c.o.NodeName), keyFile)
-	if err != nil {
-		return err
-	}
-	if err := storePair(clientPrefix, dir, cert, key, keyFile); err != nil {
+	if err := c.issued.renew(ctx, client, nodeRequest(c.o.NodeName)); err != nil {
 		return err
 	}
 	if user, err := readKubeconfig(c.o.Cluster.Kubeconfig); err == nil &&
-		(c.o.Cluster.RotateCertificates || user.CertFile == c.stored()) {
+		(c.o.Cluster.RotateCertificates || user.CertFile == c.issued.file()) {
 		return nil
 	}
-	return writeKubeconfig(c.o.Cluster.Kubeconfig, c.base, c.stored())
+	return writeKubeconfig(c.o.Cluster.Kubeconfig, c.base, c.issued.file())
 }
 
 func (c *Client) expired(leaf *x509.Certificate) {
 	c.o.Events.Event(event.NodeRef(c.o.NodeName), corev1.EventTypeWarning, "ClientCertificateExpired",
 		"the client certificate expired at %s; pods keep running, and a renewed certificate is loaded automatically",
 		leaf.NotAfter.UTC().Format(time.RFC3339))
-}
-
-// storePair stores a new pair where the kubelet looks for it.
-func storePair(prefix, dir string, cert, key []byte, keyFile string) error {
-	store, err := certificate.NewFileStore(prefix, dir, dir, "", "")
-	if err == nil {
-		_, err = store.Update(cert, key)
-	}
-	if err != nil {
-		return fmt.Errorf("store certificate in %s: %w", dir, err)
-	}
-	return removeKey(keyFile)
-}
-
-func readKubeconfig(path string) (*rest.Config, error) {
-	if _, err := os.Stat(path); err != nil {
-		return nil, err
-	}
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: path}
-	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
-		&clientcmd.ConfigOverrides{}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return rc, nil
-}
-
-// writeKubeconfig writes a kubeconfig that uses the pair in a file.
-func writeKubeconfig(path string, base *rest.Config, pair string) error {
-	k := clientcmdapi.NewConfig()
-	cluster := clientcmdapi.NewCluster()
-	cluster.Server, cluster.InsecureSkipTLSVerify, cluster.TLSServerName = base.Host, base.Insecure, base.ServerName
-	if cluster.CertificateAuthority = base.CAFile; base.CAFile == "" {
-		cluster.CertificateAuthorityData = base.CAData
-	}
-	user := clientcmdapi.NewAuthInfo()
-	user.ClientCertificate, user.ClientKey = pair, pair
-	at := clientcmdapi.NewContext()
-	at.Cluster, at.AuthInfo, at.Namespace = "default-cluster", "default-auth", "default"
-	k.Clusters["default-cluster"], k.AuthInfos["default-auth"], k.Contexts["default-context"] = cluster, user, at
-	k.CurrentContext = "default-context"
-	next := path + ".next"
-	if err := clientcmd.WriteToFile(*k, next); err != nil {
-		return fmt.Errorf("write kubeconfig: %w", err)
-	}
-	if err := os.Rename(next, path); err != nil {
-		return fmt.Errorf("write kubeconfig: %w", err)
-	}
-	return nil
 }

@@ -13,5 +13,5 @@
 //
 // Client and Serving are the only writers of CertDir. They load files that somebody replaces, and keep the current
 // pair while there is no better one: an expired certificate stops nothing here. They do not own connections. The
-// caller closes them in Changed.
+// owner of the connections closes them after Client.Replaced.
 package cert

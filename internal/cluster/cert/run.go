@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/berth-run/berth/internal/base/wake"
 )
 
 // Delays between two requests. retryFirst doubles with each failure up to retryMax. aheadMax is the maximum if a new
@@ -22,28 +25,33 @@ const (
 	aheadMax   = 5 * time.Minute
 )
 
-// keeper is the common part of both certificates. It reads the files when they change, and requests a new certificate
-// when it is due.
-type keeper struct {
-	log *slog.Logger
+// source is where a keeper finds a certificate, and how it gets a new one.
+type source interface {
 	// files returns the files that read uses. They are watched.
-	files func() []string
+	files() []string
 	// read returns the best pair, or nil if there is none.
-	read func() (*tls.Certificate, error)
+	read() (*tls.Certificate, error)
 	// want describes the wanted certificate.
-	want func(*tls.Certificate) subject
+	want(current *tls.Certificate) subject
 	// request stores a new pair where read finds it.
-	request func(context.Context) error
-	// changed is called after the pair was replaced, expired when it has expired.
-	changed func()
-	expired func(*x509.Certificate)
-	// wake receives when the result of want has changed.
-	wake <-chan struct{}
+	request(ctx context.Context) error
+	// expired reports a certificate that has expired.
+	expired(leaf *x509.Certificate)
+}
 
-	current atomic.Pointer[tls.Certificate]
-	ready   chan struct{} // closed with the first pair, or if none is needed
-	open    func()        // closes ready, once
-	failures
+// keeper keeps one certificate. It reads the files of its source when they change, and requests a new certificate when
+// it is due.
+type keeper struct {
+	source source
+	log    *slog.Logger
+	wanted <-chan struct{} // receives when the result of want has changed
+	life   float64         // see subject.Life
+
+	current  atomic.Pointer[tls.Certificate]
+	ready    chan struct{} // closed with the first pair, or if none is needed
+	open     func()        // closes ready, once
+	replaced wake.Signal   // another pair has replaced one
+	failures atomic.Uint64 // failed requests
 
 	// Used by Load, and then only by run.
 	taken  time.Time         // when the pair was loaded; zero for the pair of Load
@@ -53,9 +61,17 @@ type keeper struct {
 	runs   bool
 }
 
+func newKeeper(s source, log *slog.Logger, wanted <-chan struct{}) *keeper {
+	ready := make(chan struct{})
+	return &keeper{
+		source: s, log: log, wanted: wanted, life: life(), ready: ready,
+		open: sync.OnceFunc(func() { close(ready) }), replaced: wake.New(),
+	}
+}
+
 // reload reads the files and uses a new pair.
 func (k *keeper) reload(now time.Time) {
-	pair, err := k.read()
+	pair, err := k.source.read()
 	if err != nil {
 		if k.fault != err.Error() {
 			k.log.Warn("cannot read certificate, the current one stays in use", "err", err)
@@ -74,14 +90,14 @@ func (k *keeper) reload(now time.Time) {
 		if before == nil {
 			k.open()
 		} else {
-			k.changed()
+			k.replaced.Wake()
 		}
 	}
 	if pair = k.current.Load(); pair != nil && !now.Before(pair.Leaf.NotAfter) && k.warned != pair.Leaf {
 		k.warned = pair.Leaf
 		k.log.Warn("certificate has expired, a renewed file is loaded automatically", "subject",
 			pair.Leaf.Subject.CommonName, "notAfter", pair.Leaf.NotAfter)
-		k.expired(pair.Leaf)
+		k.source.expired(pair.Leaf)
 	}
 }
 
@@ -91,8 +107,8 @@ func (k *keeper) next(now time.Time) action {
 	if pair != nil {
 		leaf = pair.Leaf
 	}
-	want := k.want(pair)
-	want.Taken = k.taken
+	want := k.source.want(pair)
+	want.Life, want.Taken = k.life, k.taken
 	return next(leaf, want, now)
 }
 
@@ -120,7 +136,7 @@ func (k *keeper) run(ctx context.Context) error {
 		}
 	}()
 	for {
-		for _, file := range k.files() {
+		for _, file := range k.source.files() {
 			if err := watcher.Add(filepath.Dir(file)); err != nil {
 				k.log.Debug("cannot watch the directory of a certificate", "file", file, "err", err)
 			}
@@ -131,7 +147,7 @@ func (k *keeper) run(ctx context.Context) error {
 		if a.Request && stop == nil && !now.Before(after) {
 			requesting, cancel := context.WithCancel(ctx)
 			stop = cancel
-			go func() { results <- k.request(requesting) }()
+			go func() { results <- k.source.request(requesting) }()
 		}
 		timer.Reset(k.pause(a, after, now, stop != nil))
 		select {
@@ -142,7 +158,7 @@ func (k *keeper) run(ctx context.Context) error {
 			drain(watcher.Events)
 		case err := <-watcher.Errors:
 			k.log.Warn("watching certificates failed, changes may be noticed late", "err", err)
-		case <-k.wake:
+		case <-k.wanted:
 			if stop != nil {
 				stop() // the request is outdated
 			}
@@ -181,7 +197,7 @@ func (k *keeper) requested(ctx context.Context, err error, now time.Time) time.T
 	}
 	k.retry = min(max(2*k.retry, retryFirst), limit)
 	if err != nil {
-		k.count.Add(1)
+		k.failures.Add(1)
 		k.log.Warn("cannot get a new certificate, retrying", "err", err, "after", k.retry)
 	}
 	return now.Add(k.retry)

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -22,44 +21,43 @@ import (
 	"github.com/berth-run/berth/internal/config"
 )
 
-// ServingOptions of NewServing. Client, Addresses and AddressesChanged are needed only for TLS.Bootstrap.
+// ServingOptions of NewServing. Client, Node and AddressesChanged are needed only for TLS.Bootstrap.
 type ServingOptions struct {
 	TLS      config.TLS
 	NodeName string
 	// Client requests certificates as the node.
 	Client kubernetes.Interface
-	// Addresses returns the addresses of the Node object. AddressesChanged receives after they have changed.
-	Addresses        func() []corev1.NodeAddress
+	// Node has the addresses that a requested certificate is for. AddressesChanged receives after they have changed.
+	Node             Node
 	AddressesChanged <-chan struct{}
 	Log              *slog.Logger
 }
 
-// Serving keeps the certificate of the HTTPS server.
+// Node has the addresses at which clients reach this node.
+type Node interface {
+	Addresses() []corev1.NodeAddress
+}
+
+// Serving is the certificate of the HTTPS server.
 type Serving struct {
-	o    ServingOptions
-	life float64
-	keeper
+	o      ServingOptions
+	issued issued
+	keeper *keeper
 }
 
 // NewServing makes a Serving. It reads nothing.
 func NewServing(o ServingOptions) *Serving {
-	s := &Serving{o: o}
-	s.keeper = keeper{
-		log: o.Log.With("certificate", "serving"), files: s.files, read: s.read, want: s.want, request: s.request,
-		changed: func() {},
-		expired: func(*x509.Certificate) {}, wake: o.AddressesChanged, ready: make(chan struct{}),
-	}
-	s.open = sync.OnceFunc(func() { close(s.ready) })
+	s := &Serving{o: o, issued: issued{
+		dir: o.TLS.CertDir, prefix: "kubelet-server",
+		signer: certificatesv1.KubeletServingSignerName, usage: certificatesv1.UsageServerAuth,
+	}}
+	s.keeper = newKeeper(s, o.Log.With("certificate", "serving"), o.AddressesChanged)
 	return s
 }
 
 // Load reads the files, or makes a self-signed pair. Configured files that cannot be read are an error. With
 // TLS.Bootstrap there may be no certificate yet. Handshakes fail until there is one. Call Load once, before Run.
 func (s *Serving) Load() error {
-	var err error
-	if s.life, err = life(); err != nil {
-		return fmt.Errorf("choose when to renew the serving certificate: %w", err)
-	}
 	if s.selfSigned() {
 		if _, err := loadPair(s.pair()); errors.Is(err, fs.ErrNotExist) {
 			if err := s.sign(); err != nil {
@@ -70,18 +68,21 @@ func (s *Serving) Load() error {
 	if _, err := s.read(); err != nil {
 		return err
 	}
-	s.reload(time.Now())
+	s.keeper.reload(time.Now())
 	return nil
 }
 
 // Certificate returns the current pair. It is nil before the first.
-func (s *Serving) Certificate() *tls.Certificate { return s.current.Load() }
+func (s *Serving) Certificate() *tls.Certificate { return s.keeper.current.Load() }
 
 // Ready is closed when there is a certificate.
-func (s *Serving) Ready() <-chan struct{} { return s.ready }
+func (s *Serving) Ready() <-chan struct{} { return s.keeper.ready }
+
+// Failures returns how many requests of this process for a serving certificate have failed.
+func (s *Serving) Failures() uint64 { return s.keeper.failures.Load() }
 
 // Run keeps the certificate and loads changed files until ctx ends.
-func (s *Serving) Run(ctx context.Context) error { return s.run(ctx) }
+func (s *Serving) Run(ctx context.Context) error { return s.keeper.run(ctx) }
 
 // TLSConfig returns the configuration of the HTTPS server. Each handshake uses the newest certificate. The settings
 // for client certificates are left to the caller.
@@ -90,7 +91,7 @@ func (s *Serving) TLSConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion: t.MinVersion, CipherSuites: t.CipherSuites, CurvePreferences: t.Curves,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			if pair := s.current.Load(); pair != nil {
+			if pair := s.Certificate(); pair != nil {
 				return pair, nil
 			}
 			return nil, errors.New("no serving certificate yet: its CertificateSigningRequest has to be approved")
@@ -108,14 +109,10 @@ func (s *Serving) pair() (cert, key string) {
 	return filepath.Join(s.o.TLS.CertDir, "kubelet.crt"), filepath.Join(s.o.TLS.CertDir, "kubelet.key")
 }
 
-func (s *Serving) stored() string {
-	return filepath.Join(s.o.TLS.CertDir, serverPrefix+"-current.pem")
-}
-
 func (s *Serving) files() []string {
 	var files []string
 	if s.o.TLS.Bootstrap {
-		files = append(files, s.stored())
+		files = append(files, s.issued.file())
 	}
 	if s.o.TLS.CertFile != "" || !s.o.TLS.Bootstrap {
 		cert, key := s.pair()
@@ -129,7 +126,7 @@ func (s *Serving) read() (*tls.Certificate, error) {
 		return loadPair(s.pair())
 	}
 	var pairs []*tls.Certificate
-	for _, files := range [][2]string{{s.stored(), s.stored()}, {s.o.TLS.CertFile, s.o.TLS.KeyFile}} {
+	for _, files := range [][2]string{{s.issued.file(), s.issued.file()}, {s.o.TLS.CertFile, s.o.TLS.KeyFile}} {
 		if files[0] == "" {
 			continue
 		}
@@ -144,10 +141,10 @@ func (s *Serving) read() (*tls.Certificate, error) {
 }
 
 func (s *Serving) want(*tls.Certificate) subject {
-	w := subject{Life: s.life, Rotate: true}
+	w := subject{Rotate: true}
 	switch {
 	case s.o.TLS.Bootstrap:
-		w.Template = servingRequest(s.o.NodeName, s.o.Addresses())
+		w.Template = servingRequest(s.o.NodeName, s.o.Node.Addresses())
 	case s.selfSigned():
 		w.Template = &x509.CertificateRequest{DNSNames: []string{s.o.NodeName}}
 	}
@@ -158,19 +155,15 @@ func (s *Serving) request(ctx context.Context) error {
 	if s.selfSigned() {
 		return s.sign()
 	}
-	template := servingRequest(s.o.NodeName, s.o.Addresses())
+	template := servingRequest(s.o.NodeName, s.o.Node.Addresses())
 	if template == nil {
 		return errors.New("request a serving certificate: the node has no IP address yet")
 	}
-	keyFile := filepath.Join(s.o.TLS.CertDir, serverPrefix+".key.tmp")
-	cert, key, err := requestPair(ctx, s.o.Client, certificatesv1.KubeletServingSignerName,
-		certificatesv1.UsageServerAuth,
-		template, keyFile)
-	if err != nil {
-		return err
-	}
-	return storePair(serverPrefix, s.o.TLS.CertDir, cert, key, keyFile)
+	return s.issued.renew(ctx, s.o.Client, template)
 }
+
+// expired does nothing: the clients of the server notice that its certificate has expired.
+func (s *Serving) expired(*x509.Certificate) {}
 
 // sign makes the self-signed pair. It writes the key first. A reader that finds a certificate and a key that do not
 // match keeps its current pair.

@@ -75,9 +75,7 @@ func Connect(o Options) (*Cluster, error) {
 	c := &Cluster{Options: o, conditions: condition.New()}
 	cfg := o.Config
 	c.certificate = cert.NewClient(cert.ClientOptions{
-		Cluster: cfg.Cluster, NodeName: cfg.NodeName, Events: o.Events, Changed: func() {
-			c.api.CloseConnections()
-		}, Log: o.Log,
+		Cluster: cfg.Cluster, NodeName: cfg.NodeName, Events: o.Events, Log: o.Log,
 	})
 	if err := telemetry.Client(o.Metrics); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
@@ -87,7 +85,7 @@ func Connect(o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("join the cluster: %w", err)
 	}
 	c.api, err = kubeapi.Connect(kubeapi.Options{
-		Base: base, Cluster: cfg.Cluster, Version: o.Version, Certificate: c.certificate.Certificate, Log: o.Log,
+		Base: base, Cluster: cfg.Cluster, Version: o.Version, Identity: c.certificate, Log: o.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)

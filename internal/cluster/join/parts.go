@@ -201,6 +201,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		})
 	}
 	begin(c.restart(c.certificate.Run))
+	begin(c.api.Run)
 	begin(c.offline.Run)
 	begin(record{c}.restore)
 	begin(c.conditions.Run)

@@ -2,6 +2,8 @@ package kubeapi_test
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -27,15 +29,26 @@ var shared = kubeapitest.NewShared(kubeapitest.Options{})
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
+// identity is a node without a certificate other than that of its kubeconfig. It can be replaced.
+type identity struct{ replaced chan struct{} }
+
+func (i identity) Certificate() *tls.Certificate { return nil }
+func (i identity) Replaced() <-chan struct{}     { return i.replaced }
+
 // connect returns a node's API with a timeout of one second for heartbeats.
 func connect(t *testing.T, c *kubeapitest.Cluster, node string) *kubeapi.API {
+	t.Helper()
+	return connectAs(t, c, node, nil)
+}
+
+func connectAs(t *testing.T, c *kubeapitest.Cluster, node string, id kubeapi.Identity) *kubeapi.API {
 	t.Helper()
 	cluster := &config.Cluster{
 		ContentType: "application/vnd.kubernetes.protobuf", Main: config.Rate{QPS: 50, Burst: 100},
 		Statuses: config.Rate{QPS: 200, Burst: 400}, Events: config.Rate{QPS: 1, Burst: 1},
 		Status: config.NodeStatus{UpdateFrequency: 10 * time.Second, LeaseDuration: time.Second},
 	}
-	a, err := kubeapi.Connect(kubeapi.Options{Base: c.NodeConfig(node), Cluster: cluster, Version: "test",
+	a, err := kubeapi.Connect(kubeapi.Options{Base: c.NodeConfig(node), Cluster: cluster, Version: "test", Identity: id,
 		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -86,15 +99,25 @@ func TestServerGoneAndBack(t *testing.T) {
 	}
 }
 
-// Requests under way fail when the connections are closed, but Health does not change.
-func TestCloseConnections(t *testing.T) {
+// Requests under way fail when the client certificate was replaced, but Health does not change.
+func TestAReplacedCertificateClosesConnections(t *testing.T) {
 	c := shared.Cluster(t)
-	a := connect(t, c, "closes")
+	id := identity{make(chan struct{})}
+	a := connectAs(t, c, "closes", id)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := a.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("run: %v", err)
+		}
+	})
+	defer running.Wait()
+	defer cancel()
 	w, err := a.Main.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=closes"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.CloseConnections()
+	id.replaced <- struct{}{}
 	for range w.ResultChan() { // until it has ended
 	}
 	if s := a.Health.State(); s.Away() {

@@ -20,16 +20,24 @@ import (
 
 // Options of Connect. Base, Cluster and Log are required.
 type Options struct {
-	// Base has the server's address, the trusted authorities and the node's credentials. Certificate replaces these
+	// Base has the server's address, the trusted authorities and the node's credentials. Identity replaces these
 	// credentials.
 	Base    *rest.Config
 	Cluster *config.Cluster
 	// Version is sent as the user agent berth/Version.
 	Version string
-	// Certificate returns the client certificate for the next handshake. If it is nil or returns nil, the one in Base
-	// is used, if any.
-	Certificate func() *tls.Certificate
-	Log         *slog.Logger
+	// Identity has the client certificate. If it is nil, the certificate in Base is used, if any.
+	Identity Identity
+	Log      *slog.Logger
+}
+
+// Identity is how the node identifies itself to the API server.
+type Identity interface {
+	// Certificate returns the client certificate for the next handshake. It is nil for the certificate in
+	// Options.Base.
+	Certificate() *tls.Certificate
+	// Replaced receives after another certificate has replaced one.
+	Replaced() <-chan struct{}
 }
 
 // API holds the clients of one API server.
@@ -47,11 +55,15 @@ type API struct {
 	Health *Health
 
 	connections *connrotation.ConnectionTracker
+	replaced    <-chan struct{} // see Identity; nil without one
 }
 
 // Connect makes the clients. It sends nothing.
 func Connect(o Options) (*API, error) {
 	a := &API{Health: newHealth(time.Now), connections: connrotation.NewConnectionTracker()}
+	if o.Identity != nil {
+		a.replaced = o.Identity.Replaced()
+	}
 	c := o.Cluster
 	eventRate := c.Events
 	if eventRate.QPS == 0 {
@@ -87,6 +99,18 @@ func Connect(o Options) (*API, error) {
 	return a, nil
 }
 
+// Run closes the connections each time the client certificate was replaced, until ctx ends.
+func (a *API) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.replaced:
+			a.CloseConnections()
+		}
+	}
+}
+
 // CloseConnections closes all connections, so that the next requests use the newest client certificate. Requests
 // under way fail, which does not affect Health.
 func (a *API) CloseConnections() {
@@ -117,10 +141,10 @@ func (a *API) base(o Options) (*rest.Config, error) {
 	if tlsConfig == nil { // only the machine's authorities are trusted
 		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	if o.Certificate != nil {
+	if o.Identity != nil {
 		fixed := tlsConfig.GetClientCertificate
 		tlsConfig.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			if c := o.Certificate(); c != nil {
+			if c := o.Identity.Certificate(); c != nil {
 				return c, nil
 			}
 			if fixed != nil {
