@@ -53,7 +53,6 @@ var debts = map[string]int{
 	"internal/cli/follow.session fields":         22,
 	"internal/cluster/join.Cluster fields":       24,
 	"internal/cluster/join.Cluster methods":      38,
-	"internal/pod/fleet.Fleet methods":           28,
 	"internal/pod/steps/device.Devices methods":  46,
 	"internal/pod/steps/volume/csi.Kind methods": 38,
 	"internal/record/podlog.reader fields":       23,

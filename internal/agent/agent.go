@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/agent/engine"
 	"github.com/berth-run/berth/internal/agent/power"
@@ -24,7 +23,7 @@ import (
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/object"
-	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/gate"
@@ -32,7 +31,6 @@ import (
 	"github.com/berth-run/berth/internal/pod/source"
 	"github.com/berth-run/berth/internal/pod/source/takeover"
 	"github.com/berth-run/berth/internal/pod/status"
-	"github.com/berth-run/berth/internal/pod/steps/container/render"
 	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/timeline"
 
@@ -67,6 +65,7 @@ type Agent struct {
 	machine
 	engine   *engine.Engine
 	monitor  *cri.Monitor
+	observed *observed.Table
 	pleg     *pleg.PLEG
 	steps    steps
 	record   *status.Record
@@ -113,7 +112,8 @@ func New(o Options) *Agent {
 	c := o.Config
 	a := &Agent{
 		Options: o, ready: make(chan struct{}), heap: heap.New(),
-		stale:   status.NewStale(),
+		stale: status.NewStale(),
+		fleet: fleet.New(time.Now, o.Log), observed: observed.New(),
 		metrics: prometheus.NewRegistry(),
 		records: records{
 			events: event.New(event.Options{Dir: filepath.Join(c.RootDir, "events"), Component: join.EventSource(c),
@@ -127,10 +127,7 @@ func New(o Options) *Agent {
 		URL: c.Sources.StaticPodURL, URLHeader: c.Sources.StaticPodURLHeader, URLPeriod: c.Sources.HTTPCheckFrequency,
 		Applied: filepath.Join(c.RootDir, "applied"), Identities: filepath.Join(c.RootDir, "identities.json"),
 		Report: problems{a.events}, Log: o.Log,
-		Admitted: func(uid types.UID) bool { return taken(a.fleet, uid) }, Cluster: c.Cluster != nil,
-		Adopt: func(p *pod.Pod) (types.UID, bool) {
-			return takeover.Find(p, render.Hashes(p.Pod), a.pleg.Table().Snapshot().All())
-		}, Await: func(ctx context.Context) error { return a.pleg.Await(ctx) },
+		Node: a.fleet, Running: takeover.Pods{Observed: a.observed}, Cluster: c.Cluster != nil,
 	})
 	return a
 }
@@ -236,7 +233,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 		return fmt.Errorf("start the container runtime: %w", err)
 	}
 	a.monitor = cri.NewMonitor(a.engine.Client, join.Monitoring(a.cluster), a.Log)
-	a.pleg = pleg.New(pleg.Options{Runtime: a.engine.Client.Runtime, Now: time.Now, Log: a.Log})
+	a.pleg = pleg.New(pleg.Options{Runtime: a.engine.Client.Runtime, Table: a.observed, Now: time.Now, Log: a.Log})
 	if a.steps.allocations, err = newAllocations(a); err != nil {
 		return err
 	}

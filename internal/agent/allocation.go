@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/node/resource/device"
 	"github.com/berth-run/berth/internal/pod/steps/allocation"
@@ -21,11 +20,11 @@ func newAllocations(a *Agent) (*allocation.Allocations, error) {
 		Node: n, Dir: filepath.Join(a.Config.RootDir, "resources"), Root: a.Config.RootDir, Events: a.events,
 		Log:     a.Log,
 		Devices: func() device.Inventory { return a.steps.devices.Inventory() },
-		Synced:  []<-chan struct{}{a.sources.Synced(), a.pleg.Synced()}, Desired: a.sources.Desired,
-		Observed: a.pleg.Table(), Pinned: func(p *corev1.Pod, id string) (string, string, bool) {
+		Synced:  []<-chan struct{}{a.sources.Synced(), a.observed.Synced()}, Desired: a.sources.Desired,
+		Observed: a.observed.Table, Pinned: func(p *corev1.Pod, id string) (string, string, bool) {
 			return a.steps.cgroups.Containers().Pinned(p, id)
 		},
-		Known: a.known, Working: func(uid types.UID) bool { return taken(a.fleet, uid) },
+		Known: a.known, Working: a.fleet.Working,
 	})
 	logDamage(a.Log, s.Load())
 	return s, nil

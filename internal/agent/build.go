@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,13 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/agent/input"
+	"github.com/berth-run/berth/internal/agent/leftover"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
@@ -27,6 +26,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/gate"
 	"github.com/berth-run/berth/internal/pod/podstatus"
 	"github.com/berth-run/berth/internal/pod/status"
+	"github.com/berth-run/berth/internal/pod/steps/cgroup"
 	"github.com/berth-run/berth/internal/pod/steps/container"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 	"github.com/berth-run/berth/internal/pod/steps/hook"
@@ -117,7 +117,7 @@ func (a *Agent) buildSteps() error {
 		LegacyLogDir: podlog.LinkDir(c.Pods.LogsDir), Log: a.Log,
 	})
 	s.probes, err = probe.New(probe.Options{
-		CRI: a.engine.Client.Runtime, Events: a.events, Observed: a.pleg.Observed,
+		CRI: a.engine.Client.Runtime, Events: a.events, Observed: a.observed.Observed,
 		PodIP: func(p *corev1.Pod, o *pod.Observed) string {
 			if ips := podstatus.PodIPs(p, o, view(a).HostIPs()); len(ips) > 0 {
 				return ips[0]
@@ -186,44 +186,9 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 	return n, nil
 }
 
-// taken reports whether a pod has a worker. It is false before the fleet exists.
-func taken(f *fleet.Fleet, uid types.UID) bool {
-	if f == nil {
-		return false
-	}
-	m, _ := f.Member(uid)
-	return m.Working
-}
-
-// admitted returns the pods whose requests count against the node's resources.
-func (a *Agent) admitted() []*corev1.Pod {
-	if a.fleet == nil {
-		return nil
-	}
-	return a.fleet.Pods()
-}
-
-// buildFleet makes the fleet and the parts that need it: statuses, servers and admission.
+// buildFleet makes the parts that need the steps: statuses, servers and admission.
 func (a *Agent) buildFleet() error {
 	c := a.Config
-	a.fleet = fleet.New(fleet.Options{
-		Desired: a.sources.Desired, Observed: a.pleg.Table(),
-		DesiredSynced: a.sources.Synced(), ObservedSynced: a.pleg.Synced(),
-		Leftovers: a.leftovers,
-		Changed: func(uid types.UID) {
-			a.statuses.Publish(uid)
-			a.cluster.PodChanged(uid)
-			a.power.Changed(uid)
-			a.heap.Stir()
-		},
-		Ahead: a.steps.images.Prefetch, Now: time.Now, Log: a.Log,
-		Worker: worker.Options{
-			Steps: a.steps.list(a.cluster.Plugins().Steps()...), Observed: cgroupView{a}.observed,
-			Refresh: a.pleg.Refresh, Probes: a.steps.probes.Plan, Last: a.record.Kept,
-			Hash: render.Hashes, Restart: a.steps.resizes.Restarts, MaxBackoff: c.Pods.MaxRestartBackoff,
-			Trace: a.timeline.Context, Now: time.Now, Log: a.Log,
-		},
-	})
 	completeCluster(a)
 	if err := a.buildStatuses(); err != nil {
 		return err
@@ -236,7 +201,7 @@ func (a *Agent) buildFleet() error {
 		Ledger: a.steps.allocations, View: view(a)}
 	a.server = server.New(a.serverOptions(in))
 	a.gate = gate.New(gate.Options{
-		Input: in.Of, Observed: a.pleg.Table(), Statuses: a.record, Shutdown: a.power, Labels: a.cluster,
+		Input: in.Of, Observed: a.observed.Table, Statuses: a.record, Shutdown: a.power, Labels: a.cluster,
 		Devices: a.steps.devices, Ledger: a.steps.allocations, Resources: a.steps.resizes, Pods: a.stops(),
 		Began: a.began, Now: time.Now, Recorder: a.timeline, Provider: a.tracer, Metrics: a.metrics, Events: a.events,
 		Log: a.Log,
@@ -269,12 +234,27 @@ func (a *Agent) buildStatuses() error {
 	return nil
 }
 
-// leftovers returns the pods that have directories, volumes, cgroups, claims or devices on this node.
-func (a *Agent) leftovers() ([]types.UID, error) {
-	none := func(types.UID) bool { return false }
-	dirs, err := a.steps.dirs.Orphans(none)
-	staged, err2 := a.steps.volumes.Orphans(none)
-	groups, err3 := a.steps.cgroups.Orphans(none)
-	return slices.Concat(dirs, staged, groups, a.steps.claims.Users(), a.steps.devices.Users(),
-		a.cluster.Plugins().Users()), errors.Join(err, err2, err3)
+// parts are what the running fleet looks at and works with.
+func (a *Agent) parts() fleet.Parts {
+	s := &a.steps
+	return fleet.Parts{
+		Desired: a.sources.Desired, Observed: a.observed, DesiredSynced: a.sources.Synced(), Admission: a.gate,
+		Leftovers: a.leftovers(), Prefetcher: s.images, Statuses: a.statuses,
+		Watchers: []fleet.Watcher{a.cluster, a.power}, Heap: a.heap,
+		Worker: worker.Options{
+			Steps:    s.list(a.cluster.Plugins().Steps()...),
+			Observer: cgroup.View{Runtime: a.pleg, Cgroups: s.cgroups, Pods: a.fleet},
+			Probes:   s.probes, Statuses: a.record, Resizes: s.resizes, Timelines: a.timeline,
+			MaxBackoff: a.Config.Pods.MaxRestartBackoff, Now: time.Now, Log: a.Log,
+		},
+	}
+}
+
+// leftovers finds the pods that have directories, volumes, cgroups, claims or devices on this node.
+func (a *Agent) leftovers() leftover.Finder {
+	s := &a.steps
+	return leftover.Finder{
+		Orphans: []leftover.Owner{s.dirs, s.volumes, s.cgroups},
+		Users:   []leftover.User{s.claims, s.devices, a.cluster.Plugins()},
+	}
 }

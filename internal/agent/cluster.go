@@ -6,7 +6,6 @@ import (
 
 	"github.com/opencontainers/cgroups"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/agent/power"
 	"github.com/berth-run/berth/internal/agent/series"
@@ -25,9 +24,9 @@ func connect(a *Agent) (err error) {
 	if a.Config.Cluster != nil {
 		a.cluster, err = join.Connect(join.Options{
 			Config: a.Config, Version: a.Version, Sources: a.sources, Events: a.events,
-			Accepted: func(uid types.UID) bool { return taken(a.fleet, uid) },
+			Accepted: a.fleet.Working,
 			Changed:  func(keys map[object.Key]bool) { objectsChanged(a, keys) },
-			Stale:    a.stale, NodeChanged: func() { a.fleet.Reconsider() },
+			Stale:    a.stale, NodeChanged: a.fleet.Reconsider,
 			Full: func(p *corev1.Pod, message string) {
 				a.gate.Reject(p, admission.VolumeAttachmentLimitExceeded, message)
 			},
@@ -56,7 +55,7 @@ func buildDoors(a *Agent) error {
 	err := series.Register(series.Options{
 		Registry: a.metrics, Node: a.Config.NodeName, Version: join.KubernetesVersion,
 		Unified: cgroups.IsCgroup2UnifiedMode(),
-		Sources: a.sources, PLEG: a.pleg, Fleet: a.fleet,
+		Sources: a.sources, PLEG: a.pleg, Observed: a.observed, Fleet: a.fleet,
 		Parts: []series.Part{a.steps.volumes, a.steps.images, a.steps.containers, a.steps.cgroups, a.steps.allocations,
 			a.steps.resizes, a.store.garbage, a.cluster, a.resources},
 	})
@@ -64,7 +63,7 @@ func buildDoors(a *Agent) error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	a.power, err = power.New(power.Options{
-		Config: a.Config, Fleet: a.fleet, Observed: a.pleg.Observed, Flush: a.cluster.Flush,
+		Config: a.Config, Fleet: a.fleet, Observed: a.observed, Flush: a.cluster.Flush,
 		Conditions: a.cluster.Conditions(), Metrics: a.metrics, Events: a.events, Log: a.Log,
 	})
 	if err != nil {
@@ -76,7 +75,7 @@ func buildDoors(a *Agent) error {
 
 // streamsOf returns the part that opens exec, attach and port-forward connections into pods.
 func streamsOf(a *Agent) stream.Streams {
-	return stream.Streams{CRI: a.engine.Client, Observed: a.pleg.Observed}
+	return stream.Streams{CRI: a.engine.Client, Observed: a.observed.Observed}
 }
 
 // serveNode makes the node's HTTPS server for the cluster.
@@ -99,8 +98,8 @@ func serveNode(a *Agent) (*serve.Node, error) {
 			Dir: a.Config.RootDir, Host: "/", DriverStats: a.cluster.Plugins().VolumeUsage,
 			VolumePeriod: a.Config.Server.VolumePeriod, Now: time.Now, Log: a.Log,
 			Source: serve.Source{
-				CRI: a.engine.Client, Cgroups: a.steps.cgroups.Containers(), Observed: a.pleg.Table(),
-				Pod:   cgroupView{a}.pod,
+				CRI: a.engine.Client, Cgroups: a.steps.cgroups.Containers(), Observed: a.observed.Table,
+				Pod:   a.fleet.Pod,
 				Named: serve.Named(a.Config), Volumes: a.steps.volumes.Mounted, Logs: a.steps.dirs.LogDir,
 				Endpoint: a.engine.Endpoint(),
 			},

@@ -29,7 +29,7 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 	d := device.New(device.Options{
 		Dir: filepath.Join(c.RootDir, "device-plugins"), State: filepath.Join(c.RootDir, "devices"),
 		Machine: a.steps.allocations.Nodes(), Boot: a.facts.Info.BootID,
-		Ledger: held, Changed: func() { a.fleet.Reconsider() }, Affected: a.stale.Mark,
+		Ledger: held, Changed: a.fleet.Reconsider, Affected: a.stale.Mark,
 		Metrics: a.metrics, Events: a.events, Now: time.Now, Log: a.Log,
 	})
 	logDamage(a.Log, d.Load())
@@ -43,7 +43,7 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 func newPodResources(a *Agent) *podresources.Server {
 	held := a.steps.allocations
 	return podresources.New(podresources.Options{
-		Socket: filepath.Join(a.Config.RootDir, "pod-resources", "kubelet.sock"), Pods: a.admitted, Ledger: held,
+		Socket: filepath.Join(a.Config.RootDir, "pod-resources", "kubelet.sock"), Pods: a.fleet.Pods, Ledger: held,
 		Devices: a.steps.devices,
 		CPUs:    held.CPUs, Memory: held.Memory, Claims: a.cluster.Plugins(), Log: a.Log,
 	})

@@ -20,12 +20,12 @@ type housekeeping struct {
 func (a *Agent) buildHousekeeping() {
 	c, cri := a.Config.Pods, a.engine.Client.Runtime
 	a.housekeeping.logs = logrotate.New(logrotate.Options{
-		Runtime: cri, Observed: a.pleg.Table(), Workers: c.Logs.Workers, Now: time.Now, Log: a.Log,
+		Runtime: cri, Observed: a.observed.Table, Workers: c.Logs.Workers, Now: time.Now, Log: a.Log,
 		Limits: logrotate.Limits{MaxSize: c.Logs.MaxSize, MaxFiles: c.Logs.MaxFiles},
 	})
 	a.housekeeping.garbage = gc.New(gc.Options{
-		Runtime: cri, Observer: a.pleg, Observed: a.pleg.Table(),
-		Synced: []<-chan struct{}{a.sources.Synced(), a.pleg.Synced()},
+		Runtime: cri, Observer: a.pleg, Observed: a.observed.Table,
+		Synced: []<-chan struct{}{a.sources.Synced(), a.observed.Synced()},
 		Known:  a.known, Logs: a.steps.dirs, LogsDir: c.LogsDir, LinkDir: podlog.LinkDir(c.LogsDir),
 		Policy: gc.Policy(a.Config.Dead), Log: a.Log,
 	})

@@ -39,7 +39,7 @@ func buildImages(a *Agent) error {
 		Images: a.engine.Client.Images, Containers: a.engine.Client.Runtime,
 		Wanted: func() []string { return wantedImages(a) }, Removed: func(id string) { forgetImage(a, id) },
 		Dir:    c.RootDir,
-		Synced: []<-chan struct{}{a.sources.Synced(), a.pleg.Synced()},
+		Synced: []<-chan struct{}{a.sources.Synced(), a.observed.Synced()},
 		Thresholds: garbage.Thresholds{
 			High: c.Images.HighThreshold, Low: c.Images.LowThreshold, MinAge: c.Images.MinimumAge,
 			MaxAge: c.Images.MaximumAge,
@@ -72,7 +72,7 @@ func buildImages(a *Agent) error {
 // wantedImages are the images that the pods of the node and their sandboxes use.
 func wantedImages(a *Agent) []string {
 	names := slices.Clone(a.engine.SandboxImages)
-	for _, p := range a.admitted() {
+	for _, p := range a.fleet.Pods() {
 		for _, c := range pod.Containers(p) {
 			names = append(names, c.Image)
 		}

@@ -36,7 +36,7 @@ func newClaims(a *Agent) *claim.Claims {
 		}, Synced: a.sources.LocalSynced(),
 		Complete: func() bool { return a.sources.Problems.Len() == 0 },
 		Node:     &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.facts.Name, Labels: a.facts.Labels}},
-		Changed:  func(keys map[object.Key]bool) { a.fleet.ObjectsChanged(keys) },
+		Changed:  a.fleet.ObjectsChanged,
 		Events:   a.events, Now: time.Now, Log: a.Log,
 	}
 	if a.cluster != nil {

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -11,13 +10,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/cpuset"
 
-	"github.com/berth-run/berth/internal/base/clock"
-	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/drift"
 	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/pod/steps/cgroup"
 	"github.com/berth-run/berth/internal/pod/steps/placement"
-	"github.com/berth-run/berth/internal/pod/worker"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
@@ -31,17 +27,8 @@ type holdings interface {
 func newPlacements(a *Agent, held holdings, changed <-chan struct{}) *placement.Placements {
 	return placement.New(placement.Options{
 		Ledger: held, Changed: changed, Runtime: a.steps.updates(a), Cgroups: a.steps.cgroups.Containers(),
-		Observed: a.pleg.Table(), Pod: cgroupView{a}.pod, Log: a.Log,
+		Observed: a.observed.Table, Pod: a.fleet.Pod, Log: a.Log,
 	})
-}
-
-// pod returns the pod of the fleet with this UID.
-func (v cgroupView) pod(uid types.UID) (*corev1.Pod, bool) {
-	m, ok := v.fleet.Member(uid)
-	if !ok {
-		return nil, false
-	}
-	return m.Pod.Pod, true
 }
 
 // updates returns the runtime for parts that change the resources of running containers.
@@ -53,10 +40,10 @@ func (s *steps) updates(a *Agent) heldUpdates {
 func newCgroups(a *Agent) *cgroup.Cgroups {
 	c := a.Config
 	return cgroup.New(cgroup.Config{
-		Drift: a.steps.drift, Lost: func(uid types.UID) { a.fleet.Wake(uid) }, Node: event.NodeRef(c.NodeName),
+		Drift: a.steps.drift, Lost: a.fleet.Wake, Node: event.NodeRef(c.NodeName),
 		Driver: a.engine.Driver, Root: c.Node.CgroupRoot, Usable: cgroup.Usable(a.facts, c.Node),
 		QOSReserved: c.Node.Enforce.QOSReservedMemory, Reserved: cgroup.ReservedOf(c.Node), Events: a.events,
-		Log: a.Log, Pods: a.admitted,
+		Log: a.Log, Pods: a.fleet.Pods,
 		Options: cgroup.Options{
 			CFSQuota: c.Pods.CPUCFSQuota, CFSPeriod: c.Pods.CPUCFSQuotaPeriod, PidsLimit: c.Pods.PidsLimit,
 			MemoryQoS: c.Node.Enforce.MemoryQoS,
@@ -80,7 +67,7 @@ func newDrift(a *Agent) (*drift.Watch, error) {
 // newContainerDrift makes the part that notices changes of container cgroups from outside.
 func newContainerDrift(a *Agent) *drift.Containers {
 	return drift.NewContainers(drift.ContainerOptions{
-		Watch: a.steps.drift, Runtime: a.engine.Client.Runtime, Observed: a.pleg.Table(), Pod: cgroupView{a}.pod,
+		Watch: a.steps.drift, Runtime: a.engine.Client.Runtime, Observed: a.observed.Table, Pod: a.fleet.Pod,
 		Group: a.steps.cgroups.Containers().Find, Place: a.steps.placements.Place,
 	})
 }
@@ -97,32 +84,4 @@ func (u heldUpdates) UpdateContainerResources(ctx context.Context, r *runtimeapi
 	opts ...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	defer u.drift().Hold(r.ContainerId)()
 	return u.RuntimeServiceClient.UpdateContainerResources(ctx, r, opts...)
-}
-
-// cgroupView is the observed state of pods as workers see it. A sandbox whose cgroup has vanished is not ready,
-// whatever the runtime reports. The plan then stops the pod's containers and makes the pod again.
-type cgroupView struct{ *Agent }
-
-func (v cgroupView) observed(uid types.UID) *pod.Observed {
-	o := v.pleg.Observed(uid)
-	lost := v.steps.cgroups.Vanished(uid)
-	if o == nil || lost.IsZero() {
-		return o
-	}
-	if m, ok := v.fleet.Member(uid); !ok || m.State.Stage != worker.Syncing {
-		return o // a pod that ends is ended with all its sandboxes
-	}
-	return withoutSandboxesBefore(o, lost, time.Now())
-}
-
-// withoutSandboxesBefore returns a copy of o in which the sandboxes created before the time lost are not ready. The
-// comparison holds even if the machine's clock was set back since (clock.After).
-func withoutSandboxesBefore(o *pod.Observed, lost, now time.Time) *pod.Observed {
-	c := *o
-	c.Sandboxes = slices.Clone(o.Sandboxes)
-	for i := range c.Sandboxes {
-		s := &c.Sandboxes[i]
-		s.Ready = s.Ready && clock.After(s.CreatedAt, lost, now)
-	}
-	return &c
 }

@@ -58,7 +58,7 @@ func (a *Agent) resetPods(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	ours, err := a.leftovers()
+	ours, err := a.leftovers().Pods()
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func (a *Agent) loops() []loop {
 		{"cluster", a.cluster.Run},
 		{"node addresses", a.ips.Run},
 		// pods and their status
-		{"fleet", func(ctx context.Context) error { return a.fleet.Run(ctx, a.gate) }},
+		{"fleet", func(ctx context.Context) error { return a.fleet.Run(ctx, a.parts()) }},
 		{"pod statuses", a.statuses.Run},
 		{"pod status files", a.record.Run},
 		{"forgotten pods", a.retain},

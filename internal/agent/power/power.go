@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/condition"
 	"github.com/berth-run/berth/internal/node/shutdown"
@@ -24,8 +25,8 @@ import (
 type Options struct {
 	Config *config.Config
 	Fleet  *fleet.Fleet
-	// Observed returns what the runtime shows of a pod.
-	Observed func(types.UID) *pod.Observed
+	// Observed are the pods that the runtime shows.
+	Observed *observed.Table
 	// Flush sends the pending statuses to the API server, if there is one.
 	Flush func(context.Context) error
 	// Conditions are the node's conditions. It is nil without a cluster.
@@ -81,11 +82,11 @@ func (m *Machine) Run(ctx context.Context) error { return m.manager.Run(ctx) }
 
 // Refuses returns the verdict on a new pod while the machine shuts down, and false otherwise.
 func (m *Machine) Refuses(p *pod.Pod) (fleet.Verdict, bool) {
-	return refuse(p, m.Observed(p.UID).Running(), m.manager.Admit())
+	return refuse(p, m.Observed.Observed(p.UID).Running(), m.manager.Admit())
 }
 
-// Changed wakes the callers of Ended if the pod has ended. The fleet's callback calls it after each change of a pod.
-func (m *Machine) Changed(uid types.UID) {
+// PodChanged implements fleet.Watcher. It wakes the callers of Ended if the pod has ended.
+func (m *Machine) PodChanged(uid types.UID) {
 	m.mu.Lock()
 	waiting := m.waiting[uid]
 	m.mu.Unlock()
@@ -119,7 +120,7 @@ func (m *Machine) Ended(ctx context.Context, uid types.UID) error {
 	m.mu.Lock()
 	m.waiting[uid] = append(m.waiting[uid], done)
 	m.mu.Unlock()
-	m.Changed(uid) // the pod may have ended already
+	m.PodChanged(uid) // the pod may have ended already
 	select {
 	case <-done:
 		return nil

@@ -8,11 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/node/telemetry"
 	"github.com/berth-run/berth/internal/pod/fleet"
-	"github.com/berth-run/berth/internal/pod/pleg"
 	"github.com/berth-run/berth/internal/pod/source"
-	"github.com/berth-run/berth/internal/pod/worker"
 )
 
 // Part is a part of the agent that has its own metrics.
@@ -28,9 +27,11 @@ type Options struct {
 	Version string
 	Unified bool
 	Sources *source.Sources
-	PLEG    *pleg.PLEG
-	Fleet   *fleet.Fleet
-	Parts   []Part
+	PLEG    Part
+	// Observed are the pods that the runtime shows.
+	Observed *observed.Table
+	Fleet    *fleet.Fleet
+	Parts    []Part
 }
 
 // Register registers all series.
@@ -45,10 +46,10 @@ func Register(o Options) error {
 		errs = append(errs, part.Register(o.Registry))
 	}
 	errs = append(errs, o.Registry.Register(telemetry.NewPods(telemetry.PodsOptions{
-		Desired: o.Sources.Desired, Observed: o.PLEG.Table(), Mirrors: o.Sources.Cluster.Mirrors.Len,
+		Desired: o.Sources.Desired, Observed: o.Observed.Table, Mirrors: o.Sources.Cluster.Mirrors.Len,
 		Active: func(uid types.UID) bool {
-			m, ok := o.Fleet.Member(uid)
-			return ok && m.Working && m.State.Stage == worker.Syncing
+			_, ok := o.Fleet.Syncing(uid)
+			return ok && o.Fleet.Working(uid)
 		},
 	})))
 	return errors.Join(errs...)

@@ -57,7 +57,7 @@ func start(t *testing.T, node string) *world {
 	w.must(err)
 	w.sources = source.New(source.Options{
 		NodeName: node, Path: w.dir, Period: time.Hour, Applied: filepath.Join(t.TempDir(), "applied"), Cluster: true,
-		Report: silent{}, Admitted: func(types.UID) bool { return true }, Log: slog.New(slog.DiscardHandler),
+		Report: silent{}, Node: everyPod{}, Log: slog.New(slog.DiscardHandler),
 	})
 	w.mirrors = New(Options{
 		Client: client, NodeName: node, Desired: w.sources.Desired, Mirrors: w.sources.Cluster.Mirrors,
@@ -83,6 +83,10 @@ func start(t *testing.T, node string) *world {
 	t.Cleanup(func() { cancel(); wg.Wait(); w.watch.Stop() })
 	return w
 }
+
+type everyPod struct{}
+
+func (everyPod) Working(types.UID) bool { return true }
 
 type silent struct{}
 

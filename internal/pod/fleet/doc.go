@@ -4,6 +4,9 @@
 // It owns the set of pods (members) and the order in which they are admitted. One goroutine changes the set. The worker
 // of a pod owns the facts about that pod.
 //
+// New makes the set, empty. So every part that asks about a pod, or wakes it, is made with the fleet. Run gets what it
+// looks at and works with (Parts), and keeps the set.
+//
 //	desired --> pending --admit--> working --worker ended--> gone
 //	               |  ^                ^
 //	          reject  changed          | orphan: in the runtime, no source wants it

@@ -1,39 +1,72 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// Options of a Fleet.
-type Options struct {
+// Parts are what a running fleet looks at and works with. All are required.
+type Parts struct {
 	Desired  *store.Table[types.UID, *pod.Pod]
-	Observed *store.Table[types.UID, *pod.Observed]
-	// DesiredSynced and ObservedSynced are closed when the first complete state is in each table. The fleet admits no
-	// pod before ObservedSynced, and ends no unknown pod before both.
-	DesiredSynced, ObservedSynced <-chan struct{}
-	// Leftovers lists the pods that have files or cgroups on this node, running or not.
-	Leftovers func() ([]types.UID, error)
-	// Ahead prepares a pod that waits for other pods to end. Its context ends when the pod is not wanted any more, or
-	// its version changes. nil: nothing is prepared.
-	Ahead func(ctx context.Context, p *pod.Pod)
-	// Worker holds the options of all workers. The fleet sets Passed and Worked itself.
+	Observed *observed.Table
+	// DesiredSynced is closed when the first complete state is in Desired. The fleet admits no pod before Observed is
+	// synced, and ends no unknown pod before both are.
+	DesiredSynced <-chan struct{}
+	Admission     Admission
+	Leftovers     Leftovers
+	Prefetcher    Prefetcher
+	Statuses      Statuses
+	// Watchers are notified of the changes of a pod, in their order.
+	Watchers []Watcher
+	Heap     Heap
+	// Worker holds the options of all workers. The fleet sets Owner itself.
 	Worker worker.Options
-	// Changed is called when a member or the state of its worker has changed. The fleet waits for it. It is called from
+}
+
+// Leftovers are the traces of earlier pods on this node.
+type Leftovers interface {
+	// Pods lists the pods that have files or cgroups on this node, running or not.
+	Pods() ([]types.UID, error)
+}
+
+// Prefetcher prepares pods that wait for other pods to end.
+type Prefetcher interface {
+	// Prefetch prepares a pod until its context ends: the pod is not wanted any more, or its version changes.
+	Prefetch(ctx context.Context, p *pod.Pod)
+}
+
+// Statuses publishes the statuses of pods.
+type Statuses interface {
+	// Publish is called when a member or the state of its worker has changed. The fleet waits for it. It is called from
 	// many goroutines.
-	Changed func(types.UID)
-	Now     func() time.Time
-	Log     *slog.Logger
+	Publish(types.UID)
+}
+
+// Watcher is notified of pods whose status has been published.
+type Watcher interface {
+	// PodChanged must not block. It is called from many goroutines.
+	PodChanged(types.UID)
+}
+
+// Heap returns memory of the process while the node is idle.
+type Heap interface {
+	// Stir reports activity on the node.
+	Stir()
 }
 
 // Admission decides which pods get a worker. The fleet calls it from one goroutine.
@@ -97,31 +130,30 @@ type member struct {
 	worker  *worker.Worker
 	orphan  bool
 	gone    bool
-	ahead   context.CancelFunc // cancels Ahead; nil: Ahead was not started
+	ahead   context.CancelFunc // cancels Prefetch; nil: it was not started
 }
 
-// Fleet is the set of this node's pods.
+// Fleet is the set of this node's pods. It is empty until Run.
 type Fleet struct {
-	opts    Options
-	asks    Admission     // set by Run
-	kick    chan struct{} // wakes Run: the answer of admission may have changed
+	now     func() time.Time
+	log     *slog.Logger
+	retry   wake.Signal   // wakes Run: the answer of admission may have changed
 	ping    chan struct{} // Run receives from it
 	settled chan struct{}
-	metrics
+	metrics metrics
 
 	mu      sync.Mutex
 	members map[types.UID]*member
-	ended   []types.UID
-	wg      sync.WaitGroup
 }
 
 // New makes an empty fleet.
-func New(o Options) *Fleet {
-	f := &Fleet{opts: o, kick: make(chan struct{}, 1), ping: make(chan struct{}), settled: make(chan struct{}),
+func New(now func() time.Time, log *slog.Logger) *Fleet {
+	return &Fleet{now: now, log: log, retry: wake.New(), ping: make(chan struct{}), settled: make(chan struct{}),
 		members: map[types.UID]*member{}, metrics: newMetrics()}
-	f.opts.Worker.Passed, f.opts.Worker.Worked = f.passed, f.metrics.took
-	return f
 }
+
+// Register registers the metrics. Call it once.
+func (f *Fleet) Register(reg prometheus.Registerer) error { return f.metrics.register(reg) }
 
 // Settled returns a channel that is closed once every pod that an earlier agent left, and every pod that a source
 // wants, is a member.
@@ -187,12 +219,7 @@ func (f *Fleet) workers() []*worker.Worker {
 }
 
 // Reconsider makes Run repeat admission for the pods that wait for it.
-func (f *Fleet) Reconsider() {
-	select {
-	case f.kick <- struct{}{}:
-	default:
-	}
-}
+func (f *Fleet) Reconsider() { f.retry.Wake() }
 
 // Ping returns nil once Run has received it. It returns ctx's error if the loop is stuck or has not started.
 func (f *Fleet) Ping(ctx context.Context) error {
@@ -213,12 +240,26 @@ func (f *Fleet) worker(uid types.UID) *worker.Worker {
 	return nil
 }
 
-// passed is called by every worker after each pass.
-func (f *Fleet) passed(uid types.UID) {
-	f.opts.Changed(uid)
-	if m, ok := f.Member(uid); ok && m.State.Stage >= worker.Terminating {
-		f.Reconsider() // its resources may be free
+// Working reports whether a pod has a worker: the node has admitted it, or ends it.
+func (f *Fleet) Working(uid types.UID) bool { return f.worker(uid) != nil }
+
+// Syncing returns a pod that is not ending. ok is false if the pod is no member, or ends, or has ended.
+func (f *Fleet) Syncing(uid types.UID) (p *corev1.Pod, ok bool) {
+	m, ok := f.Member(uid)
+	if !ok || m.State.Stage != worker.Syncing {
+		return nil, false
 	}
+	return m.Pod.Pod, true
+}
+
+// Pod returns a pod of the fleet as this node runs it.
+func (f *Fleet) Pod(uid types.UID) (p *corev1.Pod, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m := f.members[uid]; m != nil {
+		return m.pod.Pod, true
+	}
+	return nil, false
 }
 
 // Pods returns the pods that hold resources of the node.
@@ -229,4 +270,45 @@ func (f *Fleet) Pods() []*corev1.Pod {
 		pods[i] = o.Pod.Pod
 	}
 	return pods
+}
+
+// Holders lists the pods that hold resources of the node, ordered by namespace and name. A pod that has ended is listed
+// only while it is being removed: it still holds its name.
+func (f *Fleet) Holders() []Other {
+	type holder struct {
+		worker *worker.Worker
+		ended  bool
+	}
+	var all []holder
+	f.mu.Lock()
+	for _, m := range f.members {
+		if m.worker != nil && !m.gone {
+			all = append(all, holder{m.worker, m.verdict.Ended})
+		}
+	}
+	f.mu.Unlock()
+	others := make([]Other, 0, len(all))
+	for _, h := range all {
+		s := h.worker.State()
+		if ended := h.ended || s.Stage == worker.Terminated; !ended || s.Stop != nil && s.Stop.Remove {
+			others = append(others, Other{Pod: s.Pod, Terminating: s.Stop != nil, EndsBy: endsBy(s.Pod, s.Stop)})
+		}
+	}
+	slices.SortFunc(others, func(a, b Other) int {
+		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name),
+			cmp.Compare(a.Pod.UID, b.Pod.UID))
+	})
+	return others
+}
+
+// Reserved lists the waiting pods for which the node reserves the resources that ending pods still hold.
+func (f *Fleet) Reserved() (kept []Other) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.members {
+		if m.worker == nil && m.verdict.Reserve {
+			kept = append(kept, Other{Pod: m.pod})
+		}
+	}
+	return kept
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
 	"github.com/berth-run/berth/internal/pod/worker"
@@ -27,7 +28,7 @@ import (
 type node struct {
 	fleet         *Fleet
 	desired       *store.Table[types.UID, *pod.Pod]
-	observed      *store.Table[types.UID, *pod.Observed]
+	observed      *observed.Table
 	desiredSynced chan struct{}
 	// allocate, if set, returns the version of a running pod that the node allocates.
 	allocate func(*pod.Pod) *pod.Pod
@@ -71,12 +72,34 @@ func (n *node) Allocate(p *pod.Pod, _ []Other) *pod.Pod {
 	return n.allocate(p)
 }
 
+func (n *node) Pods() ([]types.UID, error) { return []types.UID{"left"}, nil }
+
+func (n *node) Publish(uid types.UID) {
+	if n.changed != nil {
+		n.changed(uid)
+	}
+}
+
+func (n *node) Prefetch(ctx context.Context, p *pod.Pod) {
+	if n.ahead != nil {
+		n.ahead(ctx, p)
+	}
+}
+
+func (n *node) Observed(uid types.UID) *pod.Observed                     { return n.observed.Observed(uid) }
+func (n *node) Refresh(context.Context, types.UID) error                 { return nil }
+func (n *node) Plan(types.UID) map[string]plan.Probes                    { return nil }
+func (n *node) Kept(types.UID) corev1.PodStatus                          { return corev1.PodStatus{} }
+func (n *node) Restarts(types.UID) map[string]bool                       { return nil }
+func (n *node) Context(ctx context.Context, _ types.UID) context.Context { return ctx }
+
+func (n *node) Stir() {}
+
 func run(t *testing.T, body func(*testing.T, *node)) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &node{desired: store.New[types.UID, *pod.Pod](), observed: store.New[types.UID, *pod.Observed](),
+		n := &node{desired: store.New[types.UID, *pod.Pod](), observed: observed.New(),
 			desiredSynced: make(chan struct{})}
-		synced := make(chan struct{})
-		close(synced)
+		n.observed.MarkSynced()
 		slow := worker.Step{Name: "step",
 			Setup: func(_ context.Context, r *worker.Run) error { n.say("+" + r.Pod.Name); return nil },
 			Teardown: func(_ context.Context, r *worker.Run) error {
@@ -87,33 +110,18 @@ func run(t *testing.T, body func(*testing.T, *node)) {
 			}}
 		act := slow
 		act.Name, act.Phase, act.Setup = "act", worker.Act, nil
-		n.fleet = New(Options{
-			Desired: n.desired, Observed: n.observed, DesiredSynced: n.desiredSynced, ObservedSynced: synced,
-			Leftovers: func() ([]types.UID, error) { return []types.UID{"left"}, nil },
-			Changed: func(uid types.UID) {
-				if n.changed != nil {
-					n.changed(uid)
-				}
-			},
-			Ahead: func(ctx context.Context, p *pod.Pod) {
-				if n.ahead != nil {
-					n.ahead(ctx, p)
-				}
-			},
-			Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		n.fleet = New(time.Now, slog.New(slog.DiscardHandler))
+		parts := Parts{
+			Desired: n.desired, Observed: n.observed, DesiredSynced: n.desiredSynced,
+			Admission: n, Leftovers: n, Prefetcher: n, Statuses: n, Heap: n,
 			Worker: worker.Options{
-				Steps:    []worker.Step{slow, act},
-				Observed: func(uid types.UID) *pod.Observed { o, _ := n.observed.Get(uid); return o },
-				Refresh:  func(context.Context, types.UID) error { return nil },
-				Probes:   func(types.UID) map[string]plan.Probes { return nil },
-				Hash:     func(*corev1.Pod) map[string]string { return nil },
-				Trace:    func(ctx context.Context, _ types.UID) context.Context { return ctx },
-				Now:      time.Now, Log: slog.New(slog.DiscardHandler),
+				Steps: []worker.Step{slow, act}, Observer: n, Probes: n, Statuses: n, Resizes: n, Timelines: n,
+				Now: time.Now, Log: slog.New(slog.DiscardHandler),
 			},
-		})
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- n.fleet.Run(ctx, n) }()
+		go func() { done <- n.fleet.Run(ctx, parts) }()
 		body(t, n)
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {

@@ -36,8 +36,7 @@ func newMetrics() metrics {
 	}
 }
 
-// Register registers the metrics. Call it once.
-func (m metrics) Register(reg prometheus.Registerer) error {
+func (m metrics) register(reg prometheus.Registerer) error {
 	if err := errors.Join(reg.Register(m.worked), reg.Register(m.began), reg.Register(m.containers)); err != nil {
 		return fmt.Errorf("register metrics of pods' workers: %w", err)
 	}

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -14,53 +13,69 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
+// keeper is a running fleet: it alone changes the members.
+type keeper struct {
+	Parts
+	fleet *Fleet
+	wg    sync.WaitGroup // of workers, and of pods that are prepared
+
+	mu    sync.Mutex
+	ended []types.UID // pods whose workers have ended
+}
+
 // Run takes each pod through admission and manages the workers until ctx ends. Then all workers detach from their pods,
 // which keep running, and Run returns.
-func (f *Fleet) Run(ctx context.Context, admission Admission) error {
-	f.asks = admission
-	defer f.wg.Wait()
+func (f *Fleet) Run(ctx context.Context, p Parts) error {
+	k := &keeper{Parts: p, fleet: f}
+	k.Worker.Owner = k
+	defer k.wg.Wait()
+	return k.run(ctx)
+}
+
+func (k *keeper) run(ctx context.Context) error {
+	f := k.fleet
 	for synced := false; !synced; {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-f.ping: // the loop is healthy while it waits for the runtime
-		case <-f.opts.ObservedSynced:
+		case <-k.Observed.Synced():
 			synced = true
 		}
 	}
-	desired, observed := f.opts.Desired.Watch(), f.opts.Observed.Watch()
+	desired, observed := k.Desired.Watch(), k.Observed.Watch()
 	defer desired.Stop()
 	defer observed.Stop()
 	again := time.NewTimer(0)
 	defer again.Stop()
-	desiredSynced, synced := f.opts.DesiredSynced, false
+	desiredSynced, synced := k.DesiredSynced, false
 	settle := sync.OnceFunc(func() { close(f.settled) })
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-desired.C():
-			f.desire(ctx, desired.Changes())
+			k.desire(ctx, desired.Changes())
 		case <-observed.C():
 			for _, c := range observed.Changes() {
-				f.Wake(c.Key)
+				k.fleet.Wake(c.Key)
 				if synced && !c.Deleted {
-					f.adopt(ctx, c.Value)
+					k.adopt(ctx, c.Value)
 				}
 			}
 		case <-desiredSynced:
 			desiredSynced, synced = nil, true
-			f.desire(ctx, desired.Changes()) // first, so that sweep takes no desired pod for an orphan
-			f.sweep(ctx)
-		case <-f.kick:
+			k.desire(ctx, desired.Changes()) // first, so that sweep takes no desired pod for an orphan
+			k.sweep(ctx)
+		case <-f.retry.C():
 		case <-f.ping:
 			continue
 		case <-again.C:
 		}
-		f.bury()
-		f.resize()
-		if next := f.admit(ctx); !next.IsZero() {
-			again.Reset(max(0, next.Sub(f.opts.Now())))
+		k.bury()
+		k.resize()
+		if next := k.admit(ctx); !next.IsZero() {
+			again.Reset(max(0, next.Sub(k.fleet.now())))
 		}
 		if synced {
 			settle()
@@ -69,35 +84,35 @@ func (f *Fleet) Run(ctx context.Context, admission Admission) error {
 }
 
 // desire applies changes of the desired pods to the members.
-func (f *Fleet) desire(ctx context.Context, changes []store.Change[types.UID, *pod.Pod]) {
+func (k *keeper) desire(ctx context.Context, changes []store.Change[types.UID, *pod.Pod]) {
 	for _, c := range changes {
-		f.mu.Lock()
-		m := f.members[c.Key]
+		k.fleet.mu.Lock()
+		m := k.fleet.members[c.Key]
 		var w *worker.Worker
 		switch {
 		case m == nil && c.Deleted:
-			f.mu.Unlock()
+			k.fleet.mu.Unlock()
 			continue
 		case m == nil:
 			m = &member{pod: c.Value, desired: c.Value}
-			f.members[c.Key] = m
+			k.fleet.members[c.Key] = m
 		case c.Deleted && (m.worker == nil || m.gone):
 			m.endAhead()
-			delete(f.members, c.Key)
+			delete(k.fleet.members, c.Key)
 		case c.Deleted:
 			w = m.worker
 		default:
 			m.want(c.Value)
 		}
-		f.mu.Unlock()
+		k.fleet.mu.Unlock()
 		switch {
 		case w != nil:
 			w.Stop(pod.Stop{Reason: pod.StopDeleted, Message: "the pod is no longer wanted", Remove: true,
-				At: f.opts.Now()})
+				At: k.fleet.now()})
 		case !c.Deleted:
-			f.end(ctx, m)
+			k.end(ctx, m)
 		}
-		f.opts.Changed(c.Key)
+		k.changed(c.Key)
 	}
 }
 
@@ -123,18 +138,18 @@ func (m *member) want(p *pod.Pod) {
 
 // end ends a pod that the API server deletes or reports as ended. If the pod has no worker, it gets one, since an
 // earlier agent may have left something of it.
-func (f *Fleet) end(ctx context.Context, m *member) {
-	f.mu.Lock()
-	stops, w, gone := ends(m.desired, m.verdict, f.opts.Now()), m.worker, m.gone
+func (k *keeper) end(ctx context.Context, m *member) {
+	k.fleet.mu.Lock()
+	stops, w, gone := ends(m.desired, m.verdict, k.fleet.now()), m.worker, m.gone
 	if w == nil && len(stops) > 0 {
 		m.endAhead()
 		m.verdict.Ended = true
 	}
-	f.mu.Unlock()
+	k.fleet.mu.Unlock()
 	switch {
 	case gone || len(stops) == 0:
 	case w == nil:
-		f.work(ctx, m, stops...)
+		k.work(ctx, m, stops...)
 	default:
 		for _, s := range stops {
 			w.Stop(s)
@@ -144,83 +159,83 @@ func (f *Fleet) end(ctx context.Context, m *member) {
 
 // resize gives workers the new versions of their pods, with the resources that the node can allocate. Each call tries
 // again for the versions that wait for resources.
-func (f *Fleet) resize() {
-	f.mu.Lock()
+func (k *keeper) resize() {
+	k.fleet.mu.Lock()
 	var list []*member
-	for _, m := range f.members {
+	for _, m := range k.fleet.members {
 		if m.worker != nil && m.due && m.worker.State().Stop == nil { // an ending pod keeps its resources
 			list = append(list, m)
 		}
 	}
-	f.mu.Unlock()
+	k.fleet.mu.Unlock()
 	slices.SortFunc(list, func(a, b *member) int { return compare(a.desired, true, b.desired, true) })
 	for _, m := range list {
-		p := f.asks.Allocate(m.desired, append(f.Holders(), f.Reserved()...))
-		f.mu.Lock()
+		p := k.Admission.Allocate(m.desired, append(k.fleet.Holders(), k.fleet.Reserved()...))
+		k.fleet.mu.Lock()
 		m.due = p != m.desired
 		news := !m.due || pod.Differs(m.pod.Pod, p.Pod)
 		if news {
 			m.pod = p
 		}
 		w := m.worker
-		f.mu.Unlock()
+		k.fleet.mu.Unlock()
 		if news {
 			w.Update(p)
-			f.Reconsider() // another pod may wait for the resources that it gave back
+			k.fleet.Reconsider() // another pod may wait for the resources that it gave back
 		}
-		f.opts.Changed(p.UID)
+		k.changed(p.UID)
 	}
 }
 
 // admit runs admission for each waiting pod, in the order of compare, and returns when to call it again. Resources that
 // are reserved for a pod are not available to the pods after it.
-func (f *Fleet) admit(ctx context.Context) time.Time {
+func (k *keeper) admit(ctx context.Context) time.Time {
 	var next time.Time
 	var kept []Other
-	for _, m := range f.waiting() {
-		others := append(f.Holders(), kept...)
-		p := f.asks.Allocate(m.desired, others)
-		v := f.asks.Admit(p, others)
-		f.mu.Lock()
+	for _, m := range k.waiting() {
+		others := append(k.fleet.Holders(), kept...)
+		p := k.Admission.Allocate(m.desired, others)
+		v := k.Admission.Admit(p, others)
+		k.fleet.mu.Lock()
 		m.pod, m.due = p, p != m.desired
 		same := m.verdict == v
 		m.verdict = v
-		f.mu.Unlock()
+		k.fleet.mu.Unlock()
 		switch {
 		case v.Admit:
-			f.work(ctx, m)
+			k.work(ctx, m)
 		case v.Reject:
-			if o, _ := f.opts.Observed.Get(p.UID); o.Running() { // an earlier agent started it
-				f.work(ctx, m, rejection(v, f.opts.Now()))
+			if o, _ := k.Observed.Get(p.UID); o.Running() { // an earlier agent started it
+				k.work(ctx, m, rejection(v, k.fleet.now()))
 			}
 		default:
-			f.begin(ctx, m, p)
+			k.begin(ctx, m, p)
 			if v.Reserve {
 				kept = append(kept, Other{Pod: p})
 			}
-			if v.Again.After(f.opts.Now()) && (next.IsZero() || v.Again.Before(next)) {
+			if v.Again.After(k.fleet.now()) && (next.IsZero() || v.Again.Before(next)) {
 				next = v.Again
 			}
 		}
 		if !same {
-			f.opts.Changed(m.pod.UID)
+			k.changed(m.pod.UID)
 		}
 	}
 	return next
 }
 
-// begin starts Ahead for a waiting pod, unless it was started before.
-func (f *Fleet) begin(ctx context.Context, m *member, p *pod.Pod) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.opts.Ahead == nil || m.ahead != nil {
+// begin starts to prepare a waiting pod, unless that was started before.
+func (k *keeper) begin(ctx context.Context, m *member, p *pod.Pod) {
+	k.fleet.mu.Lock()
+	defer k.fleet.mu.Unlock()
+	if m.ahead != nil {
 		return
 	}
 	ctx, m.ahead = context.WithCancel(ctx)
-	f.wg.Go(func() { f.opts.Ahead(ctx, p) })
+	k.wg.Go(func() { k.Prefetcher.Prefetch(ctx, p) })
 }
 
-// endAhead cancels Ahead if it was started. The caller holds the fleet's lock.
+// endAhead stops preparing a pod if that was started. The caller holds the fleet's lock.
 func (m *member) endAhead() {
 	if m.ahead != nil {
 		m.ahead()
@@ -230,146 +245,127 @@ func (m *member) endAhead() {
 
 // waiting lists the pods that wait for admission, in the order of compare. Pods that run already come first, so that a
 // restart of the agent gives their place to no other pod.
-func (f *Fleet) waiting() []*member {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (k *keeper) waiting() []*member {
+	k.fleet.mu.Lock()
+	defer k.fleet.mu.Unlock()
 	var list []*member
-	for _, m := range f.members {
+	for _, m := range k.fleet.members {
 		if m.worker == nil && !m.verdict.Reject {
 			list = append(list, m)
 		}
 	}
 	slices.SortFunc(list, func(a, b *member) int {
-		_, runsA := f.opts.Observed.Get(a.pod.UID)
-		_, runsB := f.opts.Observed.Get(b.pod.UID)
+		_, runsA := k.Observed.Get(a.pod.UID)
+		_, runsB := k.Observed.Get(b.pod.UID)
 		return compare(a.pod, runsA, b.pod, runsB)
 	})
 	return list
 }
 
-// Holders lists the pods that hold resources of the node, ordered by namespace and name. A pod that has ended is listed
-// only while it is being removed: it still holds its name.
-func (f *Fleet) Holders() []Other {
-	type holder struct {
-		worker *worker.Worker
-		ended  bool
-	}
-	var all []holder
-	f.mu.Lock()
-	for _, m := range f.members {
-		if m.worker != nil && !m.gone {
-			all = append(all, holder{m.worker, m.verdict.Ended})
-		}
-	}
-	f.mu.Unlock()
-	others := make([]Other, 0, len(all))
-	for _, h := range all {
-		s := h.worker.State()
-		if ended := h.ended || s.Stage == worker.Terminated; !ended || s.Stop != nil && s.Stop.Remove {
-			others = append(others, Other{Pod: s.Pod, Terminating: s.Stop != nil, EndsBy: endsBy(s.Pod, s.Stop)})
-		}
-	}
-	slices.SortFunc(others, func(a, b Other) int {
-		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name),
-			cmp.Compare(a.Pod.UID, b.Pod.UID))
-	})
-	return others
-}
-
-// Reserved lists the waiting pods for which the node reserves the resources that ending pods still hold.
-func (f *Fleet) Reserved() (kept []Other) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, m := range f.members {
-		if m.worker == nil && m.verdict.Reserve {
-			kept = append(kept, Other{Pod: m.pod})
-		}
-	}
-	return kept
-}
-
 // work gives m a worker. With stops in ends, the worker ends the pod at once.
-func (f *Fleet) work(ctx context.Context, m *member, ends ...pod.Stop) {
-	w := worker.New(f.opts.Worker, m.pod)
+func (k *keeper) work(ctx context.Context, m *member, ends ...pod.Stop) {
+	w := worker.New(k.Worker, m.pod)
 	if len(ends) == 0 {
-		f.metrics.begins(m.pod.Pod, f.opts.Now().Sub(m.pod.Seen))
+		k.fleet.metrics.begins(m.pod.Pod, k.fleet.now().Sub(m.pod.Seen))
 	}
 	for _, s := range ends {
 		w.Stop(s)
 	}
-	f.mu.Lock()
+	k.fleet.mu.Lock()
 	m.worker = w
-	f.mu.Unlock()
+	k.fleet.mu.Unlock()
 	uid := m.pod.UID
-	f.wg.Go(func() {
+	k.wg.Go(func() {
 		if w.Run(ctx) != nil {
 			return // ctx has ended and the worker has detached
 		}
-		f.mu.Lock()
-		f.ended = append(f.ended, uid)
-		f.mu.Unlock()
-		f.Reconsider()
+		k.mu.Lock()
+		k.ended = append(k.ended, uid)
+		k.mu.Unlock()
+		k.fleet.Reconsider()
 	})
 }
 
 // bury drops the pods whose workers have ended. A pod that a source wants again meanwhile starts afresh, after its
 // status was dropped. A pod that the API server is deleting stays a member until the API server has dropped it.
-func (f *Fleet) bury() {
-	f.mu.Lock()
-	ended := f.ended
-	f.ended = nil
+func (k *keeper) bury() {
+	k.mu.Lock()
+	ended := k.ended
+	k.ended = nil
+	k.mu.Unlock()
+	k.fleet.mu.Lock()
 	for _, uid := range ended {
-		m := f.members[uid]
+		m := k.fleet.members[uid]
 		m.endAhead()
-		if p, wanted := f.opts.Desired.Get(uid); wanted && p.DeletionTimestamp != nil {
+		if p, wanted := k.Desired.Get(uid); wanted && p.DeletionTimestamp != nil {
 			m.desired, m.gone, m.orphan = p, true, false
 			continue
 		}
-		delete(f.members, uid)
+		delete(k.fleet.members, uid)
 	}
-	f.mu.Unlock()
+	k.fleet.mu.Unlock()
 	for _, uid := range ended {
-		f.opts.Changed(uid)
-		f.mu.Lock()
-		p, wanted := f.opts.Desired.Get(uid)
-		again := wanted && f.members[uid] == nil
+		k.changed(uid)
+		k.fleet.mu.Lock()
+		p, wanted := k.Desired.Get(uid)
+		again := wanted && k.fleet.members[uid] == nil
 		if again {
-			f.members[uid] = &member{pod: p, desired: p}
+			k.fleet.members[uid] = &member{pod: p, desired: p}
 		}
-		f.mu.Unlock()
+		k.fleet.mu.Unlock()
 		if again {
-			f.opts.Changed(uid)
+			k.changed(uid)
 		}
 	}
 }
 
 // sweep looks in the runtime, on disk and in cgroups for pods that no source wants, and ends them.
-func (f *Fleet) sweep(ctx context.Context) {
-	for _, o := range f.opts.Observed.Snapshot().All() {
-		f.adopt(ctx, o)
+func (k *keeper) sweep(ctx context.Context) {
+	for _, o := range k.Observed.Snapshot().All() {
+		k.adopt(ctx, o)
 	}
-	left, err := f.opts.Leftovers()
+	left, err := k.Leftovers.Pods()
 	if err != nil {
-		f.opts.Log.Warn("look for leftovers of earlier pods", "err", err)
+		k.fleet.log.Warn("look for leftovers of earlier pods", "err", err)
 	}
 	for _, uid := range left {
-		f.adopt(ctx, &pod.Observed{UID: uid, Name: string(uid)})
+		k.adopt(ctx, &pod.Observed{UID: uid, Name: string(uid)})
 	}
 }
 
 // adopt ends a pod that is no member, with the grace period that its sandbox records.
-func (f *Fleet) adopt(ctx context.Context, o *pod.Observed) {
-	f.mu.Lock()
-	if f.members[o.UID] != nil {
-		f.mu.Unlock()
+func (k *keeper) adopt(ctx context.Context, o *pod.Observed) {
+	k.fleet.mu.Lock()
+	if k.fleet.members[o.UID] != nil {
+		k.fleet.mu.Unlock()
 		return
 	}
 	m := &member{pod: pod.Orphan(o), orphan: true, verdict: Verdict{Admit: true}}
-	f.members[o.UID] = m
-	f.mu.Unlock()
-	f.opts.Log.Info("ending a pod that no source asks for", "pod", pod.FullName(m.pod.Pod), "uid", o.UID)
-	f.work(ctx, m, pod.Stop{
-		Reason: pod.StopDeleted, Message: "no source asks for the pod", Remove: true, At: f.opts.Now(),
+	k.fleet.members[o.UID] = m
+	k.fleet.mu.Unlock()
+	k.fleet.log.Info("ending a pod that no source asks for", "pod", pod.FullName(m.pod.Pod), "uid", o.UID)
+	k.work(ctx, m, pod.Stop{
+		Reason: pod.StopDeleted, Message: "no source asks for the pod", Remove: true, At: k.fleet.now(),
 	})
-	f.opts.Changed(o.UID)
+	k.changed(o.UID)
+}
+
+// Passed implements worker.Owner.
+func (k *keeper) Passed(uid types.UID) {
+	k.changed(uid)
+	if m, ok := k.fleet.Member(uid); ok && m.State.Stage >= worker.Terminating {
+		k.fleet.Reconsider() // its resources may be free
+	}
+}
+
+// Worked implements worker.Owner.
+func (k *keeper) Worked(o worker.Operation, d time.Duration) { k.fleet.metrics.took(o, d) }
+
+// changed publishes the status of a pod that has changed, and notifies the watchers and the heap.
+func (k *keeper) changed(uid types.UID) {
+	k.Statuses.Publish(uid)
+	for _, w := range k.Watchers {
+		w.PodChanged(uid)
+	}
+	k.Heap.Stir()
 }

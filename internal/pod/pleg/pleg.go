@@ -10,13 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
 // Options configures a PLEG.
 type Options struct {
 	Runtime runtimeapi.RuntimeServiceClient
+	// Table is the table to write.
+	Table *observed.Table
 	// Audit is the time between two relists while events arrive. Default 60 s.
 	Audit time.Duration
 	// Poll is the time between two relists of a runtime without events. Default 1 s.
@@ -27,10 +29,8 @@ type Options struct {
 
 // PLEG is the pod lifecycle event generator: the writer of the observed table.
 type PLEG struct {
-	opts   Options
-	table  *store.Table[types.UID, *pod.Observed]
-	synced chan struct{} // closed after the first complete relist
-
+	opts    Options
+	table   *observed.Table
 	metrics *metrics
 
 	mu    sync.Mutex
@@ -46,7 +46,7 @@ type podLock struct {
 	queued bool
 }
 
-// New returns a PLEG with an empty table.
+// New returns a PLEG that has read nothing.
 func New(o Options) *PLEG {
 	if o.Audit <= 0 {
 		o.Audit = 60 * time.Second
@@ -55,22 +55,12 @@ func New(o Options) *PLEG {
 		o.Poll = time.Second
 	}
 	return &PLEG{
-		opts: o, metrics: newMetrics(), table: store.New[types.UID, *pod.Observed](),
-		synced: make(chan struct{}), locks: map[types.UID]*podLock{},
+		opts: o, metrics: newMetrics(), table: o.Table, locks: map[types.UID]*podLock{},
 	}
 }
 
-// Table returns the observed table, for reading.
-func (p *PLEG) Table() *store.Table[types.UID, *pod.Observed] { return p.table }
-
-// Synced is closed after the table has held everything in the runtime once.
-func (p *PLEG) Synced() <-chan struct{} { return p.synced }
-
 // Observed returns the last reading of a pod, nil if the runtime does not know the pod.
-func (p *PLEG) Observed(uid types.UID) *pod.Observed {
-	o, _ := p.table.Get(uid)
-	return o
-}
+func (p *PLEG) Observed(uid types.UID) *pod.Observed { return p.table.Observed(uid) }
 
 // Refresh reads a pod again. The reading begins after the call and is in the table when Refresh returns.
 func (p *PLEG) Refresh(ctx context.Context, uid types.UID) error {
@@ -157,14 +147,4 @@ func (p *PLEG) read(ctx context.Context, uid types.UID) error {
 	}
 	p.table.Put(uid, now)
 	return nil
-}
-
-// Await waits until the table is synced.
-func (p *PLEG) Await(ctx context.Context) error {
-	select {
-	case <-p.Synced():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/cri/critest/fake"
+	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -32,11 +33,11 @@ func run(t *testing.T, prepare func(*fake.Runtime), body func(*testing.T, *bench
 		f.AddImage(image)
 		prepare(f)
 		client := f.Client(cri.Options{})
-		p := New(Options{Runtime: client.Runtime, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+		p := New(Options{Runtime: client.Runtime, Table: observed.New(), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- p.Run(ctx) }()
-		<-p.Synced()
+		<-p.table.Synced()
 		synctest.Wait()
 		body(t, &bench{Runtime: f, pleg: p, client: client})
 		cancel()

@@ -44,7 +44,7 @@ func (p *PLEG) firstRelist(ctx context.Context) error {
 	if err != nil {
 		return ctx.Err()
 	}
-	close(p.synced)
+	p.table.MarkSynced()
 	return nil
 }
 

@@ -73,28 +73,38 @@ func TestStaticPodIsResized(t *testing.T) {
 	}
 }
 
+// running is a runtime with one pod.
+type running struct {
+	uid      types.UID
+	known    chan struct{} // closed when the runtime's pods are known
+	searched int           // the merge's lock guards it
+}
+
+func (r *running) Await(context.Context) error { <-r.known; return nil }
+
+func (r *running) Find(*pod.Pod) (types.UID, bool) { r.searched++; return r.uid, true }
+
 // A static pod that already runs under another UID is adopted. The lookup runs when the manifest is first read, after
 // the running pods are known.
 func TestStaticPodIsAdopted(t *testing.T) {
 	const runs = types.UID("00000000000000000000000000000001")
-	dir, awaited, asked := t.TempDir(), make(chan struct{}), 0
+	dir, pods := t.TempDir(), &running{uid: runs, known: make(chan struct{})}
 	o := Options{Path: dir, Identities: filepath.Join(t.TempDir(), "identities.json")}
-	o.Adopt = func(*pod.Pod) (types.UID, bool) { asked++; return runs, true } // the merge's lock serializes the calls
-	o.Await = func(context.Context) error { <-awaited; return nil }
+	o.Running = pods
 	file := filepath.Join(dir, "web.yaml")
 	write(t, file, sized("web", "app:1", "{cpu: 100m}"))
 	r := start(t, o)
 	r.await(nil)
-	close(awaited)
+	close(pods.known)
 	r.awaitSynced()
 	r.await([]string{webPod})
 	if got := r.get(webPod); got.UID != runs || got.Annotations[pod.AnnotationConfigHash] != string(runs) ||
-		asked != 1 {
-		t.Errorf("UID %s, annotations %v, Adopt called %d times", got.UID, got.Annotations, asked)
+		pods.searched != 1 {
+		t.Errorf("UID %s, annotations %v, searched %d times", got.UID, got.Annotations, pods.searched)
 	}
 	r.stop()
 
-	o.Adopt, o.Await = nil, nil
+	o.Running = nil
 	r = start(t, o)
 	r.awaitSynced()
 	r.await([]string{webPod})

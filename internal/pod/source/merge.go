@@ -29,7 +29,7 @@ type merge struct {
 	problems *store.Table[ProblemKey, Problem]
 	report   reporter
 	log      *slog.Logger
-	admitted func(types.UID) bool
+	node     Node
 
 	mu      sync.Mutex
 	origins map[string]offer
@@ -63,14 +63,14 @@ func podKey(name types.NamespacedName) object.Key {
 
 func newMerge(o Options) *merge {
 	static := identity.New(o.Identities)
-	static.Adopt = o.Adopt
+	static.Running = o.Running
 	return &merge{
 		desired:  store.New[types.UID, *pod.Pod](),
 		objects:  store.New[object.Key, runtime.Object](),
 		problems: store.New[ProblemKey, Problem](),
 		report:   o.Report,
 		log:      o.Log,
-		admitted: o.Admitted,
+		node:     o.Node,
 		origins:  map[string]offer{},
 		cluster:  cluster.New(o.NodeName),
 		order:    map[claimed]uint64{},
@@ -236,7 +236,7 @@ func (m *merge) keepIdentities(ctx context.Context, synced <-chan struct{}) erro
 		case <-synced:
 			synced = nil
 			m.mu.Lock()
-			m.static.Adopt = nil
+			m.static.Running = nil
 			m.static.Retain(m.isPlace)
 			m.mu.Unlock()
 		case <-m.changed.C():

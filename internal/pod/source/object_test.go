@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/pod/source/manifest"
@@ -223,7 +222,7 @@ func TestRuntimeClass(t *testing.T) {
 		{"waits", false, []string{"0", "250m", "1", "0"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := start(t, Options{Admitted: func(types.UID) bool { return c.taken }})
+			r := start(t, Options{Node: admitted(c.taken)})
 			_, err := r.applyAll(strings.Replace(manifestOf("web", "a"), "spec:", "spec:\n  runtimeClassName: vm", 1))
 			must(t, err)
 			r.await([]string{"default/web"})

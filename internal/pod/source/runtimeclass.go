@@ -26,7 +26,7 @@ func (m *merge) classify(pods []*pod.Pod) {
 		}
 		c := was[p.UID]
 		class := c.class
-		if class == nil || !m.admitted(p.UID) {
+		if class == nil || !m.node.Working(p.UID) {
 			row, _ := m.objects.Get(object.Key{Kind: object.RuntimeClass, Name: *p.Spec.RuntimeClassName})
 			class, _ = row.(*nodev1.RuntimeClass)
 		}

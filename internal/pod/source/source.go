@@ -38,18 +38,30 @@ type Options struct {
 	Identities string
 	// Cluster says that an API server also supplies pods, through Sources.Cluster. Synced then waits for it.
 	Cluster bool
-	// Adopt returns the UID of the pod that already runs for a manifest read for the first time, under another UID
-	// (package takeover). It may be nil. Manifests are read after Await has returned, when Adopt can answer.
-	Adopt func(*pod.Pod) (types.UID, bool)
-	Await func(context.Context) error
-	Log   *slog.Logger
+	// Running are the pods that run already (package takeover). nil: no manifest gets the UID of such a pod.
+	Running Running
+	Log     *slog.Logger
 	// Report receives each problem once.
 	Report reporter
-	// Admitted reports whether the node has admitted a pod; required. Until then the pod follows changes of its
-	// RuntimeClass.
-	Admitted func(types.UID) bool
+	// Node are the pods that this node has admitted; required.
+	Node Node
 
 	settle time.Duration // see directory.Options.Settle
+}
+
+// Running are the pods that run already, perhaps under another UID.
+type Running interface {
+	// Await waits until Find can answer. No manifest is read before.
+	Await(context.Context) error
+	// Find returns the UID of the pod that runs for a manifest. It is called when the manifest is read for the first
+	// time.
+	Find(*pod.Pod) (types.UID, bool)
+}
+
+// Node are the pods that this node has admitted.
+type Node interface {
+	// Working reports whether the node has admitted a pod. Until then the pod follows changes of its RuntimeClass.
+	Working(types.UID) bool
 }
 
 // Sources holds all sources of pods. Create it with New, then call Run.
@@ -66,7 +78,7 @@ type Sources struct {
 	Cluster *Cluster
 
 	merge         *merge
-	await         func(context.Context) error
+	running       Running // nil: nothing to wait for
 	runners       []runner
 	synced, local *latch
 }
@@ -78,10 +90,7 @@ type runner func(ctx context.Context, seen func()) error
 func New(o Options) *Sources {
 	m := newMerge(o)
 	s := &Sources{Desired: m.desired, Objects: m.objects, Problems: m.problems, Local: newLocal(o, m),
-		Cluster: newCluster(m), merge: m, await: o.Await}
-	if s.await == nil {
-		s.await = func(context.Context) error { return nil }
-	}
+		Cluster: newCluster(m), merge: m, running: o.Running}
 	if o.Path != "" {
 		s.runners = append(s.runners,
 			directory.New(directory.Options{Path: o.Path, NodeName: o.NodeName, Period: o.Period, Settle: o.settle,
@@ -115,8 +124,10 @@ func (s *Sources) Run(ctx context.Context) error {
 	for _, run := range s.runners {
 		seen := sync.OnceFunc(s.local.lift)
 		group.Go(func() error {
-			if err := s.await(ctx); err != nil {
-				return err
+			if s.running != nil {
+				if err := s.running.Await(ctx); err != nil {
+					return err
+				}
 			}
 			return run(ctx, seen)
 		})

@@ -68,8 +68,8 @@ func start(t *testing.T, o Options) *rig {
 	if o.Applied == "" {
 		o.Applied = filepath.Join(t.TempDir(), "applied")
 	}
-	if o.Admitted == nil {
-		o.Admitted = func(types.UID) bool { return true }
+	if o.Node == nil {
+		o.Node = admitted(true)
 	}
 	r.Sources = New(o)
 	r.watch, r.err = r.Desired.Watch(), r.Problems.Watch()
@@ -85,6 +85,11 @@ func start(t *testing.T, o Options) *rig {
 	t.Cleanup(r.stop)
 	return r
 }
+
+// admitted says of every pod whether the node has admitted it.
+type admitted bool
+
+func (a admitted) Working(types.UID) bool { return bool(a) }
 
 // await reads the tables until they hold these pods, by name, and these problems, by text.
 func (r *rig) await(names []string, problems ...string) {

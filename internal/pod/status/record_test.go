@@ -38,7 +38,7 @@ func newPod(uid types.UID) *pod.Pod {
 }
 
 // observed is a pod with a ready sandbox.
-func observed(containers ...pod.ContainerStatus) *pod.Observed {
+func observedOf(containers ...pod.ContainerStatus) *pod.Observed {
 	return &pod.Observed{
 		Sandboxes:  []pod.SandboxStatus{{ID: "box", Ready: true, IPs: []string{"10.0.0.7"}}},
 		Containers: containers,
@@ -146,7 +146,7 @@ func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
 	run := exited("a1", 1)
 	run.TerminationFromLogs, run.TerminationMessagePath, run.LogPath, run.RestartCount = true, "/dev/termination-log",
 		writeLog(t, "boom"), 2
-	in := podstatus.Input{Pod: newPod("u1"), Observed: observed(run), Node: node, Now: now}
+	in := podstatus.Input{Pod: newPod("u1"), Observed: observedOf(run), Node: node, Now: now}
 	first, changed := s.update(in)
 	if got := first.ContainerStatuses[0].State.Terminated.Message; !changed || got != "boom\n" {
 		t.Fatalf("first update: changed %v, message %q", changed, got)
@@ -160,7 +160,7 @@ func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
 	}
 	again := running("a2")
 	again.RestartCount = 3
-	in.Observed = observed(again)
+	in.Observed = observedOf(again)
 	if _, changed := s.update(in); !changed {
 		t.Error("a restart was not written")
 	}
@@ -174,7 +174,7 @@ func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
 func TestForgottenBeforeAKill(t *testing.T) {
 	dir := t.TempDir()
 	s := NewRecord(RecordOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)})
-	ended := podstatus.Input{Pod: newPod("u1"), Observed: observed(exited("a1", 1)),
+	ended := podstatus.Input{Pod: newPod("u1"), Observed: observedOf(exited("a1", 1)),
 		Plan: &plan.Plan{Done: true, Failed: true}, Node: node, Now: t0}
 	if status, _ := s.update(ended); status.Phase != corev1.PodFailed {
 		t.Fatalf("phase %s", status.Phase)
@@ -214,7 +214,7 @@ func TestStatusesOutliveTheAgent(t *testing.T) {
 		}
 		crashed := exited("a1", 1)
 		crashed.TerminationFromLogs, crashed.LogPath = true, writeLog(t, "boom")
-		in := podstatus.Input{Pod: newPod("u1"), Observed: observed(crashed), Node: node, Now: t0}
+		in := podstatus.Input{Pod: newPod("u1"), Observed: observedOf(crashed), Node: node, Now: t0}
 		other := podstatus.Input{Pod: newPod("u2"), Node: node, Now: t0}
 		var first corev1.PodStatus
 		agent(func(s *Record) {
@@ -243,7 +243,7 @@ func TestStatusesOutliveTheAgent(t *testing.T) {
 // rejection, or from the end by a shutdown of the node.
 func TestAnEndIsKept(t *testing.T) {
 	dir := t.TempDir()
-	done := podstatus.Input{Pod: newPod("u1"), Observed: observed(exited("a1", 0)), Plan: &plan.Plan{Done: true},
+	done := podstatus.Input{Pod: newPod("u1"), Observed: observedOf(exited("a1", 0)), Plan: &plan.Plan{Done: true},
 		Node: node, Now: t0}
 	rejected := podstatus.Input{Pod: newPod("u2"),
 		Refused: &podstatus.Refusal{Reason: "OutOfcpu", Message: "no room", Final: true}, Node: node, Now: t0}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/telemetry"
 	"github.com/berth-run/berth/internal/pod/fleet"
@@ -30,9 +31,10 @@ import (
 type world struct {
 	t        *testing.T
 	desired  *store.Table[types.UID, *pod.Pod]
-	observed *store.Table[types.UID, *pod.Observed]
+	observed *observed.Table
 	ready    map[string]podstatus.Probes
 	fleet    *fleet.Fleet
+	parts    fleet.Parts
 	statuses *Statuses
 	stale    *Stale
 	refuse   string // the message of a pod that waits
@@ -45,13 +47,13 @@ type world struct {
 
 func inWorld(t *testing.T, body func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, desired: store.New[types.UID, *pod.Pod](), observed: store.New[types.UID, *pod.Observed](),
+		w := &world{t: t, desired: store.New[types.UID, *pod.Pod](), observed: observed.New(),
 			ready: map[string]podstatus.Probes{}}
 		w.build()
 		w.rows = w.statuses.Pods().Watch()
 		ctx, cancel := context.WithCancel(t.Context())
 		var loops sync.WaitGroup
-		loops.Go(func() { _ = w.fleet.Run(ctx, w) })
+		loops.Go(func() { _ = w.fleet.Run(ctx, w.parts) })
 		loops.Go(func() { _ = w.statuses.Run(ctx) })
 		body(w)
 		cancel()
@@ -70,23 +72,18 @@ func (w *world) build() {
 	}
 	record := NewRecord(RecordOptions{Log: log})
 	w.stale = NewStale()
-	w.fleet = fleet.New(fleet.Options{
-		Desired: w.desired, Observed: w.observed, DesiredSynced: synced, ObservedSynced: synced,
-		Leftovers: func() ([]types.UID, error) { return nil, nil },
-		Changed:   func(uid types.UID) { w.statuses.Publish(uid) },
-		Now:       time.Now, Log: log,
-		Worker: worker.Options{
-			Steps:    []worker.Step{{Name: "act", Phase: worker.Act, Teardown: w.kill}},
-			Observed: w.seen, Last: record.Kept,
-			Refresh: func(context.Context, types.UID) error { return nil },
-			Probes:  func(types.UID) map[string]plan.Probes { return nil },
-			Hash:    func(*corev1.Pod) map[string]string { return nil },
-			Trace:   func(ctx context.Context, _ types.UID) context.Context { return ctx },
-			Now:     time.Now, Log: log,
-		},
-	})
+	w.observed.MarkSynced()
+	w.fleet = fleet.New(time.Now, log)
 	w.statuses = New(Options{Record: record, Stale: w.stale, Fleet: w.fleet, Source: w, Reporter: w, Starts: starts,
 		Timeline: recorder, Gone: []func(types.UID){w.forget}})
+	w.parts = fleet.Parts{
+		Desired: w.desired, Observed: w.observed, DesiredSynced: synced,
+		Admission: w, Leftovers: w, Prefetcher: w, Statuses: w.statuses, Heap: w,
+		Worker: worker.Options{
+			Steps:    []worker.Step{{Name: "act", Phase: worker.Act, Teardown: w.kill}},
+			Observer: w, Probes: w, Statuses: record, Resizes: w, Timelines: w, Now: time.Now, Log: log,
+		},
+	}
 }
 
 // Allocate implements fleet.Admission.
@@ -99,17 +96,21 @@ func (w *world) Admit(*pod.Pod, []fleet.Other) fleet.Verdict {
 
 // Add implements Source.
 func (w *world) Add(_ fleet.Member, in *podstatus.Input) {
-	in.Observed, in.Probes, in.Now = w.seen(in.Pod.UID), w.ready, time.Now()
+	in.Observed, in.Probes, in.Now = w.Observed(in.Pod.UID), w.ready, time.Now()
 	if hold := w.hold; hold != nil {
 		w.hold = nil
 		<-hold
 	}
 }
 
-func (w *world) seen(uid types.UID) *pod.Observed {
-	o, _ := w.observed.Get(uid)
-	return o
-}
+func (w *world) Observed(uid types.UID) *pod.Observed                     { return w.observed.Observed(uid) }
+func (w *world) Refresh(context.Context, types.UID) error                 { return nil }
+func (w *world) Plan(types.UID) map[string]plan.Probes                    { return nil }
+func (w *world) Restarts(types.UID) map[string]bool                       { return nil }
+func (w *world) Context(ctx context.Context, _ types.UID) context.Context { return ctx }
+func (w *world) Pods() ([]types.UID, error)                               { return nil, nil }
+func (w *world) Stir()                                                    {}
+func (w *world) Prefetch(context.Context, *pod.Pod)                       {}
 
 func (w *world) kill(_ context.Context, r *worker.Run) error {
 	time.Sleep(time.Second)

@@ -9,7 +9,6 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/fleet"
-	"github.com/berth-run/berth/internal/pod/worker"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
@@ -29,8 +28,8 @@ type Pods struct {
 // Preempt ends a pod within its own grace period to make room for a critical pod. The pod stays visible as Failed. It
 // does nothing to a pod that ends already.
 func (p Pods) Preempt(uid types.UID) {
-	if m, ok := p.running(uid); ok {
-		p.Events.Event(event.PodRef(m.Pod.Pod), corev1.EventTypeWarning, reason.Preempting, preempted)
+	if stopped, ok := p.Fleet.Syncing(uid); ok {
+		p.Events.Event(event.PodRef(stopped), corev1.EventTypeWarning, reason.Preempting, preempted)
 		p.Fleet.Stop(uid, pod.Stop{Reason: pod.StopPreempting, Message: preempted, At: time.Now()})
 	}
 }
@@ -38,7 +37,7 @@ func (p Pods) Preempt(uid types.UID) {
 // Evict ends a pod that uses more than its limit. The pod stays visible as Failed. It does nothing to a pod that ends
 // already.
 func (p Pods) Evict(evicted *corev1.Pod, message string) {
-	if _, ok := p.running(evicted.UID); ok {
+	if _, ok := p.Fleet.Syncing(evicted.UID); ok {
 		p.Events.Event(event.PodRef(evicted), corev1.EventTypeWarning, reason.Evicted, "%s", message)
 		p.Fleet.Stop(evicted.UID, pod.Stop{Reason: pod.StopEvicted, Message: message, Grace: new(evictionGrace),
 			At: time.Now()})
@@ -50,10 +49,4 @@ func (p Pods) Evict(evicted *corev1.Pod, message string) {
 func (p Pods) Reject(uid types.UID, why, message string) {
 	p.Fleet.Stop(uid, pod.Stop{Reason: pod.StopReason(why), Message: "Pod was rejected: " + message,
 		Grace: new(time.Duration(0)), At: time.Now()})
-}
-
-// running finds a pod that has a worker and that nothing has stopped.
-func (p Pods) running(uid types.UID) (fleet.Member, bool) {
-	m, ok := p.Fleet.Member(uid)
-	return m, ok && m.State.Stage == worker.Syncing
 }

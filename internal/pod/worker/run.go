@@ -49,7 +49,7 @@ func (w *Worker) timed(ctx context.Context, o Operation, f func(context.Context)
 	if err := w.until(ctx, f); err != nil {
 		return err
 	}
-	w.opts.Worked(o, w.opts.Now().Sub(began))
+	w.opts.Owner.Worked(o, w.opts.Now().Sub(began))
 	return nil
 }
 
@@ -91,7 +91,7 @@ func (w *Worker) sync(ctx context.Context) error {
 		now := w.opts.Now()
 		next := w.pass(setup)
 		if ended, began := w.work.pass(w.tasks.busy(), revision, now); ended != "" {
-			w.opts.Worked(ended, now.Sub(began))
+			w.opts.Owner.Worked(ended, now.Sub(began))
 		}
 		if !next.IsZero() {
 			timer.Reset(min(max(0, next.Sub(w.opts.Now())), longestSleep))
@@ -112,17 +112,17 @@ func (w *Worker) pass(ctx context.Context) time.Time {
 	p, revision := w.pod, w.revision
 	w.mu.Unlock()
 	w.tasks.begin()
-	last := w.opts.Last(w.uid) // before observed: a container reported in between would look lost
-	observed := w.opts.Observed(w.uid)
+	last := w.opts.Statuses.Kept(w.uid) // before observed: a container reported in between would look lost
+	observed := w.opts.Observer.Observed(w.uid)
 	decided := plan.Compute(plan.Input{
-		Pod: p.Pod, Observed: observed, Probes: w.opts.Probes(w.uid), Last: last, Hash: w.opts.Hash(p.Pod),
-		Restart: w.opts.Restart(w.uid),
+		Pod: p.Pod, Observed: observed, Probes: w.opts.Probes.Plan(w.uid), Last: last, Hash: pod.ContainerHashes(p.Pod),
+		Restart: w.opts.Resizes.Restarts(w.uid),
 		Started: started(p, observed), MaxBackoff: w.opts.MaxBackoff, Now: w.opts.Now(),
 	})
 	w.mu.Lock()
 	w.plan = decided
 	w.mu.Unlock()
-	defer w.opts.Passed(w.uid)
+	defer w.opts.Owner.Passed(w.uid)
 	switch {
 	case decided.Done:
 		w.Stop(pod.Stop{Reason: pod.StopCompleted, At: w.opts.Now()})
@@ -132,7 +132,7 @@ func (w *Worker) pass(ctx context.Context) time.Time {
 			Message: "Pod was active on the node longer than the specified deadline"})
 		return time.Time{}
 	}
-	ctx = w.opts.Trace(ctx, w.uid)
+	ctx = w.opts.Timelines.Context(ctx, w.uid)
 	run := &Run{Pod: p, Observed: observed, Plan: decided, Tasks: w.tasks}
 	for _, s := range w.opts.Steps {
 		w.setup(ctx, s, run, revision)
@@ -195,7 +195,7 @@ func (w *Worker) until(ctx context.Context, f func(context.Context) error) error
 		w.mu.Lock()
 		w.teardown = err
 		w.mu.Unlock()
-		w.opts.Passed(w.uid)
+		w.opts.Owner.Passed(w.uid)
 		if err == nil {
 			return nil
 		}
@@ -210,16 +210,16 @@ func (w *Worker) until(ctx context.Context, f func(context.Context) error) error
 
 // terminate stops everything that runs. It returns nil only after the runtime has reported that nothing runs.
 func (w *Worker) terminate(ctx context.Context) error {
-	if err := w.opts.Refresh(ctx, w.uid); err != nil {
+	if err := w.opts.Observer.Refresh(ctx, w.uid); err != nil {
 		return fmt.Errorf("read the pod's state: %w", err)
 	}
 	if err := w.undo(ctx, Act); err != nil {
 		return err
 	}
-	if err := w.opts.Refresh(ctx, w.uid); err != nil {
+	if err := w.opts.Observer.Refresh(ctx, w.uid); err != nil {
 		return fmt.Errorf("read the pod's state: %w", err)
 	}
-	if o := w.opts.Observed(w.uid); o.Running() {
+	if o := w.opts.Observer.Observed(w.uid); o.Running() {
 		return fmt.Errorf("containers of the pod still run")
 	}
 	return nil
@@ -237,11 +237,11 @@ func (w *Worker) undo(ctx context.Context, phase Phase) error {
 		stop := *w.stop
 		run := &Run{Pod: w.pod, Tasks: w.tasks, Stop: &stop, Stops: w.stops}
 		w.mu.Unlock()
-		run.Observed = w.opts.Observed(w.uid)
+		run.Observed = w.opts.Observer.Observed(w.uid)
 		if err := s.Teardown(ctx, run); err != nil {
 			return fmt.Errorf("undo %s: %w", s.Name, err)
 		}
-		w.opts.Passed(w.uid)
+		w.opts.Owner.Passed(w.uid)
 	}
 	return nil
 }

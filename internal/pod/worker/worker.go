@@ -17,28 +17,57 @@ import (
 
 // Options are shared by all workers of a node.
 type Options struct {
-	Steps []Step
-	// Observed returns the last known state of the pod in the runtime, nil if the runtime does not know the pod.
-	Observed func(types.UID) *pod.Observed
-	// Refresh reads the runtime's state of the pod again before it returns.
-	Refresh func(context.Context, types.UID) error
-	// Probes returns the verdicts by container id.
-	Probes func(types.UID) map[string]plan.Probes
-	// Last returns the status last reported for a pod, even by an earlier agent. Optional.
-	Last func(types.UID) corev1.PodStatus
-	// Hash returns the wanted container hashes of a pod by container name.
-	Hash func(*corev1.Pod) map[string]string
-	// Restart returns the ids of containers that must restart to get other resources. Optional.
-	Restart    func(types.UID) map[string]bool
+	Steps     []Step
+	Observer  Observer
+	Probes    Probes
+	Statuses  Statuses
+	Resizes   Resizes
+	Timelines Timelines
+	// Owner is set by the fleet.
+	Owner      Owner
 	MaxBackoff time.Duration
-	// Trace adds the pod's open timeline to a context, if there is one.
-	Trace func(context.Context, types.UID) context.Context
+	Now        func() time.Time
+	Log        *slog.Logger
+}
+
+// Observer shows what the runtime has of a pod.
+type Observer interface {
+	// Observed returns the last known state of the pod in the runtime, nil if the runtime does not know the pod.
+	Observed(types.UID) *pod.Observed
+	// Refresh reads the runtime's state of the pod again before it returns.
+	Refresh(context.Context, types.UID) error
+}
+
+// Probes are the probes of containers.
+type Probes interface {
+	// Plan returns the verdicts by container id.
+	Plan(types.UID) map[string]plan.Probes
+}
+
+// Statuses are the statuses that were reported, even by an earlier agent.
+type Statuses interface {
+	// Kept returns the status that a pod goes on from. It is empty if there is none.
+	Kept(types.UID) corev1.PodStatus
+}
+
+// Resizes are the changes of the resources of running containers.
+type Resizes interface {
+	// Restarts returns the ids of containers that must restart to get other resources.
+	Restarts(types.UID) map[string]bool
+}
+
+// Timelines are the records of how pods started.
+type Timelines interface {
+	// Context adds the pod's open timeline to a context, if there is one.
+	Context(context.Context, types.UID) context.Context
+}
+
+// Owner is the part that started a worker.
+type Owner interface {
 	// Passed is called after each pass and each change of the stage.
-	Passed func(types.UID)
-	// Worked is called with the duration of each operation on a pod. Optional.
-	Worked func(Operation, time.Duration)
-	Now    func() time.Time
-	Log    *slog.Logger
+	Passed(types.UID)
+	// Worked is called with the duration of each operation on a pod.
+	Worked(Operation, time.Duration)
 }
 
 // Stage is a stage of a pod's life.
@@ -94,15 +123,6 @@ type Worker struct {
 
 // New returns the worker of p. Nothing runs before Run.
 func New(opts Options, p *pod.Pod) *Worker {
-	if opts.Restart == nil {
-		opts.Restart = func(types.UID) map[string]bool { return nil }
-	}
-	if opts.Last == nil {
-		opts.Last = func(types.UID) corev1.PodStatus { return corev1.PodStatus{} }
-	}
-	if opts.Worked == nil {
-		opts.Worked = func(Operation, time.Duration) {}
-	}
 	w := &Worker{
 		opts: opts, uid: p.UID, pod: p,
 		wake: wake.New(), stops: make(chan pod.Stop, 1),
@@ -175,7 +195,7 @@ func (w *Worker) enter(s Stage) {
 	w.mu.Lock()
 	w.stage = s
 	w.mu.Unlock()
-	w.opts.Passed(w.uid)
+	w.opts.Owner.Passed(w.uid)
 }
 
 // done reports whether a Prepare step has succeeded for the current revision. The caller holds mu.

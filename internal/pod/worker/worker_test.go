@@ -23,6 +23,7 @@ import (
 type node struct {
 	mu       sync.Mutex
 	observed *pod.Observed
+	last     corev1.PodStatus // that was reported
 	log      []string
 	worker   *Worker
 }
@@ -46,11 +47,19 @@ func (n *node) set(o *pod.Observed) {
 	n.worker.Wake()
 }
 
-func (n *node) see(types.UID) *pod.Observed {
+func (n *node) Observed(types.UID) *pod.Observed {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.observed
 }
+
+func (n *node) Refresh(context.Context, types.UID) error                 { return nil }
+func (n *node) Plan(types.UID) map[string]plan.Probes                    { return nil }
+func (n *node) Kept(types.UID) corev1.PodStatus                          { return n.last }
+func (n *node) Restarts(types.UID) map[string]bool                       { return nil }
+func (n *node) Context(ctx context.Context, _ types.UID) context.Context { return ctx }
+func (n *node) Passed(types.UID)                                         {}
+func (n *node) Worked(Operation, time.Duration)                          {}
 
 func (n *node) step(name string, after ...string) Step {
 	return Step{
@@ -82,13 +91,8 @@ func (n *node) boxes(after ...string) Step {
 
 func newWorker(n *node, steps ...Step) *Worker {
 	n.worker = New(Options{
-		Steps: steps, Observed: n.see,
-		Refresh: func(context.Context, types.UID) error { return nil },
-		Probes:  func(types.UID) map[string]plan.Probes { return nil },
-		Hash:    func(*corev1.Pod) map[string]string { return nil },
-		Trace:   func(ctx context.Context, _ types.UID) context.Context { return ctx },
-		Passed:  func(types.UID) {},
-		Now:     time.Now, Log: slog.New(slog.DiscardHandler),
+		Steps: steps, Observer: n, Probes: n, Statuses: n, Resizes: n, Timelines: n, Owner: n,
+		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}, webPod())
 	return n.worker
 }
@@ -175,7 +179,7 @@ func TestEndedPodIsNotSetUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{}
 		w := newWorker(n, n.step("dir"), n.boxes("dir"))
-		w.opts.Last = func(types.UID) corev1.PodStatus { return corev1.PodStatus{Phase: corev1.PodSucceeded} }
+		n.last = corev1.PodStatus{Phase: corev1.PodSucceeded}
 		start(t, w)
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"-sandbox", "-dir"}, n.records()); diff != "" || w.State().Stage != Terminated {

@@ -14,19 +14,24 @@ import (
 // Identities are stored in one file. If the file is lost, only the pods of edited manifests start anew. One goroutine
 // at a time may use them.
 type Identities struct {
-	// Adopt returns the UID of the pod that the runtime already has for a manifest. It is called once for each place.
-	// It may be nil.
-	Adopt func(*pod.Pod) (types.UID, bool)
+	// Running are the pods that the runtime has already. nil: it is not searched.
+	Running Running
 
-	path    string // empty: in memory only
-	known   map[string]Identity
-	adopted map[string]bool // places that Adopt was called with
-	dirty   bool
+	path     string // empty: in memory only
+	known    map[string]Identity
+	searched map[string]bool // places for which Running was searched
+	dirty    bool
+}
+
+// Running are the pods that run already.
+type Running interface {
+	// Find returns the UID of the pod that runs for a manifest. It is called once for each place.
+	Find(*pod.Pod) (types.UID, bool)
 }
 
 // New returns identities stored in the file at path, or only in memory if path is empty. Call Load to read the file.
 func New(path string) *Identities {
-	return &Identities{path: path, known: map[string]Identity{}, adopted: map[string]bool{}}
+	return &Identities{path: path, known: map[string]Identity{}, searched: map[string]bool{}}
 }
 
 // format is the version of the file.
@@ -73,9 +78,9 @@ func (s *Identities) Identify(origin string, p *pod.Pod) *pod.Pod {
 	key := Place(origin, p.Key())
 	was, known := s.known[key]
 	now := recognize(was, p)
-	if s.Adopt != nil && !s.adopted[key] {
-		s.adopted[key] = true
-		if runs, ok := s.Adopt(p); ok {
+	if s.Running != nil && !s.searched[key] {
+		s.searched[key] = true
+		if runs, ok := s.Running.Find(p); ok {
 			now = adopt(was, now, runs)
 		}
 	}

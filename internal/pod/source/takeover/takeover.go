@@ -1,20 +1,29 @@
 package takeover
 
 import (
-	"iter"
+	"context"
 	"os"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
+// Pods are the pods that the runtime has.
+type Pods struct {
+	Observed *observed.Table
+}
+
+// Await waits until the runtime's pods are known.
+func (x Pods) Await(ctx context.Context) error { return x.Observed.Await(ctx) }
+
 // Find returns the UID of the static pod that the runtime has for p, the pod of a manifest. The pod must have the same
-// name. Each of its containers must have the annotation io.kubernetes.container.hash that its spec gives (hashes, by
-// name). It must have been created after the manifest's file was last written, because an older pod may have been
-// started from different content.
-func Find(p *pod.Pod, hashes map[string]string, observed iter.Seq2[types.UID, *pod.Observed]) (types.UID, bool) {
+// name. Each of its containers must have the annotation io.kubernetes.container.hash that its spec gives. It must have
+// been created after the manifest's file was last written, because an older pod may have been started from different
+// content.
+func (x Pods) Find(p *pod.Pod) (types.UID, bool) {
 	var written time.Time
 	if p.Source == pod.SourceFile {
 		info, err := os.Stat(p.Origin)
@@ -24,8 +33,8 @@ func Find(p *pod.Pod, hashes map[string]string, observed iter.Seq2[types.UID, *p
 		written = info.ModTime()
 	}
 	var all []*pod.Observed
-	for _, o := range observed {
+	for _, o := range x.Observed.Snapshot().All() {
 		all = append(all, o)
 	}
-	return decide(p.Key(), hashes, written, all)
+	return decide(p.Key(), pod.ContainerHashes(p.Pod), written, all)
 }

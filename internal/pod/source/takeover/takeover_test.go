@@ -1,7 +1,6 @@
 package takeover
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -74,8 +74,11 @@ func TestFind(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	observed := map[types.UID]*pod.Observed{uidA: runs(now, uidA, pod.StateRunning, "1", time.Minute)}
-	p := &pod.Pod{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "web-node"}}}
+	p := &pod.Pod{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "web-node"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1"}}}}}
+	hash := pod.ContainerHash(&p.Spec.Containers[0])
+	pods := Pods{Observed: observed.New()}
+	pods.Observed.Put(uidA, runs(now, uidA, pod.StateRunning, hash, time.Minute))
 	for _, tt := range []struct {
 		name    string
 		source  pod.Source
@@ -92,7 +95,7 @@ func TestFind(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Source, p.Origin = tt.source, tt.origin
-		if got, _ := Find(p, map[string]string{"app": "1"}, maps.All(observed)); got != tt.want {
+		if got, _ := pods.Find(p); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}

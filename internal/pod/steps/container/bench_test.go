@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/cri/critest/fake"
+	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
 	"github.com/berth-run/berth/internal/pod/pleg"
@@ -57,7 +58,9 @@ func onBench(t *testing.T, spec corev1.PodSpec, body func(*testing.T, *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{t: t, fake: fake.New(t), dir: dir, lifecycle: &recorder{}, stops: make(chan pod.Stop, 1)}
 		b.cri = b.fake.Client(cri.Options{})
-		b.pleg = pleg.New(pleg.Options{Runtime: b.cri.Runtime, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+		b.pleg = pleg.New(pleg.Options{
+			Runtime: b.cri.Runtime, Table: observed.New(), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		})
 		b.tasks = &testTasks{running: map[string]bool{}, failed: map[string]error{}}
 		b.Containers = New(Options{
 			Runtime: b.cri.Runtime, Images: b, Sandboxes: b, Volumes: b, Dirs: b, Observer: b.pleg, Events: b, Limit: b,
@@ -167,7 +170,7 @@ func (b *bench) events() []string {
 func (b *bench) run() *worker.Run {
 	o := b.pleg.Observed(b.pod.UID)
 	return &worker.Run{Pod: b.pod, Observed: o, Stops: b.stops, Plan: plan.Compute(plan.Input{
-		Pod: b.pod.Pod, Observed: o, Hash: render.Hashes(b.pod.Pod), Probes: b.probes, Now: time.Now(),
+		Pod: b.pod.Pod, Observed: o, Hash: pod.ContainerHashes(b.pod.Pod), Probes: b.probes, Now: time.Now(),
 	})}
 }
 

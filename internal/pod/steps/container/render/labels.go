@@ -22,7 +22,7 @@ func labels(in Input) map[string]string {
 func annotations(in Input) (map[string]string, error) {
 	c := in.Container
 	a := map[string]string{
-		pod.AnnotationHash:                     Hash(c.Container),
+		pod.AnnotationHash:                     pod.ContainerHash(c.Container),
 		pod.AnnotationRestartCount:             strconv.Itoa(in.RestartCount),
 		pod.AnnotationTerminationMessagePath:   c.TerminationMessagePath,
 		pod.AnnotationTerminationMessagePolicy: string(c.TerminationMessagePolicy),

@@ -289,16 +289,6 @@ func TestWantsHosts(t *testing.T) {
 	}
 }
 
-// The kubelet's own test has expected these values since v1.31.
-func TestHash(t *testing.T) {
-	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
-		{Name: "test_container", Image: "foo/image:v1", Command: []string{"/bin/testcmd"}},
-	}}}
-	if diff := cmp.Diff(map[string]string{"test_container": "8e45cbd0"}, Hashes(p)); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // TestResources checks the quota of a container and, on cgroup v2, the files besides its shares and limit.
 func TestResources(t *testing.T) {
 	list := func(cpu, memory string) corev1.ResourceList {
