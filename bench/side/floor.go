@@ -52,7 +52,7 @@ func StartFloor(ctx context.Context, root string) (*Floor, error) {
 		pods: map[string]*floorPod{},
 	}
 	config := "podCIDR: \"10.205.2.0/24,fd00:be:2::/64\"\ncgroupRoot: /berth-bench\n"
-	if err := f.launch(config, "runtime", "--listen", f.socket(), "--image-Archive", Archive); err != nil {
+	if err := f.launch(config, "runtime", "--listen", f.socket(), "--image-archive", Archive); err != nil {
 		return nil, err
 	}
 	// The runtime is ready when it answers and has the image.
