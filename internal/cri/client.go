@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/wake"
 )
 
 const (
@@ -39,7 +41,7 @@ type Client struct {
 
 	endpoint string
 	close    func() error
-	lost     chan struct{} // holds a token when the runtime did not answer a call; Monitor waits for it
+	lost     wake.Signal // wakes the Monitor when the runtime did not answer a call
 }
 
 // Options configure a Client. The zero value works.
@@ -117,7 +119,7 @@ func NewFromConn(endpoint string, conn grpc.ClientConnInterface, o Options) (*Cl
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{endpoint: endpoint, close: func() error { return nil }, lost: make(chan struct{}, 1)}
+	c := &Client{endpoint: endpoint, close: func() error { return nil }, lost: wake.New()}
 	stacked := c.intercept(conn, o, m)
 	c.Runtime = runtimeapi.NewRuntimeServiceClient(stacked)
 	c.Images = runtimeapi.NewImageServiceClient(stacked)

@@ -312,13 +312,17 @@ func TestSpans(t *testing.T) {
 	}
 }
 
+// answers are the answers of a runtime that a Monitor has shown.
+type answers []*runtimeapi.StatusResponse
+
+func (a *answers) SetRuntimeStatus(s *runtimeapi.StatusResponse) { *a = append(*a, s) }
+
 func TestMonitor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fake.New(t)
 		c := f.Client(cri.Options{})
-		checks := 0
-		m := cri.NewMonitor(c, cri.MonitorOptions{Observe: func(cri.Health) { checks++ }},
-			slog.New(slog.DiscardHandler))
+		var shown answers
+		m := cri.NewMonitor(c, cri.MonitorOptions{Conditions: &shown}, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- m.Run(ctx) }()
@@ -331,8 +335,8 @@ func TestMonitor(t *testing.T) {
 			t.Errorf("at first: %+v", got)
 		}
 		time.Sleep(time.Hour)
-		if synctest.Wait(); checks != 121 {
-			t.Errorf("%d checks in an hour without failures", checks)
+		if synctest.Wait(); len(shown) != 121 {
+			t.Errorf("%d checks in an hour without failures", len(shown))
 		}
 
 		// A lost call triggers a check at once, and a short absence does not make the runtime unready.
@@ -376,11 +380,9 @@ func TestMonitor(t *testing.T) {
 func TestMonitorChecksEveryPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fake.New(t)
-		var networks []bool
-		m := cri.NewMonitor(f.Client(cri.Options{}),
-			cri.MonitorOptions{Period: 5 * time.Second, Observe: func(h cri.Health) {
-				networks = append(networks, h.Network(time.Now()).Ready)
-			}}, slog.New(slog.DiscardHandler))
+		var shown answers
+		m := cri.NewMonitor(f.Client(cri.Options{}), cri.MonitorOptions{Period: 5 * time.Second, Conditions: &shown},
+			slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- m.Run(ctx) }()
@@ -390,6 +392,11 @@ func TestMonitorChecksEveryPeriod(t *testing.T) {
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run ended with %v", err)
+		}
+		var networks []bool
+		for _, answer := range shown {
+			h := cri.Health{}.Observe(time.Now(), answer, nil)
+			networks = append(networks, h.Network(time.Now()).Ready)
 		}
 		if diff := cmp.Diff([]bool{true, true, true, false}, networks); diff != "" {
 			t.Errorf("network ready at each check (-want +got):\n%s", diff)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
 const (
@@ -93,7 +95,7 @@ func (h Health) condition(kind string, now time.Time) Condition {
 func (h Health) wait(now time.Time, period time.Duration) time.Duration {
 	switch {
 	case h.Err != nil:
-		return min(firstRetry<<min(h.Failures-1, 10), maxRetry)
+		return retry.Delay(firstRetry, maxRetry, h.Failures)
 	case h.Runtime(now).Ready && h.Network(now).Ready:
 		return period
 	}

@@ -169,12 +169,8 @@ func (c *Client) reportTrouble(next call) call {
 
 // noteLost wakes the Monitor if err says that the runtime did not answer.
 func (c *Client) noteLost(err error) {
-	if !IsUnavailable(err) && !IsHung(err) {
-		return
-	}
-	select {
-	case c.lost <- struct{}{}:
-	default:
+	if IsUnavailable(err) || IsHung(err) {
+		c.lost.Wake()
 	}
 }
 

@@ -14,9 +14,14 @@ import (
 type MonitorOptions struct {
 	// Period is the time between checks while the runtime is ready. Default 30 s.
 	Period time.Duration
-	// Observe, if not nil, is called from Run after every check. It is called even if only the age of a failure has
-	// changed, since a Condition depends on that age.
-	Observe func(Health)
+	// Conditions show each answer of the runtime. nil: nothing shows them.
+	Conditions Conditions
+}
+
+// Conditions are the conditions of a node.
+type Conditions interface {
+	// SetRuntimeStatus takes over the runtime's conditions.
+	SetRuntimeStatus(*runtimeapi.StatusResponse)
 }
 
 // Monitor checks one runtime and keeps its Health. It checks every MonitorOptions.Period while the runtime is ready, at
@@ -35,9 +40,6 @@ type Monitor struct {
 func NewMonitor(client *Client, o MonitorOptions, log *slog.Logger) *Monitor {
 	if o.Period <= 0 {
 		o.Period = readyPeriod
-	}
-	if o.Observe == nil {
-		o.Observe = func(Health) {}
 	}
 	m := &Monitor{client: client, options: o, log: log, checked: make(chan struct{})}
 	m.health.Store(&Health{})
@@ -86,7 +88,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 		}
 		timer := time.NewTimer(h.wait(time.Now(), m.options.Period))
 		// While Status fails, a lost call adds no information.
-		lost := m.client.lost
+		lost := m.client.lost.C()
 		if h.Err != nil {
 			lost = nil
 		}
@@ -125,6 +127,8 @@ func (m *Monitor) check(ctx context.Context) (Health, error) {
 		m.log.Info("runtime answers again", "endpoint", m.client.Endpoint(), "after",
 			h.Answered.Sub(before.FailingSince))
 	}
-	m.options.Observe(h)
+	if err == nil && m.options.Conditions != nil { // a runtime that does not answer has its own condition
+		m.options.Conditions.SetRuntimeStatus(h.Status)
+	}
 	return h, nil
 }

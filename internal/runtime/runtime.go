@@ -15,11 +15,11 @@ import (
 	"github.com/containerd/containerd/v2/defaults"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/runtime/network"
 	"github.com/berth-run/berth/internal/runtime/unpack"
 )
@@ -116,11 +116,11 @@ func (r *Runtime) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := r.lock()
+	root, err := r.lock()
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer root.Close()
 	h, err := r.prepare(ctx, programs)
 	if err != nil {
 		return err
@@ -184,19 +184,15 @@ func (r *Runtime) serve(ctx context.Context, up *server, failed <-chan error) er
 }
 
 // lock locks the root directory against other processes.
-func (r *Runtime) lock() (unlock func(), err error) {
+func (r *Runtime) lock() (*os.File, error) {
 	if err := os.MkdirAll(r.config.Root, 0o700); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(r.layout().lock(), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = file.Close()
+	file, err := lock.Try(r.layout().lock())
+	if errors.Is(err, lock.ErrHeld) {
 		return nil, fmt.Errorf("lock %q: another process runs a runtime there: %w", r.config.Root, err)
 	}
-	return func() { _ = file.Close() }, nil
+	return file, err
 }
 
 // prepare installs the programs and the network configuration that containerd needs.

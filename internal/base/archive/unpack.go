@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/safepath"
 )
 
 // Target is the place and the manner for unpacking a stream.
@@ -47,7 +49,7 @@ func Unpack(r io.Reader, t Target) (skipped []string, err error) {
 	case mode.IsRegular():
 		err = t.file(stream, mode.Perm())
 	default:
-		err = fmt.Errorf("source is a %s: only files and directories are copied", kind(mode))
+		err = fmt.Errorf("source is a %s: only files and directories are copied", safepath.TypeName(mode))
 	}
 	if err != nil {
 		return skipped, fmt.Errorf("unpack files: %w", err)
@@ -67,7 +69,7 @@ func (t Target) file(stream io.Reader, mode fs.FileMode) error {
 func (t Target) fill(f *os.File, content io.Reader, mode fs.FileMode) error {
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is a %s", filepath.Base(f.Name()), kind(info.Mode()))
+		err = fmt.Errorf("%s is a %s", filepath.Base(f.Name()), safepath.TypeName(info.Mode()))
 	}
 	if err == nil {
 		_, err = io.Copy(f, content)
@@ -122,7 +124,7 @@ func (t Target) refuse(name string, h *tar.Header) string {
 	case mode.IsDir(), mode.IsRegular():
 		return ""
 	case mode.Type() != fs.ModeSymlink:
-		return "is a " + kind(mode)
+		return "is a " + safepath.TypeName(mode)
 	case !t.Links && (path.IsAbs(h.Linkname) || !filepath.IsLocal(path.Join(path.Dir(name), h.Linkname))):
 		return "is a link to " + h.Linkname + ", which is outside the directory"
 	}
@@ -165,21 +167,4 @@ func (t Target) own(root *os.Root, name string) error {
 		return nil
 	}
 	return root.Lchown(name, t.Owner.UID, t.Owner.GID)
-}
-
-// kind is the noun for a file's type.
-func kind(m fs.FileMode) string {
-	switch {
-	case m.IsDir():
-		return "directory"
-	case m.IsRegular():
-		return "file"
-	case m&fs.ModeSymlink != 0:
-		return "link"
-	case m&fs.ModeNamedPipe != 0:
-		return "FIFO"
-	case m&fs.ModeSocket != 0:
-		return "socket"
-	}
-	return "device"
 }

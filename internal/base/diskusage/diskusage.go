@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/safepath"
 )
 
 // maxDepth bounds how deep directories are measured, because each level holds a file open.
@@ -45,23 +46,7 @@ func (m *measurement) dir(ctx context.Context, dir *os.File, depth int) error {
 	if depth > maxDepth {
 		return ErrTooDeep
 	}
-	for {
-		names, err := dir.Readdirnames(512)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := m.entry(ctx, dir, name, depth); err != nil {
-				return err
-			}
-		}
-	}
+	return safepath.Each(ctx, dir, func(name string) error { return m.entry(ctx, dir, name, depth) })
 }
 
 func (m *measurement) entry(ctx context.Context, dir *os.File, name string, depth int) error {

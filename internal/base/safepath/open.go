@@ -117,7 +117,7 @@ func File(name string, depth int) (*os.File, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%w but a %s", ErrNotFile, typeName(info.Mode()))
+		return nil, fmt.Errorf("%w but a %s", ErrNotFile, TypeName(info.Mode()))
 	}
 	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(at.Fd())), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -126,10 +126,13 @@ func File(name string, depth int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-func typeName(m os.FileMode) string {
+// TypeName is the noun for a file's type.
+func TypeName(m os.FileMode) string {
 	switch {
 	case m.IsDir():
 		return "directory"
+	case m.IsRegular():
+		return "file"
 	case m&os.ModeSymlink != 0:
 		return "symbolic link"
 	case m&os.ModeNamedPipe != 0:

@@ -54,10 +54,11 @@ type removal struct {
 func (r *removal) run(ctx context.Context) error {
 	for {
 		progress, lifted, failed := false, r.lifted, failures{}
-		err := each(ctx, r.top, func(name string) {
+		err := Each(ctx, r.top, func(name string) error {
 			err := r.entry(ctx, name)
 			failed.add(err)
 			progress = progress || err == nil
+			return nil
 		})
 		if err != nil {
 			return err
@@ -80,12 +81,13 @@ func (r *removal) entry(ctx context.Context, name string) error {
 	}
 	defer dir.Close()
 	var failed failures
-	err = each(ctx, dir, func(child string) {
+	err = Each(ctx, dir, func(child string) error {
 		err := unlink(dir, child)
 		if errors.Is(err, unix.ENOTEMPTY) {
 			err = r.lift(dir, child)
 		}
 		failed.add(wrap("remove", filepath.Join(name, child), err))
+		return nil
 	})
 	if err := errors.Join(err, failed.err()); err != nil {
 		return err
@@ -131,8 +133,9 @@ func (r *removal) lift(dir *os.File, child string) error {
 	}
 }
 
-// each calls f with the names in a directory as it is now. It may miss names that appear meanwhile.
-func each(ctx context.Context, dir *os.File, f func(name string)) error {
+// Each calls f with the names in a directory as it is now, until f or the context fails. It may miss names that appear
+// meanwhile.
+func Each(ctx context.Context, dir *os.File, f func(name string) error) error {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -148,7 +151,9 @@ func each(ctx context.Context, dir *os.File, f func(name string)) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			f(name)
+			if err := f(name); err != nil {
+				return err
+			}
 		}
 	}
 }

@@ -27,11 +27,7 @@ func Monitoring(c *Cluster) cri.MonitorOptions {
 	if c == nil {
 		return cri.MonitorOptions{}
 	}
-	return cri.MonitorOptions{Period: runtimePeriod, Observe: func(h cri.Health) {
-		if h.Err == nil { // a runtime that does not answer has its own condition
-			c.conditions.SetRuntimeStatus(h.Status)
-		}
-	}}
+	return cri.MonitorOptions{Period: runtimePeriod, Conditions: c.conditions}
 }
 
 // AddressesChanged returns a channel that receives after the addresses of the Node object have changed. It is nil for

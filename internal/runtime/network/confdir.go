@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/berth-run/berth/internal/base/checkpoint"
 )
 
 // confRetry is the time until the next attempt after the CNI configuration could not be read or written.
@@ -77,7 +79,7 @@ func place(dir string, want map[string]confFile) error {
 		if now, err := os.ReadFile(path); text == nil || err == nil && bytes.Equal(now, text) {
 			continue
 		}
-		if err := replace(path, text); err != nil {
+		if err := checkpoint.ReplaceUnsynced(path, text); err != nil {
 			return fmt.Errorf("write CNI configuration: %w", err)
 		}
 	}

@@ -9,12 +9,13 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/checkpoint"
 )
 
 // Config configures the pod network of a runtime.
@@ -174,21 +175,9 @@ func (n *Network) useRanges(text string) error {
 		return fmt.Errorf("IPv6 is disabled on this machine and the pod CIDRs %v have no IPv4 range", cidrs)
 	}
 	n.config.PodCIDRs = cidrs
-	if err := errors.Join(replace(n.config.RangesFile, []byte(text)), n.syncLocked()); err != nil {
+	if err := errors.Join(checkpoint.ReplaceUnsynced(n.config.RangesFile, []byte(text)), n.syncLocked()); err != nil {
 		return fmt.Errorf("change pod network: %w", err)
 	}
 	n.config.Log.Info("address ranges of the built-in network changed", "podCIDRs", cidrs)
 	return nil
-}
-
-// replace writes a file atomically: a reader sees either the old or the new content.
-func replace(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	next := path + ".next"
-	if err := os.WriteFile(next, text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/berth-run/berth/internal/base/document"
+	"github.com/berth-run/berth/internal/base/safepath"
 )
 
 // errNoManifest is the error for a name in the directory that is not a file, such as a subdirectory.
@@ -63,7 +64,7 @@ func readFile(f *os.File) ([]byte, error) {
 	case info.IsDir():
 		return nil, errNoManifest
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("is a %s, only regular files are read", kind(info.Mode()))
+		return nil, fmt.Errorf("is a %s, only regular files are read", safepath.TypeName(info.Mode()))
 	case info.Size() > document.MaxSize:
 		return nil, document.ErrTooLarge
 	}
@@ -85,17 +86,4 @@ func linkError(root *os.Root, name string, err error) error {
 	}
 	return fmt.Errorf("is a symbolic link to %s: only relative links that stay within %s are followed (%w)", to,
 		root.Name(), err)
-}
-
-func kind(mode fs.FileMode) string {
-	switch {
-	case mode&fs.ModeNamedPipe != 0:
-		return "named pipe"
-	case mode&fs.ModeSocket != 0:
-		return "socket"
-	case mode&fs.ModeDevice != 0:
-		return "device"
-	default:
-		return "special file"
-	}
 }
