@@ -46,8 +46,6 @@ var exceptions = map[string]string{
 var debts = map[string]int{
 	"internal/agent.Agent fields":                33,
 	"internal/api/client.Client methods":         33,
-	"internal/api/https.Server methods":          31,
-	"internal/api/server.Server methods":         52,
 	"internal/api/servertest.Agent fields":       23,
 	"internal/api/servertest.Agent methods":      43,
 	"internal/cli/follow.session fields":         22,

@@ -87,12 +87,8 @@ func New(o Options) (*Node, error) {
 		},
 		Dirs: https.Dirs{PodLogs: o.Config.Pods.LogsDir, Checkpoints: filepath.Join(o.Config.RootDir, "checkpoints")},
 		About: https.About{
-			Version: o.Version, Started: o.Began, Config: func() *kubeletconfig.KubeletConfiguration {
-				return o.Kubelet
-			},
-			Flags: func() map[string]string {
-				return o.Config.CommandLine
-			}, SetVerbosity: o.Verbosity, SyncLoop: o.Healthy,
+			Version: o.Version, Started: o.Began, Config: o.Kubelet, Flags: o.Config.CommandLine,
+			SetVerbosity: o.Verbosity, SyncLoop: o.Healthy,
 		},
 		Pods: o.Pods, Settled: o.Settled, Streams: o.Streams, Runtime: o.Runtime, Stats: used,
 		Metrics: https.Metrics{

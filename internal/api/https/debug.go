@@ -23,11 +23,14 @@ import (
 // component is the agent's component name in the cluster.
 const component = "kubelet"
 
-func (s nodeRoutes) configz(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, map[string]any{"kubeletconfig": s.About.Config()})
+// aboutRoutes shows and sets the agent's own state.
+type aboutRoutes struct{ about About }
+
+func (s aboutRoutes) configz(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, map[string]any{"kubeletconfig": s.about.Config})
 }
 
-func (s nodeRoutes) profile(w http.ResponseWriter, r *http.Request) error {
+func profile(w http.ResponseWriter, r *http.Request) error {
 	switch r.PathValue("profile") {
 	case "profile":
 		pprof.Profile(w, r)
@@ -43,7 +46,7 @@ func (s nodeRoutes) profile(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s nodeRoutes) setVerbosity(w http.ResponseWriter, r *http.Request) error {
+func (s aboutRoutes) setVerbosity(w http.ResponseWriter, r *http.Request) error {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 16))
 	if err != nil {
 		return answer.BadRequest(fmt.Sprintf("read verbosity: %v", err), "")
@@ -52,7 +55,7 @@ func (s nodeRoutes) setVerbosity(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return answer.BadRequest(fmt.Sprintf("verbosity %q is not a number of at least 0", body), "")
 	}
-	s.About.SetVerbosity(int(v))
+	s.about.SetVerbosity(int(v))
 	writeText(w, fmt.Sprintf("successfully set klog.logging.verbosity to %d", v))
 	return nil
 }
@@ -78,7 +81,8 @@ type flagz struct {
 const zpageHeader = "\n%s %s\nWarning: This endpoint is not meant to be machine parseable, has no formatting " +
 	"compatibility guarantees and is for debugging purposes only.\n\n"
 
-func (s nodeRoutes) statusz(w http.ResponseWriter, r *http.Request) error {
+// statusz lists the paths that the HTTPS port serves, so it belongs to the server.
+func (s *Server) statusz(w http.ResponseWriter, r *http.Request) error {
 	form, version, err := zpageForm(r.Header.Get("Accept"), "Statusz")
 	if err != nil {
 		return err
@@ -102,12 +106,12 @@ func (s nodeRoutes) statusz(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s nodeRoutes) flagz(w http.ResponseWriter, r *http.Request) error {
+func (s aboutRoutes) flagz(w http.ResponseWriter, r *http.Request) error {
 	form, version, err := zpageForm(r.Header.Get("Accept"), "Flagz")
 	if err != nil {
 		return err
 	}
-	flags := s.About.Flags()
+	flags := s.about.Flags
 	if form != "text" {
 		return writeZpage(w, form, flagz{
 			TypeMeta:   metav1.TypeMeta{Kind: "Flagz", APIVersion: zpageGroup + "/" + version},

@@ -119,10 +119,8 @@ func options(t *testing.T, a *servertest.Agent) Options {
 		Metrics: Metrics{Agent: scrape, CAdvisor: scrape, Resource: scrape, Probes: scrape},
 		About: About{
 			Version: "v1.2.3", Started: time.Now(),
-			Config: func() *kubeletconfigv1beta1.KubeletConfiguration {
-				return &kubeletconfigv1beta1.KubeletConfiguration{MaxPods: 7}
-			},
-			Flags:        func() map[string]string { return map[string]string{"v": "2", "node-ip": ""} },
+			Config:       &kubeletconfigv1beta1.KubeletConfiguration{MaxPods: 7},
+			Flags:        map[string]string{"v": "2", "node-ip": ""},
 			SetVerbosity: func(int) {}, SyncLoop: func(context.Context) error { return nil },
 		},
 		Register: registry, Log: slog.New(slog.DiscardHandler),

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/api/containers"
 	"github.com/berth-run/berth/internal/api/logs"
+	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -30,26 +31,21 @@ func writeJSON(w http.ResponseWriter, v any) error {
 	return nil
 }
 
-func (s podRoutes) allPods() []*corev1.Pod {
+// podTable reads the pods that requests name.
+type podTable struct{ pods *server.Pods }
+
+func (t podTable) all() []*corev1.Pod {
 	var pods []*corev1.Pod
-	for _, p := range s.Pods.Snapshot().All() {
+	for _, p := range t.pods.Snapshot().All() {
 		pods = append(pods, p)
 	}
 	return pods
 }
 
-func (s podRoutes) listPods(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, podList(s.allPods()))
-}
-
-func (s podRoutes) listRunning(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, podList(runningPods(s.allPods())))
-}
-
 // pod returns the pod that the path names. If the path has a UID, it must match.
-func (s podRoutes) pod(r *http.Request) (*corev1.Pod, error) {
+func (t podTable) pod(r *http.Request) (*corev1.Pod, error) {
 	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("pod")}
-	p, ok := s.Pods.Get(key)
+	p, ok := t.pods.Get(key)
 	if uid := r.PathValue("uid"); !ok || uid != "" && uid != string(p.UID) {
 		return nil, answer.NotFound(key)
 	}
@@ -57,8 +53,8 @@ func (s podRoutes) pod(r *http.Request) (*corev1.Pod, error) {
 }
 
 // container returns the pod and the container that the path names. The container must be one of the pod's.
-func (s podRoutes) container(r *http.Request) (*corev1.Pod, string, error) {
-	p, err := s.pod(r)
+func (t podTable) container(r *http.Request) (*corev1.Pod, string, error) {
+	p, err := t.pod(r)
 	if err != nil {
 		return nil, "", err
 	}
@@ -72,12 +68,28 @@ func (s podRoutes) container(r *http.Request) (*corev1.Pod, string, error) {
 }
 
 // running is container for a container that must be running.
-func (s podRoutes) running(r *http.Request) (*corev1.Pod, string, error) {
-	p, name, err := s.container(r)
+func (t podTable) running(r *http.Request) (*corev1.Pod, string, error) {
+	p, name, err := t.container(r)
 	if err == nil {
 		_, err = containers.Running(p, name)
 	}
 	return p, name, err
+}
+
+// podRoutes reads pods and their logs, runs commands and writes checkpoints.
+type podRoutes struct {
+	podTable
+	logs        logs.Logs
+	runtime     Runtime
+	checkpoints string // a directory
+}
+
+func (s podRoutes) list(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, podList(s.all()))
+}
+
+func (s podRoutes) listRunning(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, podList(runningPods(s.all())))
 }
 
 func (s podRoutes) containerLogs(w http.ResponseWriter, r *http.Request) error {
@@ -100,8 +112,7 @@ func (s podRoutes) containerLogs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	opts.Container = name
-	reader := logs.Logs{Pods: s.Pods, Dir: s.Dirs.PodLogs, Log: s.Log}
-	return reader.Serve(w, r, logs.Request{Pod: p, Options: opts, Instance: instance})
+	return s.logs.Serve(w, r, logs.Request{Pod: p, Options: opts, Instance: instance})
 }
 
 func (s podRoutes) run(w http.ResponseWriter, r *http.Request) error {
@@ -110,7 +121,7 @@ func (s podRoutes) run(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	// The command is one parameter, split at spaces. The API has no other form.
-	out, err := s.Runtime.Run(r.Context(), p, name, strings.Split(r.FormValue("cmd"), " "))
+	out, err := s.runtime.Run(r.Context(), p, name, strings.Split(r.FormValue("cmd"), " "))
 	if err != nil {
 		return fmt.Errorf("run a command in container %q of pod %s: %w", name, pod.FullName(p), err)
 	}
@@ -134,22 +145,14 @@ func (s podRoutes) checkpoint(w http.ResponseWriter, r *http.Request) error {
 		}
 		timeout = time.Duration(seconds) * time.Second
 	}
-	file := filepath.Join(s.Dirs.Checkpoints,
+	file := filepath.Join(s.checkpoints,
 		fmt.Sprintf("checkpoint-%s_%s-%s-%s.tar", p.Name, p.Namespace, name, time.Now().Format(time.RFC3339)))
-	err = os.MkdirAll(s.Dirs.Checkpoints, 0o700)
+	err = os.MkdirAll(s.checkpoints, 0o700)
 	if err == nil {
-		err = s.Runtime.Checkpoint(r.Context(), p, name, file, timeout)
+		err = s.runtime.Checkpoint(r.Context(), p, name, file, timeout)
 	}
 	if err != nil {
 		return fmt.Errorf("checkpointing of %s/%s/%s failed: %w", p.Namespace, p.Name, name, err)
 	}
 	return writeJSON(w, map[string][]string{"items": {file}})
-}
-
-func (s nodeRoutes) summary(w http.ResponseWriter, r *http.Request) error {
-	summary, err := s.Stats.Summary(r.Context(), r.FormValue("only_cpu_and_memory") == "true")
-	if err != nil {
-		return fmt.Errorf("collect stats: %w", err)
-	}
-	return writeJSON(w, summary)
 }

@@ -3,22 +3,16 @@ package https
 import (
 	"net/http"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/api/logs"
+	"github.com/berth-run/berth/internal/api/settle"
 )
 
 // handler answers one request. If it returns an error, the error becomes the answer.
 type handler func(http.ResponseWriter, *http.Request) error
-
-// The handlers, grouped by subject.
-type (
-	podRoutes    struct{ *Server }
-	streamRoutes struct{ podRoutes }
-	nodeRoutes   struct{ *Server }
-)
 
 // set chooses the ports that serve a route, and the configuration that enables it.
 type set int
@@ -48,14 +42,17 @@ func (s *Server) routes() []route {
 		ofUID     = pod + "/{uid}/{container}"
 		create    = "create"
 	)
-	pods, node := podRoutes{s}, nodeRoutes{s}
-	streams := streamRoutes{pods}
+	table := podTable{s.Pods}
+	pods := podRoutes{table, logs.Logs{Pods: s.Pods, Dir: s.Dirs.PodLogs, Log: s.Log}, s.Runtime, s.Dirs.Checkpoints}
+	streams := streamRoutes{table, s.Streams, s.StreamIdle, s.requests.sockets}
+	system := systemLogRoutes{s.Dirs.SystemLogs, s.Enabled.SystemLogQuery}
+	about, stats := aboutRoutes{s.About}, statsRoutes{s.Stats}
 	return []route{
 		{"GET", "/healthz", "healthz proxy", "", open, s.health.serveAll},
 		{"GET", "/healthz/{check}", "healthz proxy", "", open, s.health.serveOne},
-		{"GET", "/pods", "pods proxy", "", open, s.settled(pods.listPods)},
-		{"GET", "/pods/{$}", "pods proxy", "", open, s.settled(pods.listPods)},
-		{"GET POST", "/stats/summary", "stats", "", open, node.summary},
+		{"GET", "/pods", "pods proxy", "", open, s.settled(pods.list)},
+		{"GET", "/pods/{$}", "pods proxy", "", open, s.settled(pods.list)},
+		{"GET POST", "/stats/summary", "stats", "", open, stats.summary},
 		{"GET", "/metrics", "metrics", "", open, scraped(s.Metrics.Agent)},
 		{"GET", "/metrics/cadvisor", "metrics", "", open, scraped(s.Metrics.CAdvisor)},
 		{"GET", "/metrics/resource", "metrics", "", open, scraped(s.Metrics.Resource)},
@@ -74,17 +71,17 @@ func (s *Server) routes() []route {
 		{"GET", "/runningpods", "pods proxy", "", debug, s.settled(pods.listRunning)},
 		{"GET", "/runningpods/{$}", "pods proxy", "", debug, s.settled(pods.listRunning)},
 		{"POST", "/checkpoint" + container, "checkpoint", "", debug, s.settled(pods.checkpoint)},
-		{"GET", "/logs/{path...}", "log", "", debug, node.systemLogs},
-		{"GET", "/configz", "configz proxy", "", debug, node.configz},
-		{"GET", "/statusz", "statusz", "", debug, node.statusz},
-		{"GET", "/flagz", "configz", "", debug, node.flagz},
-		{"GET POST", "/debug/pprof/{profile...}", "proxy", "", debug, node.profile},
-		{"PUT", "/debug/flags/v", "proxy", "", debug, node.setVerbosity},
+		{"GET", "/logs/{path...}", "log", "", debug, system.serve},
+		{"GET", "/configz", "configz proxy", "", debug, about.configz},
+		{"GET", "/statusz", "statusz", "", debug, s.statusz},
+		{"GET", "/flagz", "configz", "", debug, about.flagz},
+		{"GET POST", "/debug/pprof/{profile...}", "proxy", "", debug, profile},
+		{"PUT", "/debug/flags/v", "proxy", "", debug, about.setVerbosity},
 	}
 }
 
 // disabled returns routes that answer for the handlers that the configuration turns off.
-func (s *Server) disabled(on Enabled) []route {
+func disabled(on Enabled) []route {
 	if !on.DebuggingHandlers {
 		off := refuse("Debug endpoints are disabled.")
 		return []route{
@@ -113,7 +110,7 @@ func (s *Server) disabled(on Enabled) []route {
 
 // served returns the routes of a port with these switches.
 func (s *Server) served(on Enabled) []route {
-	off := s.disabled(on)
+	off := disabled(on)
 	all := off
 	for _, rt := range s.routes() {
 		if rt.in == open || on.DebuggingHandlers && !covered(rt.path, off) {
@@ -152,23 +149,11 @@ func scraped(h http.Handler) handler {
 	}
 }
 
-// settleTime is how long a request about pods waits while the agent is starting.
-const settleTime = 10 * time.Second
-
-// settled delays a request about pods until the agent has found all pods of the node. Otherwise a client
-// could take a missing pod for a deleted one.
+// settled delays a request about pods until the agent has found all pods of the node, for at most settle.Time.
 func (s *Server) settled(h handler) handler {
-	if s.Settled == nil {
-		return h
-	}
 	return func(w http.ResponseWriter, r *http.Request) error {
-		late := time.NewTimer(settleTime)
-		defer late.Stop()
-		select {
-		case <-s.Settled:
-		case <-late.C:
-		case <-r.Context().Done():
-			return r.Context().Err()
+		if err := settle.Wait(r.Context(), s.Settled, settle.Time); err != nil {
+			return err
 		}
 		return h(w, r)
 	}

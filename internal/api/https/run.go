@@ -76,7 +76,7 @@ func (s *Server) listen(ctx context.Context) (ports []*port, err error) {
 	}{
 		{"HTTPS", s.Addresses.HTTPS, true, s.Handler},
 		{"read-only HTTP", s.Addresses.ReadOnly, false, s.readOnly},
-		{"health", s.Addresses.Healthz, false, s.healthPort},
+		{"health", s.Addresses.Healthz, false, healthPort},
 	} {
 		if want.address == "" {
 			continue

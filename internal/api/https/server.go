@@ -80,10 +80,10 @@ type About struct {
 	// Version is the agent's release and Started is the start time of its process. /statusz shows both.
 	Version string
 	Started time.Time
-	// Config returns the configuration in effect, with kind and apiVersion.
-	Config func() *kubeletconfigv1beta1.KubeletConfiguration
-	// Flags returns the flags of the command line by name, with their values in effect.
-	Flags func() map[string]string
+	// Config is the configuration in effect, with kind and apiVersion.
+	Config *kubeletconfigv1beta1.KubeletConfiguration
+	// Flags are the flags of the command line by name, with their values in effect.
+	Flags map[string]string
 	// SetVerbosity sets the detail of the log as klog's -v does. 0 is the least detail.
 	SetVerbosity func(v int)
 	// SyncLoop returns the reason why the agent cannot sync its pods, or nil.
@@ -101,7 +101,7 @@ type Options struct {
 	Dirs    Dirs
 	About   About
 	Pods    *server.Pods
-	// Settled is closed once Pods contains every pod of the node. Until then, but for at most settleTime, a
+	// Settled is closed once Pods contains every pod of the node. Until then, but for at most settle.Time, a
 	// request about pods waits. nil means that Pods is complete.
 	Settled <-chan struct{}
 	Streams server.Streams
@@ -135,7 +135,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Options: o, ready: make(chan struct{}), bound: map[string]net.Addr{}, requests: requests}
-	s.health = newHealth(s.checks())
+	s.health = newHealth(checks(o.About.SyncLoop))
 	return s, nil
 }
 

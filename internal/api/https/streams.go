@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/proxy"
@@ -21,8 +22,17 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 
 	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/model/pod"
 )
+
+// streamRoutes relays connections into pods.
+type streamRoutes struct {
+	podTable
+	streams server.Streams
+	idle    time.Duration          // Options.StreamIdle
+	sockets *prometheus.CounterVec // counts the streams that came as WebSockets
+}
 
 // exec prepares a command at the runtime and relays its streams.
 func (s streamRoutes) exec(w http.ResponseWriter, r *http.Request) error {
@@ -38,7 +48,7 @@ func (s streamRoutes) exec(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	at, err := s.Streams.ExecURL(r.Context(), p, &corev1.PodExecOptions{
+	at, err := s.streams.ExecURL(r.Context(), p, &corev1.PodExecOptions{
 		Container: name, Command: command, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, TTY: o.TTY})
 	if err != nil {
 		return fmt.Errorf("prepare command in container %q of pod %s: %w", name, pod.FullName(p), err)
@@ -56,7 +66,7 @@ func (s streamRoutes) attach(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	at, err := s.Streams.AttachURL(r.Context(), p, &corev1.PodAttachOptions{
+	at, err := s.streams.AttachURL(r.Context(), p, &corev1.PodAttachOptions{
 		Container: name, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, TTY: o.TTY})
 	if err != nil {
 		return fmt.Errorf("attach to container %q of pod %s: %w", name, pod.FullName(p), err)
@@ -87,7 +97,7 @@ func (s streamRoutes) portForward(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	at, err := s.Streams.PortForwardURL(r.Context(), p)
+	at, err := s.streams.PortForwardURL(r.Context(), p)
 	if err != nil {
 		return fmt.Errorf("forward ports of pod %s: %w", pod.FullName(p), err)
 	}
@@ -108,14 +118,14 @@ func (s streamRoutes) stream(w http.ResponseWriter, r *http.Request, at string,
 		return fmt.Errorf("parse the runtime's streaming URL: %w", err)
 	}
 	if wsstream.IsWebSocketRequest(r) {
-		s.requests.sockets.WithLabelValues(subresource(r.URL.Path)).Inc()
+		s.sockets.WithLabelValues(subresource(r.URL.Path)).Inc()
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	r = r.Clone(ctx)
 	r.Header.Del("Authorization") // the runtime needs no credentials of the cluster
 	relay := proxy.NewUpgradeAwareHandler(to, nil, false, true, errorResponder{})
-	choose(to, relay).ServeHTTP(&streamWriter{ResponseWriter: w, idle: s.StreamIdle, end: cancel}, r)
+	choose(to, relay).ServeHTTP(&streamWriter{ResponseWriter: w, idle: s.idle, end: cancel}, r)
 	return nil
 }
 

@@ -19,16 +19,22 @@ import (
 // journalTime limits one query of the journal.
 const journalTime = 30 * time.Second
 
-// systemLogs serves the files of the log directory, or answers a query for the logs of services (KEP-2258).
-func (s nodeRoutes) systemLogs(w http.ResponseWriter, r *http.Request) error {
-	root, err := os.OpenRoot(s.Dirs.SystemLogs)
+// systemLogRoutes serves the machine's logs.
+type systemLogRoutes struct {
+	dir   string
+	query bool // whether queries for the logs of services are on
+}
+
+// serve serves the files of the log directory, or answers a query for the logs of services (KEP-2258).
+func (s systemLogRoutes) serve(w http.ResponseWriter, r *http.Request) error {
+	root, err := os.OpenRoot(s.dir)
 	if err != nil {
 		return fmt.Errorf("open log directory: %w", err)
 	}
 	defer func() { _ = root.Close() }() // it was only read
 	files := logFiles{root}
 	name := r.PathValue("path")
-	if s.Enabled.SystemLogQuery {
+	if s.query {
 		q, isQuery, err := parseLogQuery(r.URL.Query())
 		switch {
 		case err != nil:
@@ -40,7 +46,7 @@ func (s nodeRoutes) systemLogs(w http.ResponseWriter, r *http.Request) error {
 				return notAcceptable(err.Error())
 			}
 			if len(q.files) == 0 {
-				return s.serviceLogs(w, r, files, q)
+				return s.services(w, r, files, q)
 			}
 			name = strings.TrimPrefix(strings.ReplaceAll(q.files[0], `\`, "/"), "/")
 		}
@@ -78,8 +84,8 @@ func (l logFiles) Open(name string) (fs.File, error) {
 	return nil, fs.ErrPermission
 }
 
-// serviceLogs writes the journal of services, and the log files of services that the journal does not know.
-func (s nodeRoutes) serviceLogs(w http.ResponseWriter, r *http.Request, files logFiles, q logQuery) error {
+// services writes the journal of services, and the log files of services that the journal does not know.
+func (s systemLogRoutes) services(w http.ResponseWriter, r *http.Request, files logFiles, q logQuery) error {
 	ctx, cancel := context.WithTimeout(r.Context(), journalTime)
 	defer cancel()
 	units, noJournal := exec.CommandContext(ctx, "journalctl", "--field", "_SYSTEMD_UNIT").Output()
@@ -103,7 +109,7 @@ func (s nodeRoutes) serviceLogs(w http.ResponseWriter, r *http.Request, files lo
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && noJournal != nil:
 			fmt.Fprintf(w, "\nlog not found for %s: it has no file in %s, and the journal cannot be read: %v\n",
-				service, s.Dirs.SystemLogs, noJournal)
+				service, s.dir, noJournal)
 		case errors.Is(err, fs.ErrNotExist):
 			fmt.Fprintf(w, "\nlog not found for %s\n", service)
 		case err != nil:

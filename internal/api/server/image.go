@@ -33,8 +33,11 @@ type Images interface {
 	Usage(ctx context.Context) (api.ImageUsage, error)
 }
 
+// imageRoutes works on the runtime's images.
+type imageRoutes struct{ images Images }
+
 func (s imageRoutes) list(w http.ResponseWriter, r *http.Request) error {
-	images, err := s.Images.List(r.Context())
+	images, err := s.images.List(r.Context())
 	if err != nil {
 		return fmt.Errorf("list images: %w", err)
 	}
@@ -43,7 +46,7 @@ func (s imageRoutes) list(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s imageRoutes) load(w http.ResponseWriter, r *http.Request) error {
-	images, err := s.Images.Load(r.Context(), r.Body)
+	images, err := s.images.Load(r.Context(), r.Body)
 	if err != nil {
 		return fmt.Errorf("load image archive: %w", err)
 	}
@@ -70,7 +73,7 @@ func (s imageRoutes) remove(w http.ResponseWriter, r *http.Request) error {
 	if q.Err != nil {
 		return q.Err
 	}
-	gone, err := s.Images.Remove(r.Context(), name, force)
+	gone, err := s.images.Remove(r.Context(), name, force)
 	if err != nil {
 		return err
 	}
@@ -84,7 +87,7 @@ func (s imageRoutes) prune(w http.ResponseWriter, r *http.Request) error {
 	if q.Err != nil {
 		return q.Err
 	}
-	gone, err := s.Images.Prune(r.Context(), all)
+	gone, err := s.images.Prune(r.Context(), all)
 	if err != nil {
 		return fmt.Errorf("remove unused images: %w", err)
 	}
@@ -93,7 +96,7 @@ func (s imageRoutes) prune(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s imageRoutes) usage(w http.ResponseWriter, r *http.Request) error {
-	usage, err := s.Images.Usage(r.Context())
+	usage, err := s.images.Usage(r.Context())
 	if err != nil {
 		return fmt.Errorf("measure images: %w", err)
 	}
@@ -104,7 +107,7 @@ func (s imageRoutes) usage(w http.ResponseWriter, r *http.Request) error {
 
 func (s imageRoutes) pulls(w http.ResponseWriter, _ *http.Request) error {
 	answer.WriteJSON(w, http.StatusOK,
-		api.PullList{TypeMeta: api.Type("PullList"), Items: append([]api.Pull{}, s.Images.Pulls()...)})
+		api.PullList{TypeMeta: api.Type("PullList"), Items: append([]api.Pull{}, s.images.Pulls()...)})
 	return nil
 }
 
@@ -142,7 +145,7 @@ func (s imageRoutes) save(w http.ResponseWriter, r *http.Request) error {
 		return q.Err
 	}
 	out := &archiveWriter{w: w}
-	err := s.Images.Save(r.Context(), q.Values["name"], out)
+	err := s.images.Save(r.Context(), q.Values["name"], out)
 	return out.end(err)
 }
 
@@ -164,7 +167,7 @@ func (s imageRoutes) pull(w http.ResponseWriter, r *http.Request) error {
 	full := reference.TagNameOnly(named).String()
 	last := make(chan api.Pull, 1)
 	go func() {
-		image, err := s.Images.Pull(r.Context(), name)
+		image, err := s.images.Pull(r.Context(), name)
 		end := api.Pull{TypeMeta: api.Type("Pull"), Name: name, Image: &image}
 		if err != nil {
 			st := answer.StatusOf(err)
@@ -184,7 +187,7 @@ func (s imageRoutes) pull(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		case <-ticker.C:
 		}
-		for _, p := range s.Images.Pulls() {
+		for _, p := range s.images.Pulls() {
 			if p.Name == full {
 				p.TypeMeta = api.Type("Pull")
 				_ = enc.Encode(p)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -24,6 +25,11 @@ import (
 // command ends. If the agent ends first, it deletes nothing: its pods are not kept (ApplyOptions.Keep), so
 // the next agent ends them.
 type leases struct {
+	pods    *Pods
+	applier Applier
+	objects Objects
+	log     *slog.Logger
+
 	mu   sync.Mutex
 	held map[string]leased // by lease id
 }
@@ -31,7 +37,9 @@ type leases struct {
 // leased maps the pods and other objects of a lease to their UIDs.
 type leased map[object.Key]types.UID
 
-func newLeases() *leases { return &leases{held: map[string]leased{}} }
+func newLeases(o Options) *leases {
+	return &leases{pods: o.Pods, applier: o.Applier, objects: o.Objects, log: o.Log, held: map[string]leased{}}
+}
 
 func keyOf(r api.ApplyResult) object.Key {
 	return object.Key{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
@@ -82,31 +90,31 @@ func noLease(id string) error {
 		"open one with POST /berth/v1/leases and keep its connection open")
 }
 
-// applyUnder applies manifests. If lease is set, it binds the objects to the lease and waits until the pods
+// apply applies manifests. If lease is set, it binds the objects to the lease and waits until the pods
 // are in the table.
-func (s *Server) applyUnder(r *http.Request, lease string, data []byte, opts ApplyOptions) ([]api.ApplyResult, error) {
-	if lease != "" && !s.leases.exists(lease) {
+func (l *leases) apply(r *http.Request, lease string, data []byte, opts ApplyOptions) ([]api.ApplyResult, error) {
+	if lease != "" && !l.exists(lease) {
 		return nil, noLease(lease)
 	}
-	watcher := s.Pods.Watch() // begin before the apply, to see pods that end at once
+	watcher := l.pods.Watch() // begin before the apply, to see pods that end at once
 	defer watcher.Stop()
-	results, err := s.Applier.Apply(r.Context(), data, opts)
+	results, err := l.applier.Apply(r.Context(), data, opts)
 	if apierrors.IsAlreadyExists(err) {
 		err = answer.Next(err, `delete it first, or change it with "berth apply"`)
 	}
 	if err != nil || opts.DryRun || opts.NamesOnly {
 		return results, err
 	}
-	if !s.leases.bind(lease, results) {
+	if !l.bind(lease, results) {
 		all := leased{}
 		for _, result := range results {
 			all[keyOf(result)] = result.UID
 		}
-		s.deleteAll(r.Context(), all)
+		l.deleteAll(r.Context(), all)
 		return nil, noLease(lease)
 	}
 	if lease != "" {
-		s.awaitPods(r.Context(), watcher, results)
+		l.awaitPods(r.Context(), watcher, results)
 	}
 	return results, nil
 }
@@ -116,7 +124,7 @@ const showTime = 10 * time.Second
 
 // awaitPods waits until every pod has appeared in the table, even if it is gone again. A client that begins
 // a watch earlier would take a missing pod for a deleted one.
-func (s *Server) awaitPods(ctx context.Context, w *store.Watcher[types.NamespacedName, *corev1.Pod],
+func (l *leases) awaitPods(ctx context.Context, w *store.Watcher[types.NamespacedName, *corev1.Pod],
 	pods []api.ApplyResult) {
 	ctx, cancel := context.WithTimeout(ctx, showTime)
 	defer cancel()
@@ -129,7 +137,7 @@ func (s *Server) awaitPods(ctx context.Context, w *store.Watcher[types.Namespace
 	for len(missing) > 0 {
 		changes, err := w.Next(ctx)
 		if err != nil {
-			s.Log.Warn("applied pods have not appeared, answering without them", "pods", len(missing), "err", err)
+			l.log.Warn("applied pods have not appeared, answering without them", "pods", len(missing), "err", err)
 			return
 		}
 		for _, c := range changes {
@@ -140,35 +148,35 @@ func (s *Server) awaitPods(ctx context.Context, w *store.Watcher[types.Namespace
 	}
 }
 
-// holdLease answers with the lease's id and keeps the answer open until the client goes. It then deletes
+// hold answers with the lease's id and keeps the answer open until the client goes. It then deletes
 // the lease's objects.
-func (s *Server) holdLease(w http.ResponseWriter, r *http.Request) error {
-	id := s.leases.open()
+func (l *leases) hold(w http.ResponseWriter, r *http.Request) error {
+	id := l.open()
 	answer.WriteJSON(w, http.StatusOK, api.Lease{TypeMeta: api.Type("Lease"), ID: id})
 	if err := http.NewResponseController(w).Flush(); err == nil {
 		<-r.Context().Done()
 	}
-	pods := s.leases.close(id)
+	pods := l.close(id)
 	if !errors.Is(context.Cause(r.Context()), errStopping) {
-		s.deleteAll(r.Context(), pods)
+		l.deleteAll(r.Context(), pods)
 	}
 	return nil
 }
 
 // deleteAll deletes the objects of a lease that has ended.
-func (s *Server) deleteAll(ctx context.Context, all leased) {
+func (l *leases) deleteAll(ctx context.Context, all leased) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	for key, uid := range all {
 		var err error
 		if key.Kind == api.KindPod {
-			_, err = s.Applier.Delete(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name},
+			_, err = l.applier.Delete(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name},
 				DeleteOptions{UID: uid})
 		} else {
-			err = s.Objects.Delete(ctx, key)
+			err = l.objects.Delete(ctx, key)
 		}
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			s.Log.Error("cannot delete an object of an ended lease, the object stays", "object", key, "err", err)
+			l.log.Error("cannot delete an object of an ended lease, the object stays", "object", key, "err", err)
 		}
 	}
 }

@@ -24,25 +24,29 @@ type Objects interface {
 	Delete(ctx context.Context, key object.Key) error
 }
 
-type objectRoutes struct{ *Server }
+// objectRoutes reads and deletes the objects that pods name.
+type objectRoutes struct {
+	objects Objects
+	versions
+}
 
 const objectQuery = "labelSelector fieldSelector limit"
 
-// routes returns the routes that the Kubernetes API has for each kind.
-func (s objectRoutes) routes() []route {
+// routes returns the routes that the Kubernetes API has for each kind. settled delays them while the agent starts.
+func (s objectRoutes) routes(settled func(handler) handler) []route {
 	var all []route
 	for _, kind := range object.Kinds() {
 		root := api.Root(kind.APIVersion)
 		list, get, remove := s.list(kind), s.get(kind), s.remove(kind)
 		path := root + "/" + kind.Resource
-		all = append(all, route{"GET", path, objectQuery, "list the objects of kind " + kind.Name, s.settled(list)})
+		all = append(all, route{"GET", path, objectQuery, "list the objects of kind " + kind.Name, settled(list)})
 		if kind.Namespaced {
 			path = root + "/namespaces/{namespace}/" + kind.Resource
-			all = append(all, route{"GET", path, objectQuery, "list those of a namespace", s.settled(list)})
+			all = append(all, route{"GET", path, objectQuery, "list those of a namespace", settled(list)})
 		}
 		all = append(all,
-			route{"GET", path + "/{name}", "resourceVersion", "get one", s.settled(get)},
-			route{"DELETE", path + "/{name}", "", "delete one that was applied", s.settled(remove)})
+			route{"GET", path + "/{name}", "resourceVersion", "get one", settled(get)},
+			route{"DELETE", path + "/{name}", "", "delete one that was applied", settled(remove)})
 	}
 	return all
 }
@@ -53,7 +57,7 @@ func (s objectRoutes) list(kind object.Kind) handler {
 		if err != nil {
 			return err
 		}
-		snapshot := s.Objects.Snapshot()
+		snapshot := s.objects.Snapshot()
 		version := s.version(snapshot.Revision())
 		items := []object.Value{}
 		for key, row := range snapshot.All() {
@@ -75,7 +79,7 @@ func (s objectRoutes) list(kind object.Kind) handler {
 
 func (s objectRoutes) get(kind object.Kind) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		snapshot := s.Objects.Snapshot()
+		snapshot := s.objects.Snapshot()
 		key := kind.Key(r.PathValue("namespace"), r.PathValue("name"))
 		row, _ := snapshot.Get(key)
 		v, ok := row.(object.Value)
@@ -89,7 +93,7 @@ func (s objectRoutes) get(kind object.Kind) handler {
 
 func (s objectRoutes) remove(kind object.Kind) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := s.Objects.Delete(r.Context(), kind.Key(r.PathValue("namespace"), r.PathValue("name"))); err != nil {
+		if err := s.objects.Delete(r.Context(), kind.Key(r.PathValue("namespace"), r.PathValue("name"))); err != nil {
 			return err
 		}
 		answer.WriteJSON(w, http.StatusOK,

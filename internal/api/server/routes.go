@@ -11,20 +11,14 @@ import (
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/api/logs"
 	"github.com/berth-run/berth/internal/api/query"
+	"github.com/berth-run/berth/internal/api/settle"
 )
 
 // handler answers one request. If it returns an error before it has begun an answer, the error becomes the
 // answer.
 type handler func(http.ResponseWriter, *http.Request) error
-
-// The handlers, grouped by subject.
-type (
-	podRoutes   struct{ *Server }
-	eventRoutes struct{ *Server }
-	nodeRoutes  struct{ *Server }
-	imageRoutes struct{ *Server }
-)
 
 type route struct {
 	method, path string
@@ -45,46 +39,53 @@ const (
 
 // routes returns the whole API.
 func (s *Server) routes() []route {
-	pod, event, node, image := podRoutes{s}, eventRoutes{s}, nodeRoutes{s}, imageRoutes{s}
+	table := podTable{s.Pods, versions{s.Started}}
+	pod := podRoutes{table, logs.Logs{Pods: s.Pods, Dir: s.LogDir, Log: s.Log}}
+	change := changeRoutes{table, s.Applier, s.Explainer, s.leases}
+	amend := amendRoutes{table, s.Amender}
+	stream, file := streamRoutes{table, s.Streams}, fileRoutes{table, s.Files}
+	event, timeline := eventRoutes{s.Events}, timelineRoutes{s.Timelines}
+	node, image := nodeRoutes{s.Node, s.Resources, s.Pods, s.Metrics}, imageRoutes{s.Images}
+	object := objectRoutes{s.Objects, table.versions}
 	const pods = "/api/v1/namespaces/{namespace}/pods"
 	return slices.Concat([]route{
 		{"GET", "/{$}", "", "list these routes", s.listRoutes},
 		{"GET", "/healthz", "", "200 when the agent works", node.healthz},
 		{"GET", "/metrics", "", "metrics in the Prometheus text format", node.metrics},
 
-		{"GET", "/api/v1/pods", listQuery, "list or watch the pods of all namespaces", s.settled(pod.listPods)},
-		{"GET", pods, listQuery, "list or watch the pods of a namespace", s.settled(pod.listPods)},
-		{"GET", pods + "/{name}", "resourceVersion", "get a pod", s.settled(pod.getPod)},
-		{"DELETE", pods + "/{name}", "gracePeriodSeconds", "end a pod within its grace", s.settled(pod.deletePod)},
-		{"GET", pods + "/{name}/log", logQuery, "read or follow a container's log", s.settled(pod.podLog)},
+		{"GET", "/api/v1/pods", listQuery, "list or watch the pods of all namespaces", s.settled(pod.list)},
+		{"GET", pods, listQuery, "list or watch the pods of a namespace", s.settled(pod.list)},
+		{"GET", pods + "/{name}", "resourceVersion", "get a pod", s.settled(pod.get)},
+		{"DELETE", pods + "/{name}", "gracePeriodSeconds", "end a pod within its grace", s.settled(change.remove)},
+		{"GET", pods + "/{name}/log", logQuery, "read or follow a container's log", s.settled(pod.log)},
 		{"GET", pods + "/{name}/exec", execQuery, "prepare a command in a container: answers the URL of its streams",
-			s.settled(pod.podExec)},
-		{"POST", pods + "/{name}/exec", execQuery, "as GET", s.settled(pod.podExec)},
+			s.settled(stream.exec)},
+		{"POST", pods + "/{name}/exec", execQuery, "as GET", s.settled(stream.exec)},
 		{"POST", pods + "/{name}/attach", attachQuery,
-			"connect to a container's own process: answers the URL of its streams", s.settled(pod.podAttach)},
+			"connect to a container's own process: answers the URL of its streams", s.settled(stream.attach)},
 		{"POST", pods + "/{name}/portforward", "", "reach ports of a pod: answers the URL of the streams",
-			s.settled(pod.podPortForward)},
-		{"GET", "/api/v1/events", listQuery, "list or watch the events of all namespaces", event.listEvents},
+			s.settled(stream.portForward)},
+		{"GET", "/api/v1/events", listQuery, "list or watch the events of all namespaces", event.list},
 		{"GET", "/api/v1/namespaces/{namespace}/events", listQuery, "list or watch the events of a namespace",
-			event.listEvents},
+			event.list},
 
 		{"POST", "/berth/v1/pods", applyQuery,
 			"create or replace pods and the objects they name from manifests, JSON or YAML: all or none",
-			s.settled(pod.applyPods)},
+			s.settled(change.apply)},
 		{"POST", "/berth/v1/explain", "namespace origin",
-			"what admission would say about each pod of manifests now; nothing is changed", s.settled(pod.explainPods)},
+			"what admission would say about each pod of manifests now; nothing is changed", s.settled(change.explain)},
 		{"POST", "/berth/v1/pods/{namespace}/{name}/resize", "", "ask for other CPU and memory of a container",
-			s.settled(pod.resizePod)},
+			s.settled(amend.resize)},
 		{"POST", "/berth/v1/pods/{namespace}/{name}/ephemeralcontainers", "", "add an ephemeral container",
-			s.settled(pod.addEphemeral)},
+			s.settled(amend.addEphemeral)},
 		{"POST", "/berth/v1/pods/{namespace}/{name}/conditions", "",
-			"set a condition, such as that of a readiness gate", s.settled(pod.setCondition)},
+			"set a condition, such as that of a readiness gate", s.settled(amend.setCondition)},
 		{"GET", "/berth/v1/pods/{namespace}/{name}/files", "container path",
-			"read a file or directory of a container, as a tar stream", s.settled(pod.packFiles)},
+			"read a file or directory of a container, as a tar stream", s.settled(file.pack)},
 		{"PUT", "/berth/v1/pods/{namespace}/{name}/files", "container path name", "write a tar stream into a container",
-			s.settled(pod.unpackFiles)},
-		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", node.podTimeline},
-		{"GET", "/berth/v1/timelines", "", "the recorded starts of pods, without their spans", node.listTimelines},
+			s.settled(file.unpack)},
+		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", timeline.get},
+		{"GET", "/berth/v1/timelines", "", "the recorded starts of pods, without their spans", timeline.list},
 		{"GET", "/berth/v1/status", "", "version, runtime, conditions and problems of the agent", node.status},
 		{"GET", "/berth/v1/topology", "",
 			"what the machine is built of, and which pods hold which CPUs, memory and devices",
@@ -100,8 +101,8 @@ func (s *Server) routes() []route {
 		{"GET", "/berth/v1/images/usage", "", "what images take of the disk", image.usage},
 		{"GET", "/berth/v1/pulls", "", "list the image pulls under way", image.pulls},
 		{"POST", "/berth/v1/leases", "", "hold a lease: pods applied with it are deleted when this connection closes",
-			s.holdLease},
-	}, objectRoutes{s}.routes())
+			s.leases.hold},
+	}, object.routes(s.settled))
 }
 
 // Handler returns the HTTP handler of the API. It works without a socket.
@@ -118,29 +119,12 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// settleTime is how long after the agent's start a request about pods waits at most. A runtime or a source
-// that does not answer must not hide the pods that the agent has found already.
-const settleTime = 10 * time.Second
-
-// settled delays a request about pods until the agent has found all pods of the node. Otherwise a client
-// could take a missing pod for a deleted one.
+// settled delays a request about pods until the agent has found all pods of the node, but not longer than settle.Time
+// after the agent's start.
 func (s *Server) settled(h handler) handler {
-	if s.Settled == nil {
-		return h
-	}
 	return func(w http.ResponseWriter, r *http.Request) error {
-		select {
-		case <-s.Settled:
-			return h(w, r)
-		default:
-		}
-		late := time.NewTimer(time.Until(s.Started.Add(settleTime)))
-		defer late.Stop()
-		select {
-		case <-s.Settled:
-		case <-late.C:
-		case <-r.Context().Done():
-			return r.Context().Err()
+		if err := settle.Wait(r.Context(), s.Settled, time.Until(s.Started.Add(settle.Time))); err != nil {
+			return err
 		}
 		return h(w, r)
 	}

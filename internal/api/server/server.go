@@ -15,12 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/socket"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/podlog"
-	"github.com/berth-run/berth/internal/record/timeline"
 )
 
 // Pods is the table of this node's pods by name, with their status merged in. The writer puts the last
@@ -33,73 +31,12 @@ type Events interface {
 	Watch(ctx context.Context, f event.Filter, since uint64) iter.Seq[corev1.Event]
 }
 
-// Applier changes the desired pods.
-type Applier interface {
-	// Apply applies manifests of pods and of the objects they name, in JSON or YAML. If one of them is
-	// answer.Invalid, it changes nothing. Results are in the order of the manifests.
-	Apply(ctx context.Context, data []byte, opts ApplyOptions) ([]api.ApplyResult, error)
-	// Delete requests the deletion of a pod and returns the pod as it is then. It does not wait for the pod
-	// to end.
-	Delete(ctx context.Context, key types.NamespacedName, opts DeleteOptions) (*corev1.Pod, error)
-}
-
-// ApplyOptions configure an apply.
-type ApplyOptions struct {
-	// Origin names the manifests in messages.
-	Origin string
-	// Namespace is used for pods without a namespace. If it is set, a pod with another namespace is an
-	// error. If it is empty, "default" is used.
-	Namespace string
-	// Keep stores the pods, so that they survive a restart of the agent and a reboot.
-	Keep bool
-	// CreateOnly turns an existing pod of the same name into an AlreadyExists error.
-	CreateOnly bool
-	// DryRun checks everything and changes nothing.
-	DryRun bool
-	// NamesOnly returns the objects that the manifests name. It neither validates nor applies them.
-	NamesOnly bool
-}
-
-// DeleteOptions configure a deletion.
-type DeleteOptions struct {
-	// UID, if set, must match the pod's. Otherwise the deletion fails with a conflict.
-	UID types.UID
-	// Grace is how long the containers may take to end. nil is the pod's own grace period.
-	Grace *time.Duration
-}
-
-// Amender changes the fields of a pod that can change while it runs.
-type Amender interface {
-	// Resize requests other CPU and memory for a container. The pod's status shows the outcome.
-	Resize(ctx context.Context, key types.NamespacedName, r api.Resize) (*corev1.Pod, error)
-	// AddEphemeral adds an ephemeral container.
-	AddEphemeral(ctx context.Context, key types.NamespacedName, c corev1.EphemeralContainer) (*corev1.Pod, error)
-	// SetCondition sets a condition that the agent does not compute, such as one of a readiness gate. It
-	// uses only the fields type, status, reason and message.
-	SetCondition(ctx context.Context, key types.NamespacedName, c corev1.PodCondition) (*corev1.Pod, error)
-}
-
-// Timelines reads the recorded starts of pods (timeline.Recorder).
-type Timelines interface {
-	// Find returns the latest timeline of a pod of that name.
-	Find(namespace, name string) (timeline.Timeline, bool)
-	// List returns all timelines, oldest first, without their spans.
-	List() []timeline.Timeline
-}
-
-// Node reads the agent's own state.
-type Node interface {
-	Status(ctx context.Context) api.Status
-	// Healthy returns the reason why the agent cannot work, or nil.
-	Healthy(ctx context.Context) error
-}
-
 // Options are the parts of the agent that the server needs. All are required unless they say otherwise.
 type Options struct {
 	// Socket is the path of the unix socket. The server creates a missing directory.
 	Socket string
 	Pods   *Pods
-	// Settled is closed once Pods contains every pod of the node. Until then, but for at most settleTime
+	// Settled is closed once Pods contains every pod of the node. Until then, but for at most settle.Time
 	// after Started, a request about pods waits. nil means that Pods is complete.
 	Settled   <-chan struct{}
 	Events    Events
@@ -132,7 +69,7 @@ type Server struct {
 // New returns a server that Run starts.
 func New(o Options) *Server {
 	o.LogDir = cmp.Or(o.LogDir, podlog.DefaultDir)
-	return &Server{Options: o, leases: newLeases(), ready: make(chan struct{})}
+	return &Server{Options: o, leases: newLeases(o), ready: make(chan struct{})}
 }
 
 // Ready returns a channel that is closed when the socket accepts connections.

@@ -2,16 +2,13 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/answer"
-	"github.com/berth-run/berth/internal/api/containers"
 	"github.com/berth-run/berth/internal/api/query"
 	"github.com/berth-run/berth/internal/model/pod"
 )
@@ -27,29 +24,13 @@ type Streams interface {
 	PortForwardURL(ctx context.Context, p *corev1.Pod) (string, error)
 }
 
-// Files reads and writes files of a running container, with the paths that its processes see. Streams have
-// the format of package archive.
-type Files interface {
-	Pack(ctx context.Context, p *corev1.Pod, container, path string, w io.Writer) error
-	// Unpack writes a stream to the target's path. If the path is a directory, the files go into it under
-	// the target's name. It returns the files that were left out, with the reason.
-	Unpack(ctx context.Context, p *corev1.Pod, f FileTarget, r io.Reader) (skipped []string, err error)
+// streamRoutes prepares connections into pods.
+type streamRoutes struct {
+	podTable
+	streams Streams
 }
 
-// FileTarget is a place in a container.
-type FileTarget struct{ Container, Path, Name string }
-
-// running returns the pod that a request names and its running container of that name.
-func (s podRoutes) running(r *http.Request, name string) (*corev1.Pod, pod.Container, error) {
-	p, _, err := s.pod(r)
-	if err != nil {
-		return nil, pod.Container{}, err
-	}
-	c, err := containers.Running(p, name)
-	return p, c, err
-}
-
-func (s podRoutes) podExec(w http.ResponseWriter, r *http.Request) error {
+func (s streamRoutes) exec(w http.ResponseWriter, r *http.Request) error {
 	q := query.Of(r)
 	opts := &corev1.PodExecOptions{
 		Container: q.Get("container"),
@@ -71,16 +52,16 @@ func (s podRoutes) podExec(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	opts.Container = c.Name
-	url, err := s.Streams.ExecURL(r.Context(), p, opts)
+	url, err := s.streams.ExecURL(r.Context(), p, opts)
 	if err != nil {
 		return fmt.Errorf("prepare command in container %q of pod %s: %w", c.Name, pod.FullName(p), err)
 	}
 	return answerURL(w, url)
 }
 
-// podAttach connects to a container's main process. The process has a terminal and standard input only if
+// attach connects to a container's main process. The process has a terminal and standard input only if
 // the manifest asks for them.
-func (s podRoutes) podAttach(w http.ResponseWriter, r *http.Request) error {
+func (s streamRoutes) attach(w http.ResponseWriter, r *http.Request) error {
 	q := query.Of(r)
 	opts := &corev1.PodAttachOptions{
 		Container: q.Get("container"),
@@ -101,14 +82,14 @@ func (s podRoutes) podAttach(w http.ResponseWriter, r *http.Request) error {
 	}
 	opts.Container, opts.TTY = c.Name, c.TTY
 	opts.Stderr = opts.Stderr && !opts.TTY
-	url, err := s.Streams.AttachURL(r.Context(), p, opts)
+	url, err := s.streams.AttachURL(r.Context(), p, opts)
 	if err != nil {
 		return fmt.Errorf("attach to container %q of pod %s: %w", c.Name, pod.FullName(p), err)
 	}
 	return answerURL(w, url)
 }
 
-func (s podRoutes) podPortForward(w http.ResponseWriter, r *http.Request) error {
+func (s streamRoutes) portForward(w http.ResponseWriter, r *http.Request) error {
 	p, _, err := s.pod(r)
 	if err != nil {
 		return err
@@ -117,7 +98,7 @@ func (s podRoutes) podPortForward(w http.ResponseWriter, r *http.Request) error 
 		return answer.BadRequest(fmt.Sprintf("pod %s is %s, not Running", pod.FullName(p), p.Status.Phase),
 			fmt.Sprintf("see why with \"berth describe pod %s -n %s\"", p.Name, p.Namespace))
 	}
-	url, err := s.Streams.PortForwardURL(r.Context(), p)
+	url, err := s.streams.PortForwardURL(r.Context(), p)
 	if err != nil {
 		return fmt.Errorf("forward ports of pod %s: %w", pod.FullName(p), err)
 	}
@@ -126,45 +107,5 @@ func (s podRoutes) podPortForward(w http.ResponseWriter, r *http.Request) error 
 
 func answerURL(w http.ResponseWriter, url string) error {
 	answer.WriteJSON(w, http.StatusOK, api.Stream{TypeMeta: api.Type("Stream"), URL: url})
-	return nil
-}
-
-func (s podRoutes) packFiles(w http.ResponseWriter, r *http.Request) error {
-	q := query.Of(r)
-	path := q.Get("path")
-	if path == "" {
-		return answer.BadRequest("no path to read", "give the path parameter")
-	}
-	p, c, err := s.running(r, q.Get("container"))
-	if err != nil {
-		return err
-	}
-	out := &archiveWriter{w: w}
-	err = s.Files.Pack(r.Context(), p, c.Name, path, out)
-	if err != nil {
-		err = fmt.Errorf("read %s in container %q of pod %s: %w", path, c.Name, pod.FullName(p), err)
-	}
-	return out.end(err)
-}
-
-func (s podRoutes) unpackFiles(w http.ResponseWriter, r *http.Request) error {
-	q := query.Of(r)
-	f := FileTarget{Path: q.Get("path"), Name: q.Get("name")}
-	if f.Path == "" || f.Name == "" {
-		return answer.BadRequest("no place to write to", "give the path and name parameters")
-	}
-	p, c, err := s.running(r, q.Get("container"))
-	if err != nil {
-		return err
-	}
-	f.Container = c.Name
-	skipped, err := s.Files.Unpack(r.Context(), p, f, r.Body)
-	if err != nil {
-		// The client reads the answer only after it has sent everything, so read the rest of its stream.
-		_, drainErr := io.Copy(io.Discard, r.Body)
-		return errors.Join(fmt.Errorf("write %s in container %q of pod %s: %w", f.Path, c.Name, pod.FullName(p), err),
-			drainErr)
-	}
-	answer.WriteJSON(w, http.StatusOK, api.Copied{TypeMeta: api.Type("Copied"), Skipped: skipped})
 	return nil
 }

@@ -76,9 +76,9 @@ func (o listOptions) context(r *http.Request) (context.Context, context.CancelFu
 	return context.WithCancel(r.Context())
 }
 
-// watchPods sends pod changes until the client goes, the timeout is over or the agent ends. A slow client
+// watch sends pod changes until the client goes, the timeout is over or the agent ends. A slow client
 // gets the last state of each pod, not every state.
-func (s podRoutes) watchPods(w http.ResponseWriter, r *http.Request, opts listOptions) error {
+func (s podRoutes) watch(w http.ResponseWriter, r *http.Request, opts listOptions) error {
 	ctx, cancel := opts.context(r)
 	defer cancel()
 	watcher := s.Pods.Watch()
@@ -92,7 +92,7 @@ func (s podRoutes) watchPods(w http.ResponseWriter, r *http.Request, opts listOp
 	slices.SortFunc(initial, func(a, b podChange) int {
 		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
 	})
-	s.sendPods(stream, known, initial, opts)
+	s.send(stream, known, initial, opts)
 	if opts.bookmark && opts.since == "" {
 		mark := typed(&corev1.Pod{ObjectMeta: initialEventsEnd()}, s.version(s.Pods.Revision()))
 		stream.send(watch.Bookmark, mark)
@@ -102,7 +102,7 @@ func (s podRoutes) watchPods(w http.ResponseWriter, r *http.Request, opts listOp
 		if err != nil {
 			return nil
 		}
-		s.sendPods(stream, known, changes, opts)
+		s.send(stream, known, changes, opts)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (s podRoutes) knownAt(opts listOptions) (map[types.NamespacedName]*corev1.P
 	return known, snapshot.Revision(), nil
 }
 
-func (s podRoutes) sendPods(stream *stream, known map[types.NamespacedName]*corev1.Pod, changes []podChange,
+func (s podRoutes) send(stream *stream, known map[types.NamespacedName]*corev1.Pod, changes []podChange,
 	opts listOptions) {
 	for _, c := range changes {
 		for _, n := range notices(known, c, opts.selector.Pod) {
@@ -176,15 +176,18 @@ func (s *stream) flush() bool {
 	return s.err == nil
 }
 
-func (s eventRoutes) listEvents(w http.ResponseWriter, r *http.Request) error {
+// eventRoutes reads the events of this node.
+type eventRoutes struct{ events Events }
+
+func (s eventRoutes) list(w http.ResponseWriter, r *http.Request) error {
 	opts, err := listOptionsOf(r, selector.EventFields(&corev1.Event{}))
 	if err != nil {
 		return err
 	}
-	all, revision := s.Events.List(event.Filter{})
+	all, revision := s.events.List(event.Filter{})
 	matching := slices.DeleteFunc(all, func(e corev1.Event) bool { return !opts.selector.Event(&e) })
 	if opts.watch {
-		return s.watchEvents(w, r, opts, matching, revision)
+		return s.watch(w, r, opts, matching, revision)
 	}
 	answer.WriteJSON(w, http.StatusOK, corev1.EventList{
 		TypeMeta: metav1.TypeMeta{Kind: "EventList", APIVersion: "v1"},
@@ -194,8 +197,8 @@ func (s eventRoutes) listEvents(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// watchEvents sends events in the way that watchPods sends pods. A repeated event is MODIFIED.
-func (s eventRoutes) watchEvents(w http.ResponseWriter, r *http.Request, opts listOptions, all []corev1.Event,
+// watch sends events in the way that podRoutes.watch sends pods. A repeated event is MODIFIED.
+func (s eventRoutes) watch(w http.ResponseWriter, r *http.Request, opts listOptions, all []corev1.Event,
 	revision uint64) error {
 	ctx, cancel := opts.context(r)
 	defer cancel()
@@ -217,7 +220,7 @@ func (s eventRoutes) watchEvents(w http.ResponseWriter, r *http.Request, opts li
 	if !stream.flush() {
 		return nil
 	}
-	for e := range s.Events.Watch(ctx, event.Filter{}, revision) {
+	for e := range s.events.Watch(ctx, event.Filter{}, revision) {
 		if !opts.selector.Event(&e) {
 			continue
 		}

@@ -1,0 +1,17 @@
+package https
+
+import (
+	"fmt"
+	"net/http"
+)
+
+// statsRoutes shows what the node and its pods use.
+type statsRoutes struct{ stats Stats }
+
+func (s statsRoutes) summary(w http.ResponseWriter, r *http.Request) error {
+	summary, err := s.stats.Summary(r.Context(), r.FormValue("only_cpu_and_memory") == "true")
+	if err != nil {
+		return fmt.Errorf("collect stats: %w", err)
+	}
+	return writeJSON(w, summary)
+}
