@@ -52,7 +52,7 @@ func cgroupOf(ts *testscript.TestScript, name, container string) (cgroupfile.Gro
 	if path, ok := strings.CutPrefix(name, "/"); ok {
 		return below(testRoot(ts), path), true
 	}
-	p, err := clientOf(ts).Pod(context.Background(), key(name))
+	p, err := clientOf(ts).Pod(key(name)).Get(context.Background())
 	ts.Check(err)
 	class := strings.ToLower(string(pod.QOS(p)))
 	if pod.QOS(p) == corev1.PodQOSGuaranteed {

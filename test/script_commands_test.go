@@ -350,7 +350,7 @@ func (h *harness) awaitLog(ts *testscript.TestScript, args []string) {
 	}
 	eventually(ts, func() (bool, any) {
 		var log strings.Builder
-		err := clientOf(ts).Logs(context.Background(), key(args[0]), options, &log)
+		err := clientOf(ts).Pod(key(args[0])).Logs(context.Background(), options, &log)
 		return err == nil && strings.Contains(log.String(), args[len(args)-1]), log.String()
 	})
 }
@@ -554,7 +554,7 @@ func (h *harness) interrupts(ts *testscript.TestScript, args []string) {
 		ts.Check(err)
 		wait(ts, r.requests, "pull of "+name)
 		began := time.Now()
-		_, err = clientOf(ts).Delete(ctx, key(name), "", nil)
+		_, err = clientOf(ts).Pod(key(name)).Delete(ctx, "", nil)
 		ts.Check(err)
 		h.await(ts, []string{name, "Gone"})
 		best = min(best, pullEnded(ts, key(name)).Sub(began))
@@ -567,7 +567,7 @@ func (h *harness) interrupts(ts *testscript.TestScript, args []string) {
 
 // pullEnded returns when a pod's image pull ended, from the pod's timeline.
 func pullEnded(ts *testscript.TestScript, k types.NamespacedName) (at time.Time) {
-	line, err := clientOf(ts).Timeline(context.Background(), k)
+	line, err := clientOf(ts).Pod(k).Timeline(context.Background())
 	ts.Check(err)
 	for _, s := range line.Spans {
 		if s.Name == "cri/PullImage" {

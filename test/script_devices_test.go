@@ -89,7 +89,7 @@ func pluginOptions(ts *testscript.TestScript, name string, args []string) device
 // awaitHealth waits until the status of a pod shows this health of a device.
 func (h *harness) awaitHealth(ts *testscript.TestScript, args []string) {
 	eventually(ts, func() (bool, any) {
-		p, err := clientOf(ts).Pod(context.Background(), key(args[0]))
+		p, err := clientOf(ts).Pod(key(args[0])).Get(context.Background())
 		ts.Check(err)
 		var seen []corev1.ResourceStatus
 		for _, c := range p.Status.ContainerStatuses {

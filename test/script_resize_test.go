@@ -14,7 +14,7 @@ import (
 // awaitLimit waits until the kernel has this limit of CPU (µs in 100 ms) or memory (bytes) for a container, or for
 // the pod if the container is "-".
 func (h *harness) awaitLimit(ts *testscript.TestScript, args []string) {
-	p, err := clientOf(ts).Pod(context.Background(), key(args[0]))
+	p, err := clientOf(ts).Pod(key(args[0])).Get(context.Background())
 	ts.Check(err)
 	id := ""
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
@@ -48,7 +48,7 @@ func (h *harness) awaitLimit(ts *testscript.TestScript, args []string) {
 // awaitCalm waits until no resize of a pod is pending or in progress.
 func (h *harness) awaitCalm(ts *testscript.TestScript, args []string) {
 	eventually(ts, func() (bool, any) {
-		p, err := clientOf(ts).Pod(context.Background(), key(args[0]))
+		p, err := clientOf(ts).Pod(key(args[0])).Get(context.Background())
 		ts.Check(err)
 		return !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress

@@ -88,7 +88,7 @@ func (h *harness) startCollector(ts *testscript.TestScript, _ []string) {
 func (h *harness) awaitSpans(ts *testscript.TestScript, args []string) {
 	c := ts.Value(daemonKey{}).(*daemon).collector
 	eventually(ts, func() (bool, any) {
-		line, err := clientOf(ts).Timeline(context.Background(), key(args[0]))
+		line, err := clientOf(ts).Pod(key(args[0])).Timeline(context.Background())
 		ts.Check(err)
 		c.mu.Lock()
 		defer c.mu.Unlock()

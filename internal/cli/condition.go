@@ -36,7 +36,7 @@ deleted.`,
 			}
 			c := corev1.PodCondition{Type: corev1.PodConditionType(kind), Status: corev1.ConditionStatus(status),
 				Reason: reason, Message: message}
-			if _, err := a.Client().SetCondition(cmd.Context(), key, c); err != nil {
+			if _, err := a.Client().Pod(key).SetCondition(cmd.Context(), c); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pod/%s condition %s set\n", key.Name, kind)

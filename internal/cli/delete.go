@@ -114,7 +114,7 @@ func (a *app) deletePods(cmd *cobra.Command, f *deleteFlags, keys []types.Namesp
 	c := a.Client()
 	going := map[types.UID]bool{}
 	for _, key := range keys {
-		p, err := c.Delete(ctx, key, "", grace)
+		p, err := c.Pod(key).Delete(ctx, "", grace)
 		switch {
 		case err == nil:
 			going[p.UID] = true

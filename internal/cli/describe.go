@@ -18,7 +18,7 @@ func describeCommand(a *app) *cobra.Command {
 			return err
 		}
 		c := a.Client()
-		p, err := c.Pod(cmd.Context(), key)
+		p, err := c.Pod(key).Get(cmd.Context())
 		if err != nil {
 			return err
 		}

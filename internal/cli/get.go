@@ -100,7 +100,7 @@ func (a *app) getPod(cmd *cobra.Command, f *listFlags, arg string) error {
 	if f.watch {
 		return a.watchPods(cmd, f, key.Name)
 	}
-	p, err := a.Client().Pod(cmd.Context(), key)
+	p, err := a.Client().Pod(key).Get(cmd.Context())
 	if err != nil {
 		return err
 	}

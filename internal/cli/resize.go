@@ -42,7 +42,7 @@ resources.`,
 			if r.Resources.Limits, err = quantities("limits", limits); err != nil {
 				return err
 			}
-			if _, err := a.Client().Resize(cmd.Context(), key, r); err != nil {
+			if _, err := a.Client().Pod(key).Resize(cmd.Context(), r); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pod/%s resize requested\n", key.Name)

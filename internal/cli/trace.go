@@ -59,7 +59,7 @@ func (a *app) trace(cmd *cobra.Command, f *traceFlags, arg string) error {
 	if f.depth < 0 {
 		return client.Next(fmt.Errorf("--depth %d is negative", f.depth), "give a number of levels, or 0 for all")
 	}
-	line, err := a.Client().Timeline(cmd.Context(), key)
+	line, err := a.Client().Pod(key).Timeline(cmd.Context())
 	if err != nil {
 		return err
 	}

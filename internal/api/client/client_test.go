@@ -108,7 +108,7 @@ func TestResponseOfAnotherServer(t *testing.T) {
 
 func TestErrorsKeepTheirReason(t *testing.T) {
 	a := servertest.Start(t)
-	_, err := client.New(a.Socket).Pod(t.Context(), web)
+	_, err := client.New(a.Socket).Pod(web).Get(t.Context())
 	if !apierrors.IsNotFound(err) || client.NextStep(err) == "" {
 		t.Errorf("%v -> %s", err, client.NextStep(err))
 	}
@@ -146,7 +146,7 @@ func TestLogsReportsTrailerError(t *testing.T) {
 	})
 	var out bytes.Buffer
 	opts := client.LogOptions{PodLogOptions: corev1.PodLogOptions{Container: "app"}}
-	err := client.New(path).Logs(t.Context(), web, opts, &out)
+	err := client.New(path).Pod(web).Logs(t.Context(), opts, &out)
 	if out.String() != "one\n" || err == nil ||
 		err.Error() != `read log of container "app" of pod default/web: disk is gone` {
 		t.Errorf("%q, %v", out.String(), err)
@@ -157,10 +157,10 @@ func TestDelete(t *testing.T) {
 	a := servertest.Start(t)
 	p := running(a)
 	grace := 3 * time.Second
-	if _, err := client.New(a.Socket).Delete(t.Context(), web, "other", nil); !apierrors.IsConflict(err) {
+	if _, err := client.New(a.Socket).Pod(web).Delete(t.Context(), "other", nil); !apierrors.IsConflict(err) {
 		t.Errorf("another UID: %v", err)
 	}
-	if _, err := client.New(a.Socket).Delete(t.Context(), web, p.UID, &grace); err != nil {
+	if _, err := client.New(a.Socket).Pod(web).Delete(t.Context(), p.UID, &grace); err != nil {
 		t.Error(err)
 	}
 	if d := a.Deleted(); len(d) != 1 || *d[0].Grace != grace {
@@ -179,7 +179,7 @@ func TestExec(t *testing.T) {
 	run := func(tty bool, s client.Streams, command ...string) (string, string, error) {
 		var out, stderr bytes.Buffer
 		s.Out, s.Err = &out, &stderr
-		err := client.New(a.Socket).Container(web, "app").Exec(t.Context(), command, tty, s)
+		err := client.New(a.Socket).Pod(web).Container("app").Exec(t.Context(), command, tty, s)
 		return out.String(), stderr.String(), err
 	}
 	if out, _, err := run(false, client.Streams{}, "echo", "one two", "three"); out != "one two\nthree\n" ||
@@ -212,7 +212,7 @@ func TestAttach(t *testing.T) {
 	attach := func(tty bool, s client.Streams) (string, error) {
 		var out bytes.Buffer
 		s.Out, s.Err = &out, io.Discard
-		err := client.New(a.Socket).Container(web, "app").Attach(t.Context(), tty, s)
+		err := client.New(a.Socket).Pod(web).Container("app").Attach(t.Context(), tty, s)
 		return out.String(), err
 	}
 	if _, err := attach(false, client.Streams{In: strings.NewReader("")}); err == nil ||
@@ -241,7 +241,7 @@ func TestPortForward(t *testing.T) {
 	out, writer := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- client.New(a.Socket).PortForward(ctx, web,
+		ended <- client.New(a.Socket).Pod(web).PortForward(ctx,
 			client.Forward{Addresses: []string{"127.0.0.1"}, Ports: []string{"0:8080"}, Out: writer, Err: io.Discard})
 		_ = writer.Close()
 	}()
@@ -274,8 +274,8 @@ func TestPortForward(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if err := client.New(a.Socket).PortForward(t.Context(), types.NamespacedName{Namespace: "default", Name: "none"},
-		client.Forward{}); err == nil || !strings.Contains(err.Error(), "not found") {
+	none := client.New(a.Socket).Pod(types.NamespacedName{Namespace: "default", Name: "none"})
+	if err := none.PortForward(t.Context(), client.Forward{}); err == nil || !strings.Contains(err.Error(), "not found") {
 		t.Errorf("no pod: %v", err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	utilexec "k8s.io/client-go/util/exec"
@@ -31,15 +30,12 @@ func (e *ExitError) Error() string { return fmt.Sprintf("command ended with exit
 
 // Container is a container of a running pod.
 type Container struct {
-	client *Client
-	pod    types.NamespacedName
-	name   string
+	pod  Pod
+	name string
 }
 
-// Container returns a handle of a pod's container. An empty name stands for the pod's only container.
-func (c *Client) Container(key types.NamespacedName, name string) Container {
-	return Container{c, key, name}
-}
+// Container returns a handle of one of the pod's containers. An empty name stands for the pod's only container.
+func (p Pod) Container(name string) Container { return Container{p, name} }
 
 // Exec runs a command in the container and returns when it ends. An exit code other than 0 gives an
 // *ExitError. The agent only prepares the command. The streams go straight to the container runtime.
@@ -48,9 +44,9 @@ func (c Container) Exec(ctx context.Context, command []string, tty bool, streams
 	set(q, "container", c.name)
 	q["command"] = command
 	q.Set("tty", fmt.Sprint(tty))
-	err := stream(ctx, c.client, podPath(c.pod)+"/exec", q, tty, streams)
+	err := stream(ctx, c.pod.client, c.pod.path()+"/exec", q, tty, streams)
 	if err != nil {
-		return fmt.Errorf("run command in pod %s: %w", c.pod, err)
+		return fmt.Errorf("run command in pod %s: %w", c.pod.key, err)
 	}
 	return nil
 }
@@ -60,8 +56,8 @@ func (c Container) Exec(ctx context.Context, command []string, tty bool, streams
 func (c Container) Attach(ctx context.Context, tty bool, streams Streams) error {
 	q := streamQuery(streams, tty)
 	set(q, "container", c.name)
-	if err := stream(ctx, c.client, podPath(c.pod)+"/attach", q, tty, streams); err != nil {
-		return fmt.Errorf("attach to pod %s: %w", c.pod, err)
+	if err := stream(ctx, c.pod.client, c.pod.path()+"/attach", q, tty, streams); err != nil {
+		return fmt.Errorf("attach to pod %s: %w", c.pod.key, err)
 	}
 	return nil
 }

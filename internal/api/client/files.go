@@ -7,20 +7,14 @@ import (
 	"net/http"
 	"net/url"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/berth-run/berth/internal/api"
 )
-
-func filesPath(key types.NamespacedName) string {
-	return "/berth/v1/pods/" + url.PathEscape(key.Namespace) + "/" + url.PathEscape(key.Name) + "/files"
-}
 
 // ReadFiles reads path in the container. It calls take with a stream in the format of package archive.
 func (c Container) ReadFiles(ctx context.Context, path string, take func(io.Reader) error) error {
 	q := url.Values{"path": {path}}
 	set(q, "container", c.name)
-	resp, err := c.client.send(ctx, http.MethodGet, filesPath(c.pod), q, nil)
+	resp, err := c.pod.client.send(ctx, http.MethodGet, c.pod.ownPath("files"), q, nil)
 	if err != nil {
 		return err
 	}
@@ -42,6 +36,6 @@ func (c Container) WriteFiles(ctx context.Context, path, name string, stream io.
 	q := url.Values{"path": {path}, "name": {name}}
 	set(q, "container", c.name)
 	var copied api.Copied
-	err = c.client.call(ctx, http.MethodPut, filesPath(c.pod), q, stream, &copied)
+	err = c.pod.client.call(ctx, http.MethodPut, c.pod.ownPath("files"), q, stream, &copied)
 	return copied.Skipped, err
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 )
@@ -23,8 +22,8 @@ type Forward struct {
 
 // PortForward listens until ctx ends, and returns nil then. It returns an error if the connection to the
 // pod is lost.
-func (c *Client) PortForward(ctx context.Context, key types.NamespacedName, f Forward) error {
-	config, target, err := prepare(ctx, c, podPath(key)+"/portforward", nil)
+func (p Pod) PortForward(ctx context.Context, f Forward) error {
+	config, target, err := prepare(ctx, p.client, p.path()+"/portforward", nil)
 	if err != nil {
 		return err
 	}
@@ -36,10 +35,10 @@ func (c *Client) PortForward(ctx context.Context, key types.NamespacedName, f Fo
 	forwarder, err := portforward.NewOnAddresses(dialer, f.Addresses, f.Ports, ctx.Done(), make(chan struct{}), f.Out,
 		f.Err)
 	if err != nil {
-		return fmt.Errorf("forward ports of pod %s: %w", key, err)
+		return fmt.Errorf("forward ports of pod %s: %w", p.key, err)
 	}
 	if err := forwarder.ForwardPorts(); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("forward ports of pod %s: %w", key, err)
+		return fmt.Errorf("forward ports of pod %s: %w", p.key, err)
 	}
 	return nil
 }

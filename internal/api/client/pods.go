@@ -10,13 +10,10 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/berth-run/berth/internal/api"
@@ -59,20 +56,10 @@ func list(namespace, resource string) string {
 	return "/api/v1/namespaces/" + url.PathEscape(namespace) + "/" + resource
 }
 
-func podPath(key types.NamespacedName) string {
-	return list(key.Namespace, "pods") + "/" + url.PathEscape(key.Name)
-}
-
 // Pods lists pods by namespace and name.
 func (c *Client) Pods(ctx context.Context, sel Select) (*corev1.PodList, error) {
 	out := &corev1.PodList{}
 	return out, c.call(ctx, http.MethodGet, list(sel.Namespace, "pods"), sel.query(), nil, out)
-}
-
-// Pod returns one pod.
-func (c *Client) Pod(ctx context.Context, key types.NamespacedName) (*corev1.Pod, error) {
-	out := &corev1.Pod{}
-	return out, c.call(ctx, http.MethodGet, podPath(key), nil, nil, out)
 }
 
 // Change is one report of a watch.
@@ -189,86 +176,6 @@ func Explanations(ctx context.Context, c *Client, manifests []byte, opts Apply) 
 	var out api.ExplanationList
 	err := c.call(ctx, http.MethodPost, "/berth/v1/explain", q, bytes.NewReader(manifests), &out)
 	return out.Items, err
-}
-
-// Delete requests the deletion of a pod and returns the pod as it is then. A nil grace is the pod's own. If
-// uid is not empty, it must match the pod's.
-func (c *Client) Delete(ctx context.Context, key types.NamespacedName, uid types.UID,
-	grace *time.Duration) (*corev1.Pod, error) {
-	opts := metav1.DeleteOptions{}
-	if uid != "" {
-		opts.Preconditions = &metav1.Preconditions{UID: &uid}
-	}
-	if grace != nil {
-		seconds := int64(grace.Round(time.Second) / time.Second)
-		opts.GracePeriodSeconds = &seconds
-	}
-	body, err := jsonBody(opts)
-	if err != nil {
-		return nil, err
-	}
-	out := &corev1.Pod{}
-	return out, c.call(ctx, http.MethodDelete, podPath(key), nil, body, out)
-}
-
-// LogOptions choose a container's log and the part of it to show.
-type LogOptions struct {
-	corev1.PodLogOptions
-	// Instance chooses a container instance by its restart count. nil is the newest instance, or with
-	// Previous the one before.
-	Instance *int
-}
-
-// Logs copies a container's log to w. With opts.Follow it returns when the container ends or when ctx ends.
-func (c *Client) Logs(ctx context.Context, key types.NamespacedName, opts LogOptions, w io.Writer) error {
-	resp, err := c.send(ctx, http.MethodGet, podPath(key)+"/log", logQuery(opts), nil)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(w, resp.Body); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return c.connectError(err)
-	}
-	if cause := resp.Trailer.Get(api.TrailerError); cause != "" {
-		return fmt.Errorf("read log of container %q of pod %s: %s", opts.Container, key, cause)
-	}
-	return nil
-}
-
-func logQuery(o LogOptions) url.Values {
-	q := url.Values{}
-	if o.Instance != nil {
-		q.Set(api.ParamInstance, strconv.Itoa(*o.Instance))
-	}
-	set(q, "container", o.Container)
-	for name, on := range map[string]bool{"follow": o.Follow, "previous": o.Previous, "timestamps": o.Timestamps} {
-		if on {
-			q.Set(name, "true")
-		}
-	}
-	for name, n := range map[string]*int64{"sinceSeconds": o.SinceSeconds, "tailLines": o.TailLines,
-		"limitBytes": o.LimitBytes} {
-		if n != nil {
-			q.Set(name, strconv.FormatInt(*n, 10))
-		}
-	}
-	if o.SinceTime != nil {
-		q.Set("sinceTime", o.SinceTime.UTC().Format(time.RFC3339Nano))
-	}
-	if o.Stream != nil {
-		q.Set("stream", *o.Stream)
-	}
-	return q
-}
-
-// Timeline returns the last recorded start of a pod.
-func (c *Client) Timeline(ctx context.Context, key types.NamespacedName) (*timeline.Timeline, error) {
-	out := &timeline.Timeline{}
-	path := "/berth/v1/pods/" + url.PathEscape(key.Namespace) + "/" + url.PathEscape(key.Name) + "/timeline"
-	return out, c.call(ctx, http.MethodGet, path, nil, nil, out)
 }
 
 // Timelines lists the recorded starts of pods, oldest first, without their spans.

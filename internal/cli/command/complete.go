@@ -48,7 +48,7 @@ func (a *App) CompleteContainer(s *Scope) Completion {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 		defer cancel()
-		p, err := a.Client().Pod(ctx, key)
+		p, err := a.Client().Pod(key).Get(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

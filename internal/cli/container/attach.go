@@ -46,7 +46,7 @@ func attach(a *command.App, cmd *cobra.Command, f *attachFlags, arg string) erro
 		return err
 	}
 	c := a.Client()
-	p, err := c.Pod(cmd.Context(), key)
+	p, err := c.Pod(key).Get(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -69,5 +69,5 @@ func attachTo(cmd *cobra.Command, c *client.Client, key types.NamespacedName, co
 		return err
 	}
 	defer restore()
-	return command.Exited(c.Container(key, container).Attach(cmd.Context(), f.TTY, streams))
+	return command.Exited(c.Pod(key).Container(container).Attach(cmd.Context(), f.TTY, streams))
 }

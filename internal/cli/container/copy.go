@@ -85,14 +85,14 @@ func copyFiles(a *command.App, cmd *cobra.Command, f *copyFlags, from, to string
 	}
 	c, container := a.Client(), f.container
 	if container == "" {
-		p, err := c.Pod(cmd.Context(), *inside)
+		p, err := c.Pod(*inside).Get(cmd.Context())
 		if err != nil {
 			return err
 		}
 		container = stream.DefaultContainer(cmd.ErrOrStderr(), p)
 	}
 	if source.pod != nil {
-		return c.Container(*inside, container).ReadFiles(cmd.Context(), source.path, func(r io.Reader) error {
+		return c.Pod(*inside).Container(container).ReadFiles(cmd.Context(), source.path, func(r io.Reader) error {
 			skipped, err := stream.Unpack(r, target.path, path.Base(path.Clean("/"+source.path)))
 			warnSkipped(cmd, skipped)
 			return err
@@ -103,7 +103,8 @@ func copyFiles(a *command.App, cmd *cobra.Command, f *copyFlags, from, to string
 		if err != nil {
 			return err
 		}
-		skipped, err := c.Container(*inside, container).WriteFiles(cmd.Context(), target.path, filepath.Base(name), r)
+		skipped, err := c.Pod(*inside).Container(container).WriteFiles(cmd.Context(), target.path,
+			filepath.Base(name), r)
 		warnSkipped(cmd, skipped)
 		return err
 	})

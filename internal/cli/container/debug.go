@@ -76,7 +76,7 @@ func debug(a *command.App, cmd *cobra.Command, f *debugFlags, arg string, comman
 		e.Name = "debugger-" + strings.ToLower(rand.Text()[:5])
 	}
 	c := a.Client()
-	p, err := c.AddEphemeral(cmd.Context(), key, e)
+	p, err := c.Pod(key).AddEphemeral(cmd.Context(), e)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func exec(a *command.App, cmd *cobra.Command, f *execFlags, args []string) error
 	c := a.Client()
 	container := f.container
 	if container == "" {
-		p, err := c.Pod(cmd.Context(), key)
+		p, err := c.Pod(key).Get(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func exec(a *command.App, cmd *cobra.Command, f *execFlags, args []string) error
 	if err != nil {
 		return err
 	}
-	err = c.Container(key, container).Exec(cmd.Context(), args[1:], f.TTY, streams)
+	err = c.Pod(key).Container(container).Exec(cmd.Context(), args[1:], f.TTY, streams)
 	restore()
 	return command.Exited(err)
 }

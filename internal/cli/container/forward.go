@@ -43,7 +43,7 @@ func forward(a *command.App, cmd *cobra.Command, f *forwardFlags, arg string, sp
 		return err
 	}
 	c := a.Client()
-	p, err := c.Pod(cmd.Context(), key)
+	p, err := c.Pod(key).Get(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -55,6 +55,6 @@ func forward(a *command.App, cmd *cobra.Command, f *forwardFlags, arg string, sp
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return c.PortForward(ctx, key,
+	return c.Pod(key).PortForward(ctx,
 		client.Forward{Addresses: f.addresses, Ports: ports, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
 }

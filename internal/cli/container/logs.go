@@ -98,7 +98,7 @@ func logs(a *command.App, cmd *cobra.Command, f *logFlags, arg string) error {
 		return err
 	}
 	c := a.Client()
-	p, err := c.Pod(cmd.Context(), key)
+	p, err := c.Pod(key).Get(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -148,5 +148,5 @@ func (f *logFlags) writer(lines *follow.Lines, p *corev1.Pod, container string) 
 
 func copyLog(ctx context.Context, c *client.Client, key types.NamespacedName, opts client.LogOptions,
 	w writeCloser) error {
-	return errors.Join(c.Logs(ctx, key, opts, w), w.Close())
+	return errors.Join(c.Pod(key).Logs(ctx, opts, w), w.Close())
 }
