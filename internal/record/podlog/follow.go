@@ -58,7 +58,7 @@ func (r *reader) pass(ctx context.Context) (again bool, err error) {
 	if again, err = r.cur.truncated(); again || err != nil {
 		return again, err
 	}
-	return false, r.out.Flush()
+	return false, r.out.w.Flush()
 }
 
 // lookOut looks for the next file, completes p and records since when cur is due. again says that no writer uses cur

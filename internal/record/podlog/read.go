@@ -1,7 +1,6 @@
 package podlog
 
 import (
-	"bufio"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -15,9 +14,6 @@ import (
 
 	"github.com/berth-run/berth/internal/base/inotify"
 )
-
-// timeFormat is the format of kubectl logs --timestamps: RFC 3339 with all nine digits.
-const timeFormat = "2006-01-02T15:04:05.000000000Z07:00"
 
 // Options selects the part of a log to read. The zero value selects all of it.
 type Options struct {
@@ -72,7 +68,7 @@ func newReader(path string, o Options, w io.Writer) *reader {
 	if target, err := os.Readlink(path); err == nil && isDockerLog(target) {
 		path = target
 	}
-	return &reader{Options: o, path: path, out: bufio.NewWriterSize(limit(w, o.LimitBytes), 32<<10), grace: writerGrace}
+	return &reader{Options: o, path: path, out: newOutput(o, w), grace: writerGrace}
 }
 
 // isDockerLog reports whether the target of a link is a log of Docker: .../containers/<id>/<id>-json.log. A link in the
@@ -89,7 +85,7 @@ func isDockerLog(target string) bool {
 type reader struct {
 	Options
 	path string
-	out  *bufio.Writer
+	out  *output
 
 	cur  *file
 	next *file // the file after cur, read when cur is complete
@@ -102,20 +98,15 @@ type reader struct {
 	nextWD inotify.Watch
 	due    time.Time // since when cur is due, or zero
 	grace  time.Duration
-
-	join    joiner
-	skip    int       // lines before the first wanted one
-	last    time.Time // time of the last entry
-	damaged int
 }
 
 func (r *reader) read(ctx context.Context) error {
 	err := r.files(ctx)
-	if flush := r.out.Flush(); err == nil {
+	if flush := r.out.w.Flush(); err == nil {
 		err = flush
 	}
-	if r.damaged > 0 {
-		r.Log.Warn("skipped log lines that cannot be parsed", "path", r.path, "lines", r.damaged)
+	if r.out.damaged > 0 {
+		r.Log.Warn("skipped log lines that cannot be parsed", "path", r.path, "lines", r.out.damaged)
 	}
 	if errors.Is(err, errLimit) {
 		return nil
@@ -136,7 +127,7 @@ func (r *reader) files(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		r.damaged += r.cur.damaged
+		r.out.damaged += r.cur.damaged
 		err = errors.Join(err, r.cur.close())
 		if r.next != nil {
 			err = errors.Join(err, r.next.close())
@@ -150,12 +141,7 @@ func (r *reader) files(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, p := range r.join.rest() {
-		if err := r.emit(p); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.out.end()
 }
 
 // begin opens the file that contains the first wanted line.
@@ -218,7 +204,7 @@ func (r *reader) beginTail(files []generation) (skipped, err error) {
 			}
 			continue
 		}
-		r.cur, r.skip = l, at.skip
+		r.cur, r.out.skip = l, at.skip
 		if l.gzip {
 			return nil, nil
 		}
@@ -291,7 +277,7 @@ func (r *reader) lookAhead() (again bool, err error) {
 			return nil
 		}
 		if files = files[at+1:]; r.gone {
-			files = newerThan(r.last, r.path, files)
+			files = newerThan(r.out.last, r.path, files)
 		}
 		r.next, skipped, err = openFirst(files)
 		return err
@@ -309,7 +295,7 @@ func (r *reader) turn() error {
 	if err := r.cur.close(); err != nil {
 		return err
 	}
-	r.damaged += r.cur.damaged
+	r.out.damaged += r.cur.damaged
 	r.cur, r.next = r.next, nil
 	r.gone, r.overtaken = false, false
 	return nil
@@ -318,7 +304,7 @@ func (r *reader) turn() error {
 // torn reads the end of a file that will not get another newline.
 func (r *reader) torn() error {
 	if rest := r.cur.rest(); len(rest) > 0 {
-		return r.take(rest)
+		return r.out.take(rest)
 	}
 	return nil
 }
@@ -339,7 +325,7 @@ func (r *reader) drain(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("read log: %w", err)
 		default:
-			if err := r.take(line); err != nil {
+			if err := r.out.take(line); err != nil {
 				return err
 			}
 		}
@@ -347,75 +333,8 @@ func (r *reader) drain(ctx context.Context) error {
 	return nil
 }
 
-// take parses one line of a file.
-func (r *reader) take(line []byte) error {
-	e, err := Parse(line)
-	if err != nil {
-		r.damaged++
-		return nil //nolint:nilerr // told once for all of them, at the end
-	}
-	r.last = e.Time
-	if r.Stream != "" && e.Stream != r.Stream {
-		return nil
-	}
-	if p, ok := r.join.add(e); ok {
-		return r.emit(p)
-	}
-	return nil
-}
-
-// emit writes a line of the container if it is wanted.
-func (r *reader) emit(p piece) error {
-	if r.skip > 0 {
-		if !p.Partial {
-			r.skip--
-		}
-		return nil
-	}
-	if p.Time.Before(r.Since) {
-		return nil
-	}
-	if r.Timestamps && !p.continued {
-		stamp := p.Time.AppendFormat(r.out.AvailableBuffer(), timeFormat)
-		if _, err := r.out.Write(append(stamp, ' ')); err != nil {
-			return err
-		}
-	}
-	if _, err := r.out.Write(p.Content); err != nil {
-		return err
-	}
-	if p.Partial {
-		return nil
-	}
-	return r.out.WriteByte('\n')
-}
-
 func (r *reader) unreadable(err error) {
 	if err != nil {
 		r.Log.Warn("skipped log files that cannot be read", "path", r.path, "err", err)
 	}
-}
-
-// errLimit ends a Read that has reached its limit.
-var errLimit = errors.New("limit reached")
-
-// limit passes this many bytes on to w; nil: all.
-func limit(w io.Writer, bytes *int64) io.Writer {
-	if bytes == nil {
-		return w
-	}
-	return &limited{w: w, left: *bytes}
-}
-
-type limited struct {
-	w    io.Writer
-	left int64
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	n, err := l.w.Write(p[:min(int64(len(p)), l.left)])
-	if l.left -= int64(n); err == nil && l.left == 0 {
-		err = errLimit
-	}
-	return n, err
 }
