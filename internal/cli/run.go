@@ -22,7 +22,6 @@ import (
 	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/cli/transfer"
 	"github.com/berth-run/berth/internal/config"
-	"github.com/berth-run/berth/internal/record/timeline"
 )
 
 // exitAbandoned is the exit status after three interrupts: the one that shells use for SIGINT.
@@ -215,10 +214,7 @@ func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, mani
 	width, color := screen(cmd.ErrOrStderr())
 	last, err := follow.Run(ctx, follow.Options{
 		Client: c, Pods: pods, Logs: !f.noLogs, Timeout: f.timeout, UntilReady: f.ready, Interrupts: interrupts,
-		Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Now: time.Now,
-		Draw: func(w io.Writer, line *timeline.Timeline) error {
-			return timeline.Draw(w, *line, width, timeline.DrawOptions{Color: color})
-		},
+		Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Width: width, Color: color, Now: time.Now,
 	})
 	if err != nil {
 		return err

@@ -38,16 +38,24 @@ func names(p *corev1.Pod) string {
 
 // Status returns the status of a container of any kind. It is zero if there is no status yet.
 func Status(p *corev1.Pod, name string) corev1.ContainerStatus {
+	if st := FindStatus(p, name); st != nil {
+		return *st
+	}
+	return corev1.ContainerStatus{}
+}
+
+// FindStatus returns the status of a container of any kind, or nil if there is none yet. It is a part of the pod.
+func FindStatus(p *corev1.Pod, name string) *corev1.ContainerStatus {
 	st := &p.Status
 	for _, list := range [][]corev1.ContainerStatus{st.InitContainerStatuses, st.ContainerStatuses,
 		st.EphemeralContainerStatuses} {
-		for _, c := range list {
-			if c.Name == name {
-				return c
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
 			}
 		}
 	}
-	return corev1.ContainerStatus{}
+	return nil
 }
 
 // Running returns a pod's container of that name, or its only one if the name is empty. It returns

@@ -1,2 +1,3 @@
-// Package containers finds the container of a pod that a request to the node means. It keeps no state.
+// Package containers finds the container of a pod that a request to the node means, and the status of a container. It
+// keeps no state.
 package containers

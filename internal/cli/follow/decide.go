@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/api/containers"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
 )
@@ -19,7 +20,7 @@ func progress(was, is *corev1.Pod) []string {
 	}
 	var lines []string
 	for _, c := range pod.Containers(is) {
-		if line := containerProgress(status(was, c.Name), status(is, c.Name)); line != "" {
+		if line := containerProgress(containers.Status(was, c.Name), containers.Status(is, c.Name)); line != "" {
 			lines = append(lines, label(c)+" "+line)
 		}
 	}
@@ -124,24 +125,11 @@ func ready(p *corev1.Pod) bool {
 // ended reports whether the pod's phase is final.
 func ended(p *corev1.Pod) bool { return pod.Ended(p.Status.Phase) }
 
-// status returns the status of a container of any kind. It is zero if there is no status yet.
-func status(p *corev1.Pod, name string) corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
-		p.Status.EphemeralContainerStatuses} {
-		for _, c := range list {
-			if c.Name == name {
-				return c
-			}
-		}
-	}
-	return corev1.ContainerStatus{}
-}
-
 // unready returns the pod's name and what it waits for. It is a part of the timeout message.
 func unready(p *corev1.Pod) string {
 	var waits []string
 	for _, c := range pod.Containers(p) {
-		if st := status(p, c.Name); st.State.Waiting != nil && st.State.Waiting.Reason != "" {
+		if st := containers.Status(p, c.Name); st.State.Waiting != nil && st.State.Waiting.Reason != "" {
 			waits = append(waits, c.Name+because(st.State.Waiting.Reason, st.State.Waiting.Message))
 		}
 	}
@@ -184,7 +172,7 @@ func exitCodes(p *corev1.Pod) (codes []int, complete bool) {
 		if c.Kind != pod.App && c.Kind != pod.Init {
 			continue
 		}
-		st := status(p, c.Name)
+		st := containers.Status(p, c.Name)
 		switch {
 		case st.State.Terminated != nil:
 			codes = append(codes, int(st.State.Terminated.ExitCode))

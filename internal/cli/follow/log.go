@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/api/containers"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -20,7 +21,7 @@ type logTrack struct {
 // between two reports of the watch.
 func (s *session) followLogs(t *track) {
 	for _, c := range pod.Containers(t.pod) {
-		st := status(t.pod, c.Name)
+		st := containers.Status(t.pod, c.Name)
 		if !ran(st) {
 			continue
 		}
@@ -54,11 +55,11 @@ func (s *session) followInstance(t *track, l *logTrack, container string, n int)
 func (s *session) copyLog(t *track, container string, n int) {
 	prefix := container
 	if len(s.pods) > 1 {
-		prefix = s.name(t) + "/" + container
+		prefix = s.pods.name(t) + "/" + container
 	}
-	lines := s.logs.Prefixed(prefix + " | ")
+	lines := s.screen.logs.Prefixed(prefix + " | ")
 	opts := client.LogOptions{PodLogOptions: corev1.PodLogOptions{Container: container, Follow: true}, Instance: &n}
-	err := s.Client.Logs(s.ctx, t.key, opts, lines)
+	err := s.Client.Pod(t.key).Logs(s.ctx, opts, lines)
 	_ = lines.Close() // there is no other place to report the error
 	if err != nil && s.ctx.Err() == nil && !apierrors.IsBadRequest(err) && !apierrors.IsNotFound(err) {
 		s.say(t, "log of "+container+" ended early: "+err.Error())

@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -41,9 +40,10 @@ type Options struct {
 	Interrupts <-chan os.Signal
 	// Out receives the logs, Err the progress.
 	Out, Err io.Writer
-	// Draw writes the timeline of a pod's start.
-	Draw func(io.Writer, *timeline.Timeline) error
-	Now  func() time.Time
+	// Width is the number of columns for the timelines of pods' starts, Color whether they have colors.
+	Width int
+	Color bool
+	Now   func() time.Time
 }
 
 const (
@@ -56,30 +56,15 @@ const (
 // session is one Run.
 type session struct {
 	Options
-	ctx      context.Context
-	group    *errgroup.Group
-	start    time.Time
-	pods     []*track
-	byUID    map[types.UID]*track
-	progress *Lines
-	logs     *Lines
-	changes  chan client.Change[corev1.Pod]
-	events   chan *corev1.Event
-	up       chan *track // pods whose start is complete and drawn
-	pulling  atomic.Bool // followPulls is running
-	failure  error       // reason for stopping the pods, if it was not the user
-}
-
-// track is the state of one followed pod.
-type track struct {
-	key      types.NamespacedName
-	uid      types.UID
-	pod      *corev1.Pod // last seen state
-	settled  bool        // its start is over: it was ready, or has ended
-	shown    bool        // its timeline has been drawn
-	deleting bool
-	gone     bool
-	logs     map[string]*logTrack // by container
+	ctx     context.Context
+	group   *errgroup.Group
+	screen  screen
+	pods    tracks
+	changes chan client.Change[corev1.Pod]
+	events  chan *corev1.Event
+	up      chan *track // pods whose start is complete and drawn
+	pulling atomic.Bool // followPulls is running
+	failure error       // reason for stopping the pods, if it was not the user
 }
 
 // Run follows pods until they are gone. It returns their last states in the order of Options.Pods. A pod
@@ -89,18 +74,14 @@ func Run(ctx context.Context, o Options) ([]*corev1.Pod, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	group, groupCtx := errgroup.WithContext(ctx)
 	s := &session{
-		Options: o, ctx: groupCtx, group: group, start: o.Now(),
-		byUID:    map[types.UID]*track{},
-		progress: NewLines(o.Err),
-		logs:     NewLines(o.Out),
-		changes:  make(chan client.Change[corev1.Pod]),
-		events:   make(chan *corev1.Event),
-		up:       make(chan *track),
+		Options: o, ctx: groupCtx, group: group,
+		screen:  screen{logs: NewLines(o.Out), progress: NewLines(o.Err), start: o.Now(), now: o.Now},
+		changes: make(chan client.Change[corev1.Pod]),
+		events:  make(chan *corev1.Event),
+		up:      make(chan *track),
 	}
 	for _, p := range o.Pods {
-		t := &track{key: p.Key(), uid: p.UID, logs: map[string]*logTrack{}}
-		s.pods = append(s.pods, t)
-		s.byUID[p.UID] = t
+		s.pods = append(s.pods, &track{key: p.Key(), uid: p.UID, logs: map[string]*logTrack{}})
 	}
 	group.Go(s.watchPods)
 	group.Go(s.watchEvents)
@@ -160,12 +141,12 @@ func (s *session) loop() error {
 		defer timer.Stop()
 		late = timer.C
 	}
-	for asked := 0; !s.all(func(t *track) bool { return t.gone }); {
+	for asked := 0; !s.pods.all(func(t *track) bool { return t.gone }); {
 		select {
 		case c := <-s.changes:
 			s.changed(c)
 		case e := <-s.events:
-			if t := s.byUID[e.InvolvedObject.UID]; t != nil {
+			if t := s.pods.find(e.InvolvedObject.UID); t != nil {
 				s.say(t, eventLine(e))
 				if e.Reason == reason.Pulling {
 					s.followPulls()
@@ -173,8 +154,8 @@ func (s *session) loop() error {
 			}
 		case t := <-s.up:
 			t.shown = true
-			if s.UntilReady && s.all(func(t *track) bool { return t.shown || t.gone }) {
-				s.print("all are up; stopping the pods within their grace")
+			if s.UntilReady && s.pods.all(func(t *track) bool { return t.shown || t.gone }) {
+				s.screen.print("all are up; stopping the pods within their grace")
 				s.stop(nil)
 			}
 		case <-s.Interrupts:
@@ -191,15 +172,6 @@ func (s *session) loop() error {
 	return nil
 }
 
-func (s *session) all(is func(*track) bool) bool {
-	for _, t := range s.pods {
-		if !is(t) {
-			return false
-		}
-	}
-	return true
-}
-
 // changed processes one report of the watch.
 func (s *session) changed(c client.Change[corev1.Pod]) {
 	if c.Synced {
@@ -208,7 +180,7 @@ func (s *session) changed(c client.Change[corev1.Pod]) {
 		}
 		return
 	}
-	t := s.byUID[c.Object.UID]
+	t := s.pods.find(c.Object.UID)
 	if t == nil {
 		return
 	}
@@ -250,32 +222,17 @@ func (s *session) changed(c client.Change[corev1.Pod]) {
 // say prints a line of progress about a pod.
 func (s *session) say(t *track, line string) {
 	if line != "" {
-		s.print(fmt.Sprintf("%s: %s", s.name(t), line))
+		s.screen.print(fmt.Sprintf("%s: %s", s.pods.name(t), line))
 	}
-}
-
-func (s *session) print(line string) {
-	w := s.progress.Prefixed(fmt.Sprintf("%8.3fs ", s.Now().Sub(s.start).Seconds()))
-	_, _ = io.WriteString(w, line+"\n") // there is no other place to report the error
-}
-
-// name returns a pod's name. It includes the namespace if the pods are in several.
-func (s *session) name(t *track) string {
-	for _, other := range s.pods {
-		if other.key.Namespace != t.key.Namespace {
-			return t.key.String()
-		}
-	}
-	return t.key.Name
 }
 
 func (s *session) interrupted(asked int) {
 	if asked == 1 {
-		s.print("stopping the pods within their grace; interrupt again to kill them")
+		s.screen.print("stopping the pods within their grace; interrupt again to kill them")
 		s.stop(nil)
 		return
 	}
-	s.print("killing the pods; interrupt again to leave without waiting")
+	s.screen.print("killing the pods; interrupt again to leave without waiting")
 	s.stop(new(time.Duration))
 }
 
@@ -291,7 +248,7 @@ func (s *session) late() {
 		}
 		s.failure = client.Next(fmt.Errorf("not ready after %s: %s", s.Timeout, what),
 			"give more time with --timeout, or see the reasons above")
-		s.print(s.failure.Error() + "; stopping the pods")
+		s.screen.print(s.failure.Error() + "; stopping the pods")
 		s.stop(nil)
 		return
 	}
@@ -308,7 +265,7 @@ func (s *session) stop(grace *time.Duration) {
 }
 
 func (s *session) delete(t *track, grace *time.Duration) {
-	_, err := s.Client.Delete(s.ctx, t.key, t.uid, grace)
+	_, err := s.Client.Pod(t.key).Delete(s.ctx, t.uid, grace)
 	if err != nil && s.ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		s.say(t, "delete: "+err.Error())
 	}
@@ -321,7 +278,7 @@ func (s *session) drawTimeline(key types.NamespacedName, uid types.UID) {
 	again := time.NewTicker(timelineTime / 50)
 	defer again.Stop()
 	for {
-		line, err := s.Client.Timeline(ctx, key)
+		line, err := s.Client.Pod(key).Timeline(ctx)
 		if err != nil {
 			return // no timeline is recorded; the progress lines have shown the start
 		}
@@ -329,22 +286,14 @@ func (s *session) drawTimeline(key types.NamespacedName, uid types.UID) {
 			return
 		}
 		if line.State() != timeline.StateOpen || ctx.Err() != nil {
-			s.draw(line)
+			s.screen.draw(line, s.Width, s.Color)
 			return
 		}
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			s.draw(line)
+			s.screen.draw(line, s.Width, s.Color)
 			return
 		}
 	}
-}
-
-func (s *session) draw(line *timeline.Timeline) {
-	var picture bytes.Buffer
-	if err := s.Draw(&picture, line); err != nil {
-		return // it cannot fail: a buffer accepts every write
-	}
-	_, _ = s.progress.Prefixed("").Write(append(bytes.TrimLeft(picture.Bytes(), "\n"), '\n'))
 }

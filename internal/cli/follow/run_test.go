@@ -73,10 +73,6 @@ func start(t *testing.T, a *servertest.Agent, o follow.Options, pods ...*corev1.
 		done: make(chan error, 1)}
 	o.Client, o.Logs, o.Interrupts, o.Out, o.Err = client.New(a.Socket), true, w.interrupts, w.out, w.err
 	o.Now = func() time.Time { return time.Unix(0, 0) }
-	o.Draw = func(w io.Writer, line *timeline.Timeline) error {
-		_, err := io.WriteString(w, "timeline of "+line.Name+": "+string(line.State())+"\n")
-		return err
-	}
 	for _, p := range pods {
 		o.Pods = append(o.Pods, api.ApplyResult{Namespace: p.Namespace, Name: p.Name, UID: p.UID})
 	}
@@ -114,14 +110,15 @@ func running(a *servertest.Agent, name string, containers ...string) *corev1.Pod
 func TestJob(t *testing.T) {
 	a := servertest.Start(t)
 	p := a.Put(servertest.Pod("web", "app"))
-	a.SetTimelines(timeline.Timeline{Namespace: "default", Name: "web", UID: p.UID, End: time.Unix(1, 0)})
+	a.SetTimelines(timeline.Timeline{Namespace: "default", Name: "web", UID: p.UID, Start: time.Unix(0, 0),
+		End: time.Unix(1, 0)})
 	w := run(t, a, 0, p)
 	ref := event.PodRef(p)
 	a.Events.Event(ref, corev1.EventTypeNormal, "Pulling", "image app")
 	w.shows(w.err, "Pulling: image app")
 	a.WriteLog(t, p, "app", 0, "hello")
 	a.Change(web, servertest.Run)
-	w.shows(w.err, "timeline of web")
+	w.shows(w.err, "Pod default/web: ready")
 	w.shows(w.out, "hello")
 	a.Finish(web, 3)
 	if err := <-w.done; err != nil {
@@ -130,7 +127,10 @@ func TestJob(t *testing.T) {
 	const want = `   0.000s web: Pulling: image app
    0.000s web: container app started
    0.000s web: ready
-timeline of web: ready
+Pod default/web: ready after 1.0 s
+, 1970-01-01 00:00:00.000 UTC, uid uid-1
+
+                  start     took
 
    0.000s web: container app ended with exit code 3
    0.000s web: failed

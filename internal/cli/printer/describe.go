@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/api/containers"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -119,20 +120,8 @@ func (d *describer) containers(p *corev1.Pod) {
 			d.head(0, section)
 		}
 		d.head(1, c.Name)
-		d.container(c, statusOf(p, c.Name))
+		d.container(c, containers.FindStatus(p, c.Name))
 	}
-}
-
-func statusOf(p *corev1.Pod, name string) *corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
-		p.Status.EphemeralContainerStatuses} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
 }
 
 func (d *describer) container(c pod.Container, st *corev1.ContainerStatus) {

@@ -31,7 +31,7 @@ func statuses(states ...corev1.ContainerState) []corev1.ContainerStatus {
 	return all
 }
 
-func containers(n int) []corev1.Container {
+func specs(n int) []corev1.Container {
 	var all []corev1.Container
 	for i := range n {
 		all = append(all, corev1.Container{Name: string(rune('a' + i))})
@@ -138,8 +138,8 @@ func TestSummarize(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := &corev1.Pod{
-				Spec: corev1.PodSpec{Containers: containers(max(len(tt.app), 1)),
-					InitContainers: containers(len(tt.init))},
+				Spec: corev1.PodSpec{Containers: specs(max(len(tt.app), 1)),
+					InitContainers: specs(len(tt.init))},
 				Status: corev1.PodStatus{Phase: tt.phase, ContainerStatuses: statuses(tt.app...),
 					InitContainerStatuses: statuses(tt.init...)},
 			}

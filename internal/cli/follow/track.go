@@ -1,0 +1,50 @@
+package follow
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// track is the state of one followed pod.
+type track struct {
+	key      types.NamespacedName
+	uid      types.UID
+	pod      *corev1.Pod // last seen state
+	settled  bool        // its start is over: it was ready, or has ended
+	shown    bool        // its timeline has been drawn
+	deleting bool
+	gone     bool
+	logs     map[string]*logTrack // by container
+}
+
+// tracks are the pods of one Run, in the order of Options.Pods.
+type tracks []*track
+
+// find returns the pod with this UID, or nil.
+func (ts tracks) find(uid types.UID) *track {
+	for _, t := range ts {
+		if t.uid == uid {
+			return t
+		}
+	}
+	return nil
+}
+
+func (ts tracks) all(is func(*track) bool) bool {
+	for _, t := range ts {
+		if !is(t) {
+			return false
+		}
+	}
+	return true
+}
+
+// name returns a pod's name. It includes the namespace if the pods are in several.
+func (ts tracks) name(t *track) string {
+	for _, other := range ts {
+		if other.key.Namespace != t.key.Namespace {
+			return t.key.String()
+		}
+	}
+	return t.key.Name
+}
