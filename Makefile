@@ -62,10 +62,10 @@ embedded: $(if $(ROOT),assets) ## tests of the packages that link the runtime, a
 	$(GO) test -timeout 15m -p 2 $(EMBEDDED) ./cmd/...
 
 script: build image ## end to end: run the scripts in test/script on the real runtimes
-	$(GO) test -count=1 -timeout 40m -parallel 4 -skip TestE2E ./test/
+	$(GO) test -count=1 -timeout 40m -parallel 6 -skip TestE2E ./test/
 
 e2e: build image cluster ## end to end: run the scripts in test/e2e on a node of a real cluster
-	$(GO) test -count=1 -timeout 40m -run TestE2E ./test/
+	$(GO) test -count=1 -timeout 40m -parallel 6 -run TestE2E ./test/
 
 # test/vm lists what runs in the machine. VMFLAGS="-cgroup v2 -run pinning" selects a part of it.
 vmtest: build image cluster ## end to end on an emulated machine (slow): 2 NUMA nodes, 8 CPUs, cgroup v2 and v1, systemd
