@@ -43,7 +43,7 @@ test: ## everything that CI runs, with the seconds of each stage at the end (as 
 	@MAKE='$(MAKE)' sh hack/test.sh setup assets cluster check race embedded build script e2e vmtest
 
 check: lint ## formatting, linters (go vet is one of them), the rules of test/arch_test.go, links between pages
-	$(GO) test ./test/ -run 'Test(Imports|EveryPackage|Decisions|NoInit|Budgets|Docs)'
+	$(GO) test ./test/ -run 'Test(Imports|EveryPackage|Decisions|NoInit|Budgets|Docs|ScriptsStay|Outside)'
 
 lint:
 	@sh hack/lint.sh

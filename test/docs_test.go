@@ -12,12 +12,10 @@ import (
 // The first comment of a script ends with a line that names the page which describes its behaviour.
 var pageOfScript = regexp.MustCompile(`(?m)\A(?:# .*\n)+# See (\S+)\.$`)
 
-func TestDocsScriptsNameTheirPage(t *testing.T) {
-	scripts, err := filepath.Glob("script/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, pattern := range []string{"e2e/*.txtar", "e2e/*/*.txtar"} {
+// scriptFiles lists all end-to-end scripts.
+func scriptFiles(t *testing.T) (scripts []string) {
+	t.Helper()
+	for _, pattern := range []string{"script/*.txtar", "e2e/*.txtar", "e2e/*/*.txtar"} {
 		more, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -27,7 +25,11 @@ func TestDocsScriptsNameTheirPage(t *testing.T) {
 	if len(scripts) < 90 {
 		t.Fatalf("only %d scripts found", len(scripts))
 	}
-	for _, script := range scripts {
+	return scripts
+}
+
+func TestDocsScriptsNameTheirPage(t *testing.T) {
+	for _, script := range scriptFiles(t) {
 		text, err := os.ReadFile(script)
 		if err != nil {
 			t.Fatal(err)
