@@ -149,8 +149,8 @@ import (
 //	                            mounts a file system of 1 MiB, fills it, frees it again
 //
 // Variables: $ROOT is the root directory, $CGROUP its cgroup, $CONFIG the configuration file, $IMAGE the workload's
-// image, $ARCHIVE its archive, $REGISTRY a registry that never answers, and $PLACE a number that no other script has
-// at the same time.
+// image, $ARCHIVE its archive, $REGISTRY a registry that never answers, $PLACE a number that no other script has at the
+// same time, and $PORT and $PORT2 host ports that no other script uses.
 //
 // Conditions: [embedded] and [containerd] name the runtime. [userns], [apparmor] and [cgroup2] ask whether the
 // kernel has the feature. [vm] holds in the machine of make vmtest, which has 8 CPUs on 2 NUMA nodes and which a

@@ -124,6 +124,9 @@ type daemon struct {
 
 type daemonKey struct{}
 
+// portBase is below the ports that the kernel gives out by itself. Each place has two host ports above it.
+const portBase = 18000
+
 // setup makes the root directory, the configuration and the environment of a script. At the end it removes
 // everything of the script from the machine, whatever the script did.
 func (h *harness) setup(env *testscript.Env) error {
@@ -192,6 +195,8 @@ runtimeRequestTimeout: %[5]v
 	})
 	env.Setenv("CGROUP", fmt.Sprintf("/berth-test-%d", n))
 	env.Setenv("PLACE", strconv.Itoa(n))
+	env.Setenv("PORT", strconv.Itoa(portBase+2*n))
+	env.Setenv("PORT2", strconv.Itoa(portBase+2*n+1))
 	env.Setenv("ROOT", root)
 	env.Setenv("ENDPOINT", endpoint)
 	env.Setenv("REGISTRY", d.registry.listener.Addr().String())
@@ -389,7 +394,7 @@ func (h *harness) dial(ts *testscript.TestScript) (client runtimeapi.RuntimeServ
 
 func (h *harness) manifest(ts *testscript.TestScript, args []string) {
 	text := os.Expand(ts.ReadFile(args[0]), func(name string) string {
-		if slices.Contains([]string{"ROOT", "IMAGE", "WORK", "REGISTRY", "REGISTRY"}, name) {
+		if slices.Contains([]string{"ROOT", "IMAGE", "WORK", "REGISTRY", "PORT"}, name) {
 			return ts.Getenv(name)
 		}
 		return "$" + name

@@ -5,15 +5,13 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
+	"github.com/berth-run/berth/internal/base/dirwatch"
 	"github.com/berth-run/berth/internal/base/wake"
 )
 
@@ -115,11 +113,8 @@ func (k *keeper) next(now time.Time) action {
 // run keeps the certificate until ctx ends.
 func (k *keeper) run(ctx context.Context) error {
 	k.runs = true
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return fmt.Errorf("watch certificates: %w", err)
-	}
-	defer func() { _ = watcher.Close() }()
+	watcher := dirwatch.Start(recheckInterval, k.log)
+	defer watcher.Close()
 	var (
 		results = make(chan error)
 		stop    context.CancelFunc // of the running request; nil: none runs
@@ -154,10 +149,7 @@ func (k *keeper) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timer.C:
-		case <-watcher.Events:
-			drain(watcher.Events)
-		case err := <-watcher.Errors:
-			k.log.Warn("watching certificates failed, changes may be noticed late", "err", err)
+		case <-watcher.Changes():
 		case <-k.wanted:
 			if stop != nil {
 				stop() // the request is outdated
@@ -201,14 +193,4 @@ func (k *keeper) requested(ctx context.Context, err error, now time.Time) time.T
 		k.log.Warn("cannot get a new certificate, retrying", "err", err, "after", k.retry)
 	}
 	return now.Add(k.retry)
-}
-
-func drain(events <-chan fsnotify.Event) {
-	for {
-		select {
-		case <-events:
-		default:
-			return
-		}
-	}
 }

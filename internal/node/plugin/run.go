@@ -10,21 +10,25 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/berth-run/berth/internal/base/dirwatch"
 	"github.com/berth-run/berth/internal/base/retry"
 )
 
-// callTimeout limits one call of a plugin.
-const callTimeout = 5 * time.Second
+const (
+	// callTimeout limits one call of a plugin.
+	callTimeout = 5 * time.Second
+	// scanPeriod is how often the directory is read while the kernel cannot report changes of it.
+	scanPeriod = time.Second
+)
 
-// Run follows the directory until ctx ends. If it cannot, for example because there is no inotify instance left, it
-// logs an error and tries again, because pods that need no plugin still run. Plugins stay registered meanwhile, and
-// when Run returns.
+// Run follows the directory until ctx ends. If it cannot, for example because the directory cannot be made, it logs an
+// error and tries again, because pods that need no plugin still run. Plugins stay registered meanwhile, and when Run
+// returns.
 func (w *Watcher) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -54,13 +58,10 @@ func (w *Watcher) run(ctx context.Context, running *sync.WaitGroup, followed map
 	if err := os.MkdirAll(w.opts.Dir, 0o750); err != nil {
 		return fmt.Errorf("create the directory of plugins: %w", err)
 	}
-	notify, err := fsnotify.NewWatcher()
-	if err != nil {
-		return fmt.Errorf("watch plugins: %w", err)
-	}
-	defer func() { _ = notify.Close() }()
+	dirs := dirwatch.Start(scanPeriod, w.opts.Log)
+	defer dirs.Close()
 	for {
-		now, err := w.scan(notify)
+		now, err := w.scan(dirs)
 		if err != nil {
 			return err
 		}
@@ -68,18 +69,13 @@ func (w *Watcher) run(ctx context.Context, running *sync.WaitGroup, followed map
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case _, ok := <-notify.Events:
-			if !ok {
-				return errors.New("watch plugins: the watch has ended")
-			}
-		case err := <-notify.Errors: // events were lost: the next scan finds the changes
-			w.opts.Log.Warn("lost events of the plugin directory, scanning it again", "err", err)
+		case <-dirs.Changes():
 		}
 	}
 }
 
 // scan finds all sockets and watches all directories.
-func (w *Watcher) scan(notify *fsnotify.Watcher) (map[string]identity, error) {
+func (w *Watcher) scan(dirs *dirwatch.Watcher) (map[string]identity, error) {
 	found := map[string]identity{}
 	err := filepath.WalkDir(w.opts.Dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -94,7 +90,7 @@ func (w *Watcher) scan(notify *fsnotify.Watcher) (map[string]identity, error) {
 			return nil
 		case d.IsDir():
 			// Watch before reading, so that no new socket is missed.
-			if err := notify.Add(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := dirs.Add(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("watch plugins: %w", err)
 			}
 			return nil
