@@ -47,8 +47,6 @@ var debts = map[string]int{
 	"internal/agent.Agent fields":                33,
 	"internal/api/servertest.Agent fields":       23,
 	"internal/api/servertest.Agent methods":      43,
-	"internal/cluster/join.Cluster fields":       24,
-	"internal/cluster/join.Cluster methods":      38,
 	"internal/pod/steps/device.Devices methods":  46,
 	"internal/pod/steps/volume/csi.Kind methods": 38,
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/berth-run/berth/internal/agent/serve"
 	"github.com/berth-run/berth/internal/api/stream"
 	"github.com/berth-run/berth/internal/cluster/join"
-	"github.com/berth-run/berth/internal/cluster/nodeobject"
 	"github.com/berth-run/berth/internal/cluster/nodeview"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/node/stats"
@@ -40,13 +39,8 @@ func connect(a *Agent) (err error) {
 // completeCluster makes the parts that report this node to the cluster.
 func completeCluster(a *Agent) {
 	a.cluster.Complete(join.Node{
-		Facts: a.facts, IPs: a.ips.IPs, Version: a.engine.Version, CRI: a.engine.Client, Health: a.monitor.Health,
-		Began: a.began,
-		Devices: func() nodeobject.Devices {
-			inv := a.steps.devices.Inventory()
-			return nodeobject.Devices{Capacity: inv.Capacity(), Allocatable: inv.Allocatable()}
-		},
-		FreshDevices: a.steps.devices.Fresh(), Registered: a.steps.devices.Settled, Healthy: a.node().Healthy,
+		Facts: a.facts, IPs: a.ips, Version: a.engine.Version, CRI: a.engine.Client, Monitor: a.monitor,
+		Devices: a.steps.devices, Health: a.node(), Began: a.began,
 	})
 }
 

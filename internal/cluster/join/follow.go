@@ -3,6 +3,7 @@ package join
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -11,8 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/wake"
+	"github.com/berth-run/berth/internal/cluster/nodeobject"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/node/condition"
+	"github.com/berth-run/berth/internal/pod/status"
+	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
 )
 
 // runtimePeriod is the kubelet's interval for checking the runtime. A runtime that loses its network makes the node
@@ -36,20 +41,30 @@ func (c *Cluster) AddressesChanged() <-chan struct{} {
 	if c == nil {
 		return nil
 	}
-	return c.node.newAddresses.C()
+	return c.reports.changes.newAddresses.C()
 }
 
 // changes reacts to changes of the Node object, which others write too.
-type changes struct{ *Cluster }
+type changes struct {
+	object       *nodeobject.Object
+	conditions   *condition.Table
+	stale        *status.Stale // pods whose status shows the node's addresses
+	newAddresses wake.Signal   // raised after the addresses of the Node object have changed
+	retry        time.Duration // after the runtime has not accepted the pod address ranges
+	log          *slog.Logger
+}
+
+// reaction is called with the current Node object. It is called again after the returned duration, unless that is 0.
+type reaction func(context.Context, *corev1.Node) (again time.Duration)
 
 // follow calls react with the current Node object, again after each change of the object, and again after the
 // duration that react returned unless it is 0.
-func (c changes) follow(react func(context.Context, *corev1.Node) (again time.Duration)) func(context.Context) error {
+func (c *changes) follow(react reaction) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for {
-			changed := c.node.object.Changed()
+			changed := c.object.Changed()
 			var again <-chan time.Time
-			if wait := react(ctx, c.node.object.Node()); wait > 0 {
+			if wait := react(ctx, c.object.Node()); wait > 0 {
 				again = time.After(wait)
 			}
 			select {
@@ -62,24 +77,18 @@ func (c changes) follow(react func(context.Context, *corev1.Node) (again time.Du
 	}
 }
 
-// notify reconsiders the pods that wait for something of the node.
-func (c changes) notify(context.Context, *corev1.Node) time.Duration {
-	c.NodeChanged()
-	return 0
-}
-
 // csiNode creates the CSINode object beside the Node. Until it exists the node is not Ready, as with the kubelet: the
 // scheduler would not know the limits of the node's volumes.
-func (c changes) csiNode() func(context.Context, *corev1.Node) time.Duration {
+func (c *changes) csiNode(drivers *driver.Registry) reaction {
 	c.conditions.Set(condition.Storage, "CSINode is not yet initialized")
 	present := types.UID("")
 	return func(ctx context.Context, n *corev1.Node) time.Duration {
 		if n.UID == "" || n.UID == present {
 			return 0
 		}
-		if err := c.plugins.volumes.Drivers().EnsureCSINode(ctx, n); err != nil {
+		if err := drivers.EnsureCSINode(ctx, n); err != nil {
 			if ctx.Err() == nil {
-				c.Log.Warn("cannot create the CSINode object, retrying", "err", err, "after", csiNodeRetry)
+				c.log.Warn("cannot create the CSINode object, retrying", "err", err, "after", csiNodeRetry)
 			}
 			return csiNodeRetry
 		}
@@ -90,13 +99,13 @@ func (c changes) csiNode() func(context.Context, *corev1.Node) time.Duration {
 }
 
 // addresses propagates new addresses of the Node object. A cloud controller may set them.
-func (c changes) addresses() func(context.Context, *corev1.Node) time.Duration {
-	was := c.node.object.Node().Status.Addresses
+func (c *changes) addresses() reaction {
+	was := c.object.Node().Status.Addresses
 	return func(_ context.Context, n *corev1.Node) time.Duration {
 		if !slices.Equal(was, n.Status.Addresses) {
 			was = n.Status.Addresses
-			c.Stale.MarkAll()
-			c.node.newAddresses.Wake()
+			c.stale.MarkAll()
+			c.newAddresses.Wake()
 		}
 		return 0
 	}
@@ -104,7 +113,7 @@ func (c changes) addresses() func(context.Context, *corev1.Node) time.Duration {
 
 // podRanges sends the pod address ranges that the cluster has assigned to this node to the container runtime. The
 // runtime may ignore them: a network plugin of the cluster uses the ranges in its own configuration.
-func (c changes) podRanges(runtime runtimeapi.RuntimeServiceClient) func(context.Context, *corev1.Node) time.Duration {
+func (c *changes) podRanges(runtime runtimeapi.RuntimeServiceClient) reaction {
 	sent := ""
 	return func(ctx context.Context, n *corev1.Node) time.Duration {
 		cidrs := strings.Join(n.Spec.PodCIDRs, ",")
@@ -112,14 +121,13 @@ func (c changes) podRanges(runtime runtimeapi.RuntimeServiceClient) func(context
 			return 0
 		}
 		if err := sendRanges(ctx, runtime, cidrs); err != nil {
-			after := c.Config.Cluster.Status.UpdateFrequency
 			if ctx.Err() == nil {
-				c.Log.Warn("cannot send the pod address ranges to the container runtime, retrying", "podCIDRs", cidrs,
-					"err", err, "after", after)
+				c.log.Warn("cannot send the pod address ranges to the container runtime, retrying", "podCIDRs", cidrs,
+					"err", err, "after", c.retry)
 			}
-			return after
+			return c.retry
 		}
-		c.Log.Info("pod address ranges sent to the container runtime", "podCIDRs", cidrs)
+		c.log.Info("pod address ranges sent to the container runtime", "podCIDRs", cidrs)
 		sent = cidrs
 		return 0
 	}

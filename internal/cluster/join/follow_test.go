@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -12,22 +13,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/nodeobject"
-	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/node/condition"
 	"github.com/berth-run/berth/internal/pod/status"
 )
 
-func newChanges() changes {
-	c := &Cluster{Options: Options{
-		Stale: status.NewStale(), NodeChanged: func() {},
-		Config: &config.Config{Cluster: &config.Cluster{Status: config.NodeStatus{UpdateFrequency: 10 * time.Second}}},
-		Log:    slog.New(slog.DiscardHandler),
-	}}
-	c.node.newAddresses = wake.New()
-	c.node.object = nodeobject.New(nodeobject.Options{Inputs: nodeobject.Inputs{Conditions: condition.New()}})
-	return changes{c}
+// noFacts is a node without facts.
+type noFacts struct{}
+
+func (noFacts) IPs() []netip.Addr                                             { return nil }
+func (noFacts) Devices() nodeobject.Devices                                   { return nodeobject.Devices{} }
+func (noFacts) Runtime() nodeobject.Runtime                                   { return nodeobject.Runtime{} }
+func (noFacts) Images(context.Context) ([]corev1.ContainerImage, error)       { return nil, nil }
+func (noFacts) VolumesInUse() (volumes []corev1.UniqueVolumeName, known bool) { return nil, true }
+
+func newChanges() *changes {
+	return &changes{
+		object: nodeobject.New(nodeobject.Options{
+			Inputs: noFacts{}, Conditions: condition.New(), Nodes: store.New[string, *corev1.Node](),
+		}),
+		stale: status.NewStale(), newAddresses: wake.New(), retry: 10 * time.Second,
+		log: slog.New(slog.DiscardHandler),
+	}
 }
 
 // Changes of the Node other than its addresses must not signal: they would abandon a pending request for a serving
@@ -41,7 +50,7 @@ func TestAddressesSignalsOnlyNewAddresses(t *testing.T) {
 		n.Labels = labels
 		react(t.Context(), n)
 		select {
-		case <-c.AddressesChanged():
+		case <-c.newAddresses.C():
 			return true
 		default:
 			return false

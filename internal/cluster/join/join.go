@@ -4,19 +4,19 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/apiserver"
 	"github.com/berth-run/berth/internal/cluster/cert"
 	"github.com/berth-run/berth/internal/cluster/kubeapi"
 	"github.com/berth-run/berth/internal/cluster/nodeobject"
 	"github.com/berth-run/berth/internal/cluster/objects"
-	"github.com/berth-run/berth/internal/cluster/offline"
 	"github.com/berth-run/berth/internal/cluster/token"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/model/object"
@@ -54,25 +54,29 @@ type Options struct {
 
 // Cluster is the agent's membership in a cluster. A nil Cluster is a standalone agent.
 type Cluster struct {
-	Options
+	o           Options
 	certificate *cert.Client
 	api         *kubeapi.API
-	pods        *apiserver.Watch
-	objects     *objects.Cluster
-	tokens      *token.Tokens
-	puller      *token.Puller
-	conditions  *condition.Table
-	offline     *offline.Offline
-	kept        []offline.Kept
-	standsIn    atomic.Bool // the saved pods run in place of the API server's
-	plugins     *Plugins
-	node        parts
+	// nodes has the Node object, by name, once it was received. nodeobject.Object writes it.
+	nodes *store.Table[string, *corev1.Node]
+	// factsChanged wakes the part that reports the node's status.
+	factsChanged wake.Signal
+	pods         *apiserver.Watch
+	objects      *objects.Cluster
+	tokens       *token.Tokens
+	puller       *token.Puller
+	conditions   *condition.Table
+	plugins      *Plugins
+	record       *record
+	reports      *reports // nil before Complete
 }
 
 // Connect makes what the agent's steps need from the cluster. It reads the kubeconfig and the pods saved by an
 // earlier agent. It sends nothing.
 func Connect(o Options) (*Cluster, error) {
-	c := &Cluster{Options: o, conditions: condition.New()}
+	c := &Cluster{
+		o: o, conditions: condition.New(), nodes: store.New[string, *corev1.Node](), factsChanged: wake.New(),
+	}
 	cfg := o.Config
 	c.certificate = cert.NewClient(cert.ClientOptions{
 		Cluster: cfg.Cluster, NodeName: cfg.NodeName, Events: o.Events, Log: o.Log,
@@ -93,47 +97,28 @@ func Connect(o Options) (*Cluster, error) {
 	c.pods = apiserver.New(apiserver.Options{Client: c.api.Main, NodeName: cfg.NodeName, Sink: o.Sources.Cluster})
 	c.objects = objects.New(objects.Config{
 		Client: c.api.Main, Pods: o.Sources.Desired, Sink: o.Sources.Cluster.Objects(), Changed: c.changed,
-		Strategy: objects.Strategy(cfg.Cluster.Detection), TTL: c.ttl, Sync: cfg.Kubelet.SyncFrequency.Duration,
-		Log: o.Log,
+		Strategy: objects.Strategy(cfg.Cluster.Detection), Nodes: c.nodes, NodeName: cfg.NodeName,
+		Sync: cfg.Kubelet.SyncFrequency.Duration, Log: o.Log,
 	})
 	c.tokens = token.New(token.FromAPI(c.api.Main), o.Log)
 	c.puller = token.NewPuller(c.tokens, c.api.Main)
-	keep := config.Offline{}
-	if cfg.Offline != nil {
-		keep = *cfg.Offline
+	standsIn := &atomic.Bool{}
+	if c.plugins, err = newPlugins(c, standsIn); err != nil {
+		return nil, err
 	}
-	c.offline = offline.New(offline.Options{
-		Root: cfg.RootDir, All: cfg.Offline != nil, KeyFile: keep.KeyFile, MaxAge: keep.MaxAge,
-		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Find: record{c}.find, Accepted: o.Accepted,
-		Names: c.objects.Names, Sets: record{c}.sets,
-		Tokens: c.tokens.Of, Answers: record{c}.answers, Now: time.Now, Log: o.Log,
-	})
-	record{c}.load()
-	return c, c.connectPlugins()
+	c.record = newRecord(c, standsIn)
+	return c, nil
 }
 
 // changed passes on changes of objects that the object table does not show.
 func (c *Cluster) changed(keys map[object.Key]bool) {
-	c.Options.Changed(keys)
+	c.o.Changed(keys)
 	for key := range keys {
 		if key.Kind == object.Service || key.Kind == object.ClusterTrustBundle || key.Kind == driver.KindDriver {
-			c.offline.SetsChanged()
+			c.record.offline.SetsChanged()
 			return
 		}
 	}
-}
-
-// ttl returns how long objects may be cached. The control plane sets it in an annotation of the Node. 0 means the
-// default.
-func (c *Cluster) ttl() time.Duration {
-	if c.node.object == nil {
-		return 0
-	}
-	d, err := time.ParseDuration(c.node.object.Node().Annotations[corev1.ObjectTTLAnnotationKey] + "s")
-	if err != nil {
-		return 0
-	}
-	return d
 }
 
 // Client returns a client with the node's rights. It is nil for a standalone agent.
@@ -184,12 +169,12 @@ func (c *Cluster) Services(p *corev1.Pod) ([]*corev1.Service, error) {
 	return c.objects.Services(p)
 }
 
-// Object returns the Node object. It is nil for a standalone agent.
+// Object returns the Node object. It is nil for a standalone agent, and before Complete.
 func (c *Cluster) Object() *nodeobject.Object {
-	if c == nil {
+	if c == nil || c.reports == nil {
 		return nil
 	}
-	return c.node.object
+	return c.reports.object
 }
 
 // ConfirmLabels reads the Node object from the API server soon. It returns at once.
@@ -201,12 +186,12 @@ func (c *Cluster) Forget(uid types.UID) {
 		return
 	}
 	c.tokens.Forget(uid)
-	c.node.statuses.Forget(uid)
+	c.reports.statuses.Forget(uid)
 }
 
 // PodChanged must be called when a pod was admitted or removed, so that the saved pods are updated.
 func (c *Cluster) PodChanged(uid types.UID) {
 	if c != nil {
-		c.offline.Changed(uid)
+		c.record.offline.Changed(uid)
 	}
 }

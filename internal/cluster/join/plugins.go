@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +13,9 @@ import (
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/cluster/token"
+	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/plugin"
 	"github.com/berth-run/berth/internal/pod/steps/container"
 	"github.com/berth-run/berth/internal/pod/steps/dra"
@@ -24,36 +27,40 @@ import (
 // Plugins are the drivers that only a node of a cluster has: for volumes, and for devices of ResourceClaims. It is
 // nil for a standalone agent.
 type Plugins struct {
-	cluster *Cluster
+	node    string
+	nodes   *store.Table[string, *corev1.Node]
+	desired *store.Table[types.UID, *pod.Pod]
+	tokens  *token.Tokens
 	volumes *csi.Kind
 	claims  *dra.Claims
 }
 
-// connectPlugins makes the parts that talk to drivers.
-func (c *Cluster) connectPlugins() (err error) {
-	o := c.Options
-	x := &Plugins{cluster: c}
-	c.plugins = x
+// newPlugins makes the parts that talk to drivers. standsIn is set while the saved pods run in place of the API
+// server's.
+func newPlugins(c *Cluster, standsIn *atomic.Bool) (*Plugins, error) {
+	o := c.o
+	x := &Plugins{node: o.Config.NodeName, nodes: c.nodes, desired: o.Sources.Desired, tokens: c.tokens}
 	x.volumes = csi.New(csi.Options{
-		Root: o.Config.RootDir, Node: o.Config.NodeName, Client: c.api.Main, StandsIn: c.standsIn.Load,
+		Root: o.Config.RootDir, Node: o.Config.NodeName, Client: c.api.Main, StandsIn: standsIn.Load,
 		Objects: c.Objects(o.Sources.Objects),
-		Token:   x.token, Reported: x.reported, InUseChanged: x.updateNode, Changed: c.changed,
+		Token:   x.token, Reported: x.reported, InUseChanged: c.factsChanged.Wake, Changed: c.changed,
 		Refresh: c.objects.Refresh,
 		Full:    o.Full, Label: csi.FileLabel(),
 		Events: o.Events, Now: time.Now, Log: o.Log,
 	})
+	var err error
 	x.claims, err = dra.New(dra.Options{
 		Client: c.api.Main, Node: o.Config.NodeName, Dir: o.Config.RootDir, Boot: o.Boot,
-		Pod: x.newest, StandsIn: c.standsIn.Load, Affected: o.Stale.Mark, Events: o.Events, Metrics: o.Metrics,
+		Pod: x.newest, StandsIn: standsIn.Load, Affected: o.Stale.Mark, Events: o.Events, Metrics: o.Metrics,
 		Now: time.Now, Log: o.Log,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := x.claims.Load(); err != nil {
 		o.Log.Error("cannot read the prepared ResourceClaims of an earlier agent", "err", err)
 	}
-	return nil
+	return x, nil
 }
 
 // Watcher finds the plugins of a node, including those that need no cluster.
@@ -82,28 +89,22 @@ func (x *Plugins) token(ctx context.Context, p *corev1.Pod, audience string, lif
 	if audience != "" {
 		r.Audiences = []string{audience}
 	}
-	t, err := x.cluster.tokens.Token(ctx, r)
+	t, err := x.tokens.Token(ctx, r)
 	return t.Value, t.Expires, err
 }
 
-// reported returns the volumes that the API server knows to be in use.
+// reported returns the volumes that the API server knows to be in use. An attachable volume is mounted only after it is
+// among them.
 func (x *Plugins) reported() []corev1.UniqueVolumeName {
-	if x.cluster.node.object == nil {
-		return nil
+	if n, ok := x.nodes.Get(x.node); ok {
+		return n.Status.VolumesInUse
 	}
-	return x.cluster.node.object.VolumesReported()
-}
-
-// updateNode sends the node's status soon.
-func (x *Plugins) updateNode() {
-	if x.cluster.node.object != nil {
-		x.cluster.node.object.UpdateSoon()
-	}
+	return nil
 }
 
 // newest returns a pod as the API server last sent it.
 func (x *Plugins) newest(uid types.UID) *corev1.Pod {
-	if p, ok := x.cluster.Sources.Desired.Get(uid); ok {
+	if p, ok := x.desired.Get(uid); ok {
 		return p.Pod
 	}
 	return nil

@@ -3,59 +3,98 @@ package join
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/berth-run/berth/internal/cluster/kubeapi"
 	"github.com/berth-run/berth/internal/cluster/objects"
 	"github.com/berth-run/berth/internal/cluster/offline"
+	"github.com/berth-run/berth/internal/cluster/token"
+	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/pod/source"
 	"github.com/berth-run/berth/internal/pod/steps/volume/csi"
+	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
 )
 
-// record is the view of a cluster that saves pods for a boot without an API server.
-type record struct{ *Cluster }
+// record saves the pods of this node for a boot without an API server, and starts them at such a boot.
+type record struct {
+	sources *source.Sources
+	health  *kubeapi.Health
+	objects *objects.Cluster
+	tokens  *token.Tokens
+	drivers *driver.Registry
+	offline *offline.Offline
+	kept    []offline.Kept
+	// standsIn is set while the saved pods run in place of the API server's.
+	standsIn *atomic.Bool
+	log      *slog.Logger
+}
+
+// newRecord makes a record of a cluster, and reads the pods that an earlier agent has saved.
+func newRecord(c *Cluster, standsIn *atomic.Bool) *record {
+	o, cfg := c.o, c.o.Config
+	r := &record{
+		sources: o.Sources, health: c.api.Health, objects: c.objects, tokens: c.tokens,
+		drivers: c.plugins.volumes.Drivers(), standsIn: standsIn, log: o.Log,
+	}
+	keep := config.Offline{}
+	if cfg.Offline != nil {
+		keep = *cfg.Offline
+	}
+	r.offline = offline.New(offline.Options{
+		Root: cfg.RootDir, All: cfg.Offline != nil, KeyFile: keep.KeyFile, MaxAge: keep.MaxAge,
+		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Find: r.find, Accepted: o.Accepted,
+		Names: c.objects.Names, Sets: r.sets,
+		Tokens: c.tokens.Of, Answers: r.answers, Now: time.Now, Log: o.Log,
+	})
+	r.load()
+	return r
+}
 
 // load reads the pods that an earlier agent saved for a boot without an API server. Their tokens are used at once,
 // because a token stays valid until it expires. Everything else is used only when the API server is away.
-func (c record) load() {
-	kept, err := c.offline.Load()
+func (r *record) load() {
+	kept, err := r.offline.Load()
 	if err != nil {
-		c.Log.Error("cannot read the saved pods", "err", err)
+		r.log.Error("cannot read the saved pods", "err", err)
 	}
-	c.kept = kept
+	r.kept = kept
 	for _, k := range kept {
-		c.tokens.Seed(k.Pod.UID, k.Tokens)
+		r.tokens.Seed(k.Pod.UID, k.Tokens)
 	}
 }
 
 // find implements offline.Options.Find.
-func (c record) find(key object.Key) (object.Value, bool) {
-	v, ok := c.Sources.Objects.Get(key)
+func (r *record) find(key object.Key) (object.Value, bool) {
+	v, ok := r.sources.Objects.Get(key)
 	if !ok {
-		return nil, c.objects.Received(key)
+		return nil, r.objects.Received(key)
 	}
 	value, _ := v.(object.Value)
 	return value, true
 }
 
 // sets implements offline.Options.Sets: it returns the objects for a pod that the object table does not hold.
-func (c record) sets(p *corev1.Pod, named []object.Value) (s offline.Sets, known bool) {
+func (r *record) sets(p *corev1.Pod, named []object.Value) (s offline.Sets, known bool) {
 	var err error
-	if s.Services, err = c.objects.Services(p); err != nil {
+	if s.Services, err = r.objects.Services(p); err != nil {
 		return s, false
 	}
 	if objects.Trusts(p) {
-		s.Bundles, err = c.objects.Bundles()
+		s.Bundles, err = r.objects.Bundles()
 		slices.SortFunc(s.Bundles, func(a, b *certificatesv1beta1.ClusterTrustBundle) int {
 			return cmp.Compare(a.Name, b.Name)
 		})
 	}
 	for _, name := range csi.Drivers(p, volumes(named)) {
-		d, known := c.plugins.volumes.Drivers().Object(name)
+		d, known := r.drivers.Object(name)
 		if !known {
 			return s, false
 		}
@@ -77,10 +116,10 @@ func volumes(all []object.Value) (found []*corev1.PersistentVolume) {
 }
 
 // answers reports whether the API server answers and has sent the list of this node's pods.
-func (c record) answers() bool {
+func (r *record) answers() bool {
 	select {
-	case <-c.Sources.Synced():
-		return !c.api.Health.State().Away()
+	case <-r.sources.Synced():
+		return !r.health.State().Away()
 	default:
 		return false
 	}
@@ -88,37 +127,37 @@ func (c record) answers() bool {
 
 // restore starts the saved pods if the API server is away at the start. They run until it sends the list of this
 // node's pods.
-func (c record) restore(ctx context.Context) error {
-	if c.away(ctx) {
-		c.standIn()
+func (r *record) restore(ctx context.Context) error {
+	if r.away(ctx) {
+		r.standIn()
 	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-c.Sources.Synced():
+	case <-r.sources.Synced():
 	}
-	c.standsIn.Store(false)
-	c.objects.EndRestore()
-	c.offline.Resync()
+	r.standsIn.Store(false)
+	r.objects.EndRestore()
+	r.offline.Resync()
 	return nil
 }
 
 // away waits until the API server is known to be away. It returns false if the list of this node's pods came first.
-func (c record) away(ctx context.Context) bool {
-	health := c.api.Health.Watch()
+func (r *record) away(ctx context.Context) bool {
+	health := r.health.Watch()
 	defer health.Stop()
 	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-c.Sources.Synced():
+		case <-r.sources.Synced():
 			return false
 		case <-health.C():
 			health.Changes()
 		case <-again:
 		}
-		gone, look := away(c.api.Health.State())
+		gone, look := away(r.health.State())
 		if gone {
 			return true
 		}
@@ -130,15 +169,15 @@ func (c record) away(ctx context.Context) bool {
 }
 
 // standIn runs the saved pods with the saved versions of the objects that they name.
-func (c record) standIn() {
-	if len(c.kept) > 0 {
-		c.Log.Warn("the API server does not answer, starting the saved pods of this node", "pods",
-			len(c.kept), "err", c.api.Health.State().Err)
+func (r *record) standIn() {
+	if len(r.kept) > 0 {
+		r.log.Warn("the API server does not answer, starting the saved pods of this node", "pods",
+			len(r.kept), "err", r.health.State().Err)
 	}
-	pods := make([]*corev1.Pod, len(c.kept))
-	known := make([]objects.Kept, len(c.kept))
+	pods := make([]*corev1.Pod, len(r.kept))
+	known := make([]objects.Kept, len(r.kept))
 	drivers := map[string]*storagev1.CSIDriver{}
-	for i, k := range c.kept {
+	for i, k := range r.kept {
 		for _, name := range csi.Drivers(k.Pod, volumes(k.Objects)) {
 			drivers[name] = nil // it has no object, unless saved below
 		}
@@ -148,8 +187,8 @@ func (c record) standIn() {
 		pods[i] = k.Pod
 		known[i] = objects.Kept{Pod: k.Pod, Objects: k.Objects, Services: k.Sets.Services, Bundles: k.Sets.Bundles}
 	}
-	c.standsIn.Store(true)
-	c.plugins.volumes.Drivers().Restore(drivers)
-	c.objects.Restore(known)
-	c.Sources.Cluster.Restore(pods)
+	r.standsIn.Store(true)
+	r.drivers.Restore(drivers)
+	r.objects.Restore(known)
+	r.sources.Cluster.Restore(pods)
 }

@@ -54,7 +54,7 @@ func (c *Cluster) Register(reg prometheus.Registerer) error {
 	if c == nil {
 		return nil
 	}
-	if err := errors.Join(c.node.statuses.Register(reg), c.node.startup.register(reg)); err != nil {
+	if err := errors.Join(c.reports.statuses.Register(reg), c.reports.startup.register(reg)); err != nil {
 		return fmt.Errorf("register metrics of the cluster: %w", err)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 )
 
@@ -27,12 +27,9 @@ func TestALeaseIsCreatedRenewedAndRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	admin := c.Client().CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	var owner atomic.Value
-	owner.Store(types.UID(""))
+	nodes := store.New[string, *corev1.Node]()
 	r := New(Options{
-		Client: client, Node: "n1", Duration: 2 * time.Second, Owner: func() types.UID {
-			return owner.Load().(types.UID)
-		},
+		Client: client, Node: "n1", Duration: 2 * time.Second, Nodes: nodes,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -56,7 +53,7 @@ func TestALeaseIsCreatedRenewedAndRestored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	owner.Store(n.UID)
+	nodes.Put("n1", n)
 	l := renewed(time.Time{})
 	if diff := cmp.Diff([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n1", UID: n.UID}},
 		l.OwnerReferences); diff != "" {

@@ -17,6 +17,7 @@ import (
 	client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/berth-run/berth/internal/base/retry"
+	"github.com/berth-run/berth/internal/base/store"
 )
 
 const (
@@ -32,9 +33,9 @@ type Options struct {
 	Client kubernetes.Interface
 	// Node is the name of the node and of the lease.
 	Node string
-	// Owner returns the UID of the Node object, or "" before it was received. Without it no lease is created, because
-	// the lease would stay when the node is deleted.
-	Owner func() types.UID
+	// Nodes has the Node object, by name, once it was received. It owns the lease. Before that no lease is created,
+	// because it would stay when the node is deleted.
+	Nodes *store.Table[string, *corev1.Node]
 	// Duration is nodeLeaseDurationSeconds, at least 1 s. Default 40 s.
 	Duration time.Duration
 	Log      *slog.Logger
@@ -80,6 +81,14 @@ func (r *Renewer) Run(ctx context.Context) error {
 	return nil
 }
 
+// owner returns the UID of the Node object, or "" before it was received.
+func (r *Renewer) owner() types.UID {
+	if n, ok := r.o.Nodes.Get(r.o.Node); ok {
+		return n.UID
+	}
+	return ""
+}
+
 // errNoNode is not logged: the Node object is being registered.
 var errNoNode = errors.New("the Node object was not received yet")
 
@@ -88,7 +97,7 @@ var errNoNode = errors.New("the Node object was not received yet")
 func (r *Renewer) renew(ctx context.Context, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	owner := r.o.Owner()
+	owner := r.owner()
 	if r.last == nil {
 		l, err := r.leases.Get(ctx, r.o.Node, metav1.GetOptions{})
 		switch {

@@ -16,17 +16,21 @@ import (
 type Options struct {
 	Client   kubernetes.Interface
 	NodeName string
-	// NodeUID returns the UID of the Node object. While it returns false, nothing is created.
-	NodeUID func() (types.UID, bool)
+	// Nodes has the Node object, by name, once it was received. It owns the mirror pods. Before that none is created.
+	Nodes *store.Table[string, *corev1.Node]
 	// Desired and Mirrors are the tables of package source. Synced is closed when they are complete.
 	Desired *store.Table[types.UID, *pod.Pod]
 	Mirrors *store.Table[types.NamespacedName, *corev1.Pod]
 	Synced  <-chan struct{}
-	// Changed is called with the UID of a static pod whose mirror pod was created, deleted or replaced. Run's
-	// goroutine calls it. It is optional.
-	Changed func(types.UID)
-	Now     func() time.Time
-	Log     *slog.Logger
+	// Stale collects the static pods whose mirror pod was created, deleted or replaced.
+	Stale Stale
+	Now   func() time.Time
+	Log   *slog.Logger
+}
+
+// Stale is the set of pods whose published status is out of date.
+type Stale interface {
+	Mark(uid types.UID)
 }
 
 // Mirrors keeps the mirror pods of this node.
@@ -37,14 +41,11 @@ type Mirrors struct {
 	// Only Run uses these.
 	statics map[types.NamespacedName]*pod.Pod
 	tries   map[types.NamespacedName]*try
-	shown   map[types.UID]types.UID // static to mirror pod, as of the last call of Changed
+	shown   map[types.UID]types.UID // static to mirror pod, as of the last call of Stale.Mark
 }
 
 // New returns Mirrors. It does nothing before Run.
 func New(o Options) *Mirrors {
-	if o.Changed == nil {
-		o.Changed = func(types.UID) {}
-	}
 	return &Mirrors{
 		opts: o, results: make(chan result),
 		statics: map[types.NamespacedName]*pod.Pod{}, tries: map[types.NamespacedName]*try{},

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/cluster/apiserver"
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -42,14 +42,14 @@ type world struct {
 	watch           watch.Interface
 	sources         *source.Sources
 	mirrors         *Mirrors
-	uid             atomic.Pointer[types.UID] // of the node's object
-	changed         chan types.UID
+	nodes           *store.Table[string, *corev1.Node]
+	changed         marks
 }
 
 func start(t *testing.T, node string) *world {
 	c := shared.Cluster(t)
 	w := &world{Cluster: c, t: t, node: node, namespace: c.Namespace(), dir: t.TempDir(), admin: c.Client(),
-		changed: make(chan types.UID, 100)}
+		nodes: store.New[string, *corev1.Node](), changed: make(marks, 100)}
 	var err error
 	w.watch, err = w.admin.CoreV1().Pods(w.namespace).Watch(t.Context(), metav1.ListOptions{})
 	w.must(err)
@@ -62,13 +62,7 @@ func start(t *testing.T, node string) *world {
 	w.mirrors = New(Options{
 		Client: client, NodeName: node, Desired: w.sources.Desired, Mirrors: w.sources.Cluster.Mirrors,
 		Synced: w.sources.Synced(),
-		NodeUID: func() (types.UID, bool) {
-			if uid := w.uid.Load(); uid != nil {
-				return *uid, true
-			}
-			return "", false
-		},
-		Changed: func(uid types.UID) { w.changed <- uid }, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Nodes:  w.nodes, Stale: w.changed, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	pods := apiserver.New(apiserver.Options{Client: client, NodeName: node, Sink: w.sources.Cluster})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -88,6 +82,11 @@ type everyPod struct{}
 
 func (everyPod) Working(types.UID) bool { return true }
 
+// marks receives the pods whose mirror pod has changed.
+type marks chan types.UID
+
+func (m marks) Mark(uid types.UID) { m <- uid }
+
 type silent struct{}
 
 func (silent) SourceProblem(source.Problem) {}
@@ -104,7 +103,7 @@ func (w *world) register() {
 	n, err := w.admin.CoreV1().Nodes().Create(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node}},
 		metav1.CreateOptions{})
 	w.must(err)
-	w.uid.Store(&n.UID)
+	w.nodes.Put(w.node, n)
 }
 
 func (w *world) manifest(name, image, more string) {
@@ -241,7 +240,8 @@ func TestFailuresDelayNoOtherMirrorPod(t *testing.T) {
 func TestAMirrorPodWithoutManifestIsDeleted(t *testing.T) {
 	w := start(t, "leftover")
 	w.register()
-	left := copyOf(staticPod("hash", "1"), w.node, *w.uid.Load())
+	node, _ := w.nodes.Get(w.node)
+	left := copyOf(staticPod("hash", "1"), w.node, node.UID)
 	left.Namespace = w.namespace
 	made, err := w.admin.CoreV1().Pods(w.namespace).Create(t.Context(), left, metav1.CreateOptions{})
 	w.must(err)

@@ -105,7 +105,7 @@ func (m *Mirrors) reconsider(name types.NamespacedName) {
 	m.notify(name)
 }
 
-// notify calls Changed if a static pod has another mirror pod than before.
+// notify marks a static pod as stale if it has another mirror pod than before.
 func (m *Mirrors) notify(name types.NamespacedName) {
 	static := m.statics[name]
 	if static == nil {
@@ -117,7 +117,7 @@ func (m *Mirrors) notify(name types.NamespacedName) {
 	}
 	if m.shown[static.UID] != now {
 		m.shown[static.UID] = now
-		m.opts.Changed(static.UID)
+		m.opts.Stale.Mark(static.UID)
 	}
 }
 
@@ -156,11 +156,12 @@ func (m *Mirrors) do(ctx context.Context, what act, static *pod.Pod, mirror *cor
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if what == create {
-		node, ok := m.opts.NodeUID()
+		node, ok := m.opts.Nodes.Get(m.opts.NodeName)
 		if !ok {
 			return errUnregistered
 		}
-		if _, err := m.opts.Client.CoreV1().Pods(static.Namespace).Create(ctx, copyOf(static, m.opts.NodeName, node),
+		copied := copyOf(static, m.opts.NodeName, node.UID)
+		if _, err := m.opts.Client.CoreV1().Pods(static.Namespace).Create(ctx, copied,
 			metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create mirror pod %s: %w", pod.FullName(static.Pod), err)
 		}

@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 	"github.com/berth-run/berth/internal/node/condition"
 )
@@ -47,7 +49,7 @@ func (e *reasons) all() []string {
 	return slices.Clone(e.list)
 }
 
-// agent is a Node object with its inputs.
+// agent is a Node object, and the inputs of it.
 type agent struct {
 	*Object
 	t        *testing.T
@@ -57,8 +59,40 @@ type agent struct {
 	events   *reasons
 	devices  atomic.Pointer[Devices]
 	volumes  atomic.Pointer[[]corev1.UniqueVolumeName]
+	ips      atomic.Pointer[[]netip.Addr]
 	computed atomic.Int64 // how often the status was computed
 	stop     func()
+}
+
+// inputs has the facts that the test has set.
+type inputs struct{ *agent }
+
+func (i inputs) Runtime() Runtime { return Runtime{} }
+
+func (i inputs) IPs() []netip.Addr {
+	if ips := i.ips.Load(); ips != nil {
+		return *ips
+	}
+	return i.o.Config.Machine.IPs
+}
+
+func (i inputs) Devices() Devices {
+	if d := i.devices.Load(); d != nil {
+		return *d
+	}
+	return Devices{}
+}
+
+func (i inputs) VolumesInUse() ([]corev1.UniqueVolumeName, bool) {
+	if v := i.volumes.Load(); v != nil {
+		return *v, true
+	}
+	return nil, false
+}
+
+func (i inputs) Images(context.Context) ([]corev1.ContainerImage, error) {
+	i.computed.Add(1)
+	return nil, nil
 }
 
 func start(t *testing.T, c *kubeapitest.Cluster, name string, change func(*Options)) *agent {
@@ -76,26 +110,8 @@ func start(t *testing.T, c *kubeapitest.Cluster, name string, change func(*Optio
 	o := Options{
 		Client: client, Watches: client, Config: config, Register: true, UpdateEvery: 10 * soon,
 		Ref: corev1.ObjectReference{Kind: "Node", Name: name}, Events: a.events,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Inputs: Inputs{
-			Conditions: a.table,
-			Devices: func() Devices {
-				if d := a.devices.Load(); d != nil {
-					return *d
-				}
-				return Devices{}
-			},
-			VolumesInUse: func() ([]corev1.UniqueVolumeName, bool) {
-				if v := a.volumes.Load(); v != nil {
-					return *v, true
-				}
-				return nil, false
-			},
-			Images: func(context.Context) ([]corev1.ContainerImage, error) {
-				a.computed.Add(1)
-				return nil, nil
-			},
-		},
+		Log:    slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Inputs: inputs{a}, Conditions: a.table, Nodes: store.New[string, *corev1.Node](), FactsChanged: wake.New(),
 	}
 	if change != nil {
 		change(&o)
@@ -211,7 +227,7 @@ func TestRegisterAndFollowFacts(t *testing.T) {
 				n.Status.VolumesInUse)
 		}
 		// The server has stored the status before its response arrives.
-		return cmp.Diff([]corev1.UniqueVolumeName{"kubernetes.io/csi/d^v"}, a.VolumesReported())
+		return cmp.Diff([]corev1.UniqueVolumeName{"kubernetes.io/csi/d^v"}, a.Node().Status.VolumesInUse)
 	})
 	if events := a.events.all(); !slices.Contains(events, "NodeReady") || !slices.Contains(events, "NodeNotReady") ||
 		!slices.Contains(events, "NodeHasSufficientMemory") {
@@ -284,12 +300,12 @@ func TestConfirm(t *testing.T) {
 // A machine that moves to another network reports its new address.
 func TestAddressesChange(t *testing.T) {
 	c := shared.Cluster(t)
-	var ips atomic.Pointer[[]netip.Addr]
-	ips.Store(&[]netip.Addr{netip.MustParseAddr("192.0.2.1")})
-	a := start(t, c, "moving", func(o *Options) { o.Inputs.IPs = func() []netip.Addr { return *ips.Load() } })
+	a := start(t, c, "moving", func(o *Options) {
+		o.Inputs.(inputs).ips.Store(&[]netip.Addr{netip.MustParseAddr("192.0.2.1")})
+	})
 	a.registered()
 	for _, want := range []string{"192.0.2.1", "198.51.100.1"} {
-		ips.Store(&[]netip.Addr{netip.MustParseAddr(want)})
+		a.ips.Store(&[]netip.Addr{netip.MustParseAddr(want)})
 		a.UpdateSoon()
 		await(t, soon, func() string {
 			if got := a.get().Status.Addresses; got[0].Address != want {

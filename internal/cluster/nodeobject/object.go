@@ -11,22 +11,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/node/condition"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// Inputs supply the facts each time the status is computed. They must not block. A nil input means that the node has
-// no such facts.
-type Inputs struct {
-	Conditions *condition.Table // never nil
+// Inputs supplies the facts that change while the agent runs. An Object reads them each time it computes the status.
+// Only Images may block.
+type Inputs interface {
 	// IPs returns the machine's addresses, in place of those in Config.
-	IPs     func() []netip.Addr
-	Devices func() Devices
-	Runtime func() Runtime
-	Images  func(context.Context) ([]corev1.ContainerImage, error)
+	IPs() []netip.Addr
+	Devices() Devices
+	Runtime() Runtime
+	Images(ctx context.Context) ([]corev1.ContainerImage, error)
 	// VolumesInUse returns the attachable volumes in use. known is false until all of them are known.
-	VolumesInUse func() (volumes []corev1.UniqueVolumeName, known bool)
+	VolumesInUse() (volumes []corev1.UniqueVolumeName, known bool)
 }
 
 // Options of an Object.
@@ -36,10 +36,15 @@ type Options struct {
 	Client, Watches kubernetes.Interface
 	Config          Config
 	Inputs          Inputs
+	Conditions      *condition.Table
+	// Nodes gets the object under its name each time it is received. The Object is the only writer. The last version
+	// stays after the object was deleted.
+	Nodes *store.Table[string, *corev1.Node]
+	// FactsChanged wakes the Object, to send its status soon because a fact has changed. Changes of conditions do so
+	// by themselves.
+	FactsChanged wake.Signal
 	// Register creates the object if it does not exist (registerNode). The status is written in either case.
 	Register bool
-	// Registered is called after the object was created or updated at the start. It is optional.
-	Registered func()
 	// UpdateEvery is nodeStatusUpdateFrequency, default 10 s; ReportEvery is
 	// nodeStatusReportFrequency, default 5 min.
 	UpdateEvery, ReportEvery time.Duration
@@ -51,11 +56,10 @@ type Options struct {
 
 // Object is this node's Node object in the API. It is safe for concurrent use.
 type Object struct {
-	o    Options
-	wake wake.Signal // a fact has changed
+	o          Options
+	registered chan struct{} // see Registered
 
-	mu       sync.Mutex
-	node     *corev1.Node  // the newest received, nil before the first
+	mu       sync.Mutex    // held for each write to o.Nodes
 	gone     bool          // the object was deleted
 	received chan struct{} // closed with the first object
 	changed  chan struct{} // closed and replaced when node changes
@@ -82,21 +86,31 @@ func New(o Options) *Object {
 	if o.ReportEvery <= 0 {
 		o.ReportEvery = 5 * time.Minute
 	}
-	return &Object{o: o, wake: wake.New(), received: make(chan struct{}), changed: make(chan struct{})}
+	return &Object{
+		o: o, registered: make(chan struct{}), received: make(chan struct{}), changed: make(chan struct{}),
+	}
 }
 
 // Node returns the object as last received, also while the API server is away or after the object was deleted. Before
 // the first one was received, it returns the object that this node would register. The result is shared and must not
 // be changed.
 func (x *Object) Node() *corev1.Node {
-	x.mu.Lock()
-	n := x.node
-	x.mu.Unlock()
+	n := x.newest()
 	if n == nil {
 		n = Build(x.quickFacts(), time.Now())
 	}
 	return n
 }
+
+// newest returns the object as last received, or nil before the first.
+func (x *Object) newest() *corev1.Node {
+	n, _ := x.o.Nodes.Get(x.o.Config.Machine.Name)
+	return n
+}
+
+// Registered is closed after the object was created or updated at the start. It is never closed without
+// Options.Register.
+func (x *Object) Registered() <-chan struct{} { return x.registered }
 
 // Received is closed when the object was received from the API server for the first time.
 func (x *Object) Received() <-chan struct{} { return x.received }
@@ -108,19 +122,8 @@ func (x *Object) Changed() <-chan struct{} {
 	return x.changed
 }
 
-// VolumesReported returns the volumes that the API server has accepted as in use. An attachable volume is mounted
-// only after it is among them.
-func (x *Object) VolumesReported() []corev1.UniqueVolumeName {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.node == nil {
-		return nil
-	}
-	return x.node.Status.VolumesInUse
-}
-
 // UpdateSoon computes and sends the status soon, because a fact has changed. Changes of conditions need no call.
-func (x *Object) UpdateSoon() { x.wake.Wake() }
+func (x *Object) UpdateSoon() { x.o.FactsChanged.Wake() }
 
 // Confirm asks the API server whether Node is the newest. Changed is closed after the answer, even if Node is the
 // same.
@@ -157,13 +160,14 @@ func (x *Object) confirm(requested time.Time) {
 // is ignored unless it comes from a list, because a list starts anew.
 func (x *Object) receive(n *corev1.Node, list bool) {
 	x.mu.Lock()
-	was := x.node
+	was := x.newest()
 	if !list && was != nil && was.UID == n.UID && (x.gone || older(n.ResourceVersion, was.ResourceVersion)) {
 		x.mu.Unlock()
 		return
 	}
 	n.ManagedFields = nil
-	x.node, x.gone = n, false
+	x.o.Nodes.Put(x.o.Config.Machine.Name, n)
+	x.gone = false
 	if was == nil {
 		close(x.received)
 	}
@@ -187,12 +191,13 @@ func (x *Object) receive(n *corev1.Node, list bool) {
 // older than the stored object.
 func (x *Object) remove(version string) {
 	x.mu.Lock()
-	if x.node != nil && version != "" && older(version, x.node.ResourceVersion) {
+	was := x.newest()
+	if was != nil && version != "" && older(version, was.ResourceVersion) {
 		x.mu.Unlock()
 		return
 	}
-	known := x.node != nil && !x.gone
-	x.gone = x.node != nil
+	known := was != nil && !x.gone
+	x.gone = was != nil
 	x.mu.Unlock()
 	if known {
 		x.o.Log.Warn("the Node object of this node was deleted, the agent registers it again at its next start",
@@ -203,7 +208,7 @@ func (x *Object) remove(version string) {
 func (x *Object) last() (n *corev1.Node, gone bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.node, x.gone
+	return x.newest(), x.gone
 }
 
 func (x *Object) record(reason string) {
@@ -219,18 +224,10 @@ func older(a, b string) bool {
 // quickFacts returns the facts without the images, which need a call of the runtime.
 func (x *Object) quickFacts() Facts {
 	in := x.o.Inputs
-	f := Facts{Config: x.o.Config, Conditions: in.Conditions.Facts(), VolumesKnown: in.VolumesInUse == nil}
-	if in.IPs != nil {
-		f.Config.Machine.IPs = in.IPs()
+	f := Facts{
+		Config: x.o.Config, Conditions: x.o.Conditions.Facts(), Devices: in.Devices(), Runtime: in.Runtime(),
 	}
-	if in.Devices != nil {
-		f.Devices = in.Devices()
-	}
-	if in.Runtime != nil {
-		f.Runtime = in.Runtime()
-	}
-	if in.VolumesInUse != nil {
-		f.VolumesInUse, f.VolumesKnown = in.VolumesInUse()
-	}
+	f.Config.Machine.IPs = in.IPs()
+	f.VolumesInUse, f.VolumesKnown = in.VolumesInUse()
 	return f
 }

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/base/store"
 )
 
 // The response to a call may arrive after the watch has reported that the object was deleted.
@@ -14,7 +16,7 @@ func TestALateResponseDoesNotReviveADeletedObject(t *testing.T) {
 	node := func(uid types.UID, version string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: uid, ResourceVersion: version}}
 	}
-	x := New(Options{Log: slog.New(slog.DiscardHandler)})
+	x := New(Options{Nodes: store.New[string, *corev1.Node](), Log: slog.New(slog.DiscardHandler)})
 	gone := func() bool { _, gone := x.last(); return gone }
 	x.receive(node("a", "10"), false)
 	x.remove("9")

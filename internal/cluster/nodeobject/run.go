@@ -35,9 +35,7 @@ func (x *Object) Run(ctx context.Context) error {
 			if !x.register(ctx) {
 				return nil
 			}
-			if x.o.Registered != nil {
-				x.o.Registered()
-			}
+			close(x.registered)
 		}
 		select {
 		case <-ctx.Done():
@@ -94,7 +92,7 @@ func (x *Object) tryRegister(ctx context.Context) error {
 func (x *Object) keep(ctx context.Context) {
 	failures := 0
 	for {
-		changed := x.o.Inputs.Conditions.Changed()
+		changed := x.o.Conditions.Changed()
 		wait := time.Duration(float64(x.o.UpdateEvery) * (1 + 0.04*rand.Float64()))
 		if err := x.update(ctx, failures > 0); err != nil && ctx.Err() == nil {
 			failures++
@@ -110,7 +108,7 @@ func (x *Object) keep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
-		case <-x.wake.C():
+		case <-x.o.FactsChanged.C():
 		case <-time.After(wait):
 		}
 	}
@@ -203,13 +201,11 @@ func (x *Object) announceReboot(existing *corev1.Node) {
 // facts returns all facts. If the images cannot be listed, it uses the previous list.
 func (x *Object) facts(ctx context.Context) Facts {
 	f := x.quickFacts()
-	if x.o.Inputs.Images != nil {
-		if images, err := x.o.Inputs.Images(ctx); err == nil {
-			x.report.images = images
-		} else if ctx.Err() == nil {
-			x.o.Log.Debug("cannot list images for the status of the node, the previous list stays", "err", err)
-		}
-		f.Images = x.report.images
+	if images, err := x.o.Inputs.Images(ctx); err == nil {
+		x.report.images = images
+	} else if ctx.Err() == nil {
+		x.o.Log.Debug("cannot list images for the status of the node, the previous list stays", "err", err)
 	}
+	f.Images = x.report.images
 	return f
 }

@@ -49,9 +49,11 @@ type Config struct {
 	Changed func(map[object.Key]bool)
 	// Strategy for ConfigMaps and Secrets; empty: Watch.
 	Strategy Strategy
-	// TTL is the time between two reads with Cache. It comes from the annotation node.alpha.kubernetes.io/ttl of the
-	// node. If it is nil or returns 0, the time is a minute.
-	TTL func() time.Duration
+	// Nodes has the Node object of this node, named NodeName. Its annotation node.alpha.kubernetes.io/ttl is the time
+	// in seconds between two reads with Cache. Without the object or the annotation, the time is a minute. Both are
+	// needed only with Cache.
+	Nodes    *store.Table[string, *corev1.Node]
+	NodeName string
 	// Sync is the time between two reads with Get (syncFrequency); 0: a minute.
 	Sync time.Duration
 	Log  *slog.Logger

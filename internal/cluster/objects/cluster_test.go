@@ -299,7 +299,10 @@ func TestImmutableIsNotWatched(t *testing.T) {
 func TestStrategies(t *testing.T) {
 	for name, edit := range map[string]func(*objects.Config){
 		"Cache": func(c *objects.Config) {
-			c.Strategy, c.TTL = objects.Cache, func() time.Duration { return 50 * time.Millisecond }
+			n := &corev1.Node{}
+			n.Annotations = map[string]string{corev1.ObjectTTLAnnotationKey: "0.05"}
+			c.Strategy, c.NodeName, c.Nodes = objects.Cache, "n1", store.New[string, *corev1.Node]()
+			c.Nodes.Put("n1", n)
 		},
 		"Get": func(c *objects.Config) { c.Strategy, c.Sync = objects.Get, 50*time.Millisecond },
 	} {

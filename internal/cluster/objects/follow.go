@@ -155,12 +155,25 @@ func (f *follower) period() time.Duration {
 	case f.from.watch == nil: // a claim without a volume, or a missing volume
 		f.polls++
 		return retry.Delay(pendingFirst, pendingMax, f.polls)
-	case c.Strategy == Cache && c.TTL != nil && c.TTL() > 0:
-		return c.TTL()
+	case c.Strategy == Cache:
+		return c.ttl()
 	case c.Strategy == Get && c.Sync > 0:
 		return c.Sync
 	}
 	return readInterval
+}
+
+// ttl returns how long objects may be cached. The control plane sets it in an annotation of the Node.
+func (c Config) ttl() time.Duration {
+	n, ok := c.Nodes.Get(c.NodeName)
+	if !ok {
+		return readInterval
+	}
+	ttl, err := time.ParseDuration(n.Annotations[corev1.ObjectTTLAnnotationKey] + "s")
+	if err != nil || ttl <= 0 {
+		return readInterval
+	}
+	return ttl
 }
 
 // selector selects the one object, or everything if the key stands for all.

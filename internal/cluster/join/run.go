@@ -1,0 +1,130 @@
+package join
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/opencontainers/cgroups"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/base/retry"
+	"github.com/berth-run/berth/internal/cluster/kubeapi"
+	"github.com/berth-run/berth/internal/node/kernel"
+	"github.com/berth-run/berth/internal/node/stats"
+)
+
+// Run starts all parts and returns when ctx ends. It sends nothing to the API server before there is a client
+// certificate.
+func (c *Cluster) Run(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
+	announce(c.o.Events, c.o.Config.NodeName, c.o.Version, cgroups.IsCgroup2UnifiedMode())
+	if !c.o.Config.Kubelet.ProtectKernelDefaults {
+		if err := kernel.Set(kernel.Root); err != nil {
+			c.o.Log.Warn("cannot set the kernel parameters that the kubelet sets, pods run with the current ones", "err",
+				err)
+		}
+	}
+	r := c.reports
+	var running sync.WaitGroup
+	defer running.Wait()
+	begin := func(run func(context.Context) error) {
+		running.Go(func() {
+			if err := run(ctx); err != nil && ctx.Err() == nil {
+				c.o.Log.Error("a part that talks to the cluster has ended", "err", err)
+			}
+		})
+	}
+	begin(c.restart(c.certificate.Run))
+	begin(c.api.Run)
+	begin(c.record.offline.Run)
+	begin(c.record.restore)
+	begin(c.conditions.Run)
+	begin(r.watchHealth)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.certificate.Ready():
+	}
+	way := moments{booted: stats.BootTime("/"), began: r.node.Began, tried: time.Now()}
+	begin(func(ctx context.Context) error { return r.startup.follow(ctx, r.object, way) })
+	for _, run := range []func(context.Context) error{
+		c.watchPods, c.objects.Run, r.answers.run, r.statuses.Run, r.events.Run, r.object.Run, r.settleDevices,
+		r.lease.Run, r.mirrors.Run, c.plugins.volumes.Run, c.plugins.claims.Run,
+		r.changes.follow(c.plugins.nodeChanged), r.changes.follow(c.nodeChanged), r.changes.follow(r.csiNode),
+		r.changes.follow(r.changes.addresses()), r.changes.follow(r.podRanges),
+	} {
+		begin(run)
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// restart runs a part again when it fails, for example for lack of inotify instances. The node does without the part
+// until then.
+func (c *Cluster) restart(run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		delays := retry.Doubling(time.Second, time.Minute)
+		for {
+			err := run(ctx)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			delay := delays.Step()
+			c.o.Log.Error("a part that talks to the cluster has ended, restarting it", "err", err, "after", delay)
+			if err := retry.Sleep(ctx, delay); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// watchPods watches the pods of this node. Like the kubelet it starts when the Node object is known, because pods are
+// admitted by the node's labels and taints.
+func (c *Cluster) watchPods(ctx context.Context) error {
+	select {
+	case <-c.reports.object.Received():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return c.pods.Run(ctx)
+}
+
+// nodeChanged reconsiders the pods that wait for something of the node.
+func (c *Cluster) nodeChanged(context.Context, *corev1.Node) time.Duration {
+	c.o.NodeChanged()
+	return 0
+}
+
+// answers reports to the status writer whether the API server answers.
+type answers struct {
+	health *kubeapi.Health
+
+	mu      sync.Mutex
+	changed chan struct{}
+}
+
+func newAnswers(h *kubeapi.Health) *answers { return &answers{health: h, changed: make(chan struct{})} }
+
+// Answers implements report.Health.
+func (a *answers) Answers() (bool, <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.health.State().Away(), a.changed
+}
+
+func (a *answers) run(ctx context.Context) error {
+	w := a.health.Watch()
+	defer w.Stop()
+	for {
+		if _, err := w.Next(ctx); err != nil {
+			return err
+		}
+		a.mu.Lock()
+		close(a.changed)
+		a.changed = make(chan struct{})
+		a.mu.Unlock()
+	}
+}
