@@ -1,11 +1,8 @@
 package servertest
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,19 +13,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api"
-	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/api/server"
-	"github.com/berth-run/berth/internal/base/archive"
-	"github.com/berth-run/berth/internal/base/document"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/podlog"
 	"github.com/berth-run/berth/internal/record/timeline"
@@ -50,28 +42,10 @@ type Agent struct {
 	done chan error
 	exec *execServer
 
-	mu       sync.Mutex
-	uids     int
-	onApply  func(*corev1.Pod)
-	onDelete func(*corev1.Pod)
-	calls
-	timelines []timeline.Timeline
-	images    []api.Image
-	loaded    []byte
-	state
-}
-
-// calls records the requests about manifests and pods, and holds the answer to an explain.
-type calls struct {
-	applied   []server.ApplyOptions
-	explained []api.Explanation
-	deleted   []Deletion
-}
-
-// Deletion is one call of Applier.Delete.
-type Deletion struct {
-	Key   types.NamespacedName
-	Grace *time.Duration
+	pods      *pods
+	timelines *timelines
+	images    *images
+	node      *node
 }
 
 // Start serves the local API until the test ends.
@@ -100,12 +74,16 @@ func StartAt(t testing.TB, socket string) *Agent {
 		Files:  t.TempDir(),
 		done:   make(chan error, 1),
 		exec:   newExecServer(t),
-		state:  state{status: api.Status{Node: "node", Root: filepath.Dir(socket)}},
+
+		timelines: &timelines{},
+		images:    &images{},
+		node:      &node{status: api.Status{Node: "node", Root: filepath.Dir(socket)}},
 	}
+	a.pods = &pods{table: a.Pods}
 	s := server.New(server.Options{
-		Socket: socket, Pods: a.Pods, Events: a.Events, Applier: applier{a}, Explainer: explainer{a},
-		Objects: objects{a.Objects}, Amender: amender{a}, Timelines: timelines{a},
-		Images: images{a}, Streams: a.exec, Files: files{a}, Node: node{a}, Resources: resources{a},
+		Socket: socket, Pods: a.Pods, Events: a.Events, Applier: a.pods, Explainer: a.pods,
+		Objects: objects{a.Objects}, Amender: a.pods, Timelines: a.timelines,
+		Images: a.images, Streams: a.exec, Files: files{a.Files}, Node: a.node, Resources: a.node,
 		Metrics: prometheus.NewRegistry(),
 		LogDir:  a.LogDir, Started: time.Unix(1000, 0), Log: slog.New(slog.DiscardHandler),
 	})
@@ -133,87 +111,73 @@ func (a *Agent) Stop() error {
 	return err
 }
 
-// Put adds or replaces a pod by name and returns it. A pod without a UID gets one.
-func (a *Agent) Put(p *corev1.Pod) *corev1.Pod {
-	p = p.DeepCopy()
-	p.Namespace = cmp.Or(p.Namespace, "default")
-	if p.UID == "" {
-		a.mu.Lock()
-		a.uids++
-		p.UID = types.UID(fmt.Sprintf("uid-%d", a.uids))
-		a.mu.Unlock()
-	}
-	a.Pods.Put(keyOf(p), p)
-	return p
+// Finish ends a pod. The containers that have not ended before get this exit code.
+func (a *Agent) Finish(key types.NamespacedName, code int32) {
+	a.pods.change(key, func(p *corev1.Pod) { Terminate(p, code) })
 }
 
-func keyOf(p *corev1.Pod) types.NamespacedName {
-	return types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-}
+// Put adds or replaces a pod by name and returns it. A pod without a UID gets one.
+func (a *Agent) Put(p *corev1.Pod) *corev1.Pod { return a.pods.put(p) }
 
 // Change changes an existing pod and returns it.
 func (a *Agent) Change(key types.NamespacedName, change func(*corev1.Pod)) *corev1.Pod {
-	p, ok := a.Pods.Get(key)
-	if !ok {
-		panic("no pod " + key.String())
-	}
-	p = p.DeepCopy()
-	change(p)
-	return a.Put(p)
-}
-
-// Finish ends a pod. The containers that have not ended before get this exit code.
-func (a *Agent) Finish(key types.NamespacedName, code int32) {
-	a.Change(key, func(p *corev1.Pod) { Terminate(p, code) })
+	return a.pods.change(key, change)
 }
 
 // Remove deletes a pod.
 func (a *Agent) Remove(key types.NamespacedName) { a.Pods.Delete(key) }
 
 // OnApply sets a function that is called with every applied pod, after the pod is in the table.
-func (a *Agent) OnApply(f func(*corev1.Pod)) { a.set(func() { a.onApply = f }) }
+func (a *Agent) OnApply(f func(*corev1.Pod)) { set(&a.pods.mu, &a.pods.onApply, f) }
 
 // OnDelete sets a function that is called with every pod whose deletion is requested. Without it the pod is
 // removed at once, and its containers end with exit code 0.
-func (a *Agent) OnDelete(f func(*corev1.Pod)) { a.set(func() { a.onDelete = f }) }
+func (a *Agent) OnDelete(f func(*corev1.Pod)) { set(&a.pods.mu, &a.pods.onDelete, f) }
+
+// SetExplanations sets the answer to an explain of any manifests that are not empty.
+func (a *Agent) SetExplanations(all ...api.Explanation) { set(&a.pods.mu, &a.pods.explained, all) }
 
 // SetTimelines sets the recorded timelines.
-func (a *Agent) SetTimelines(lines ...timeline.Timeline) { a.set(func() { a.timelines = lines }) }
-
-// SetImages sets the images of the runtime.
-func (a *Agent) SetImages(images ...api.Image) { a.set(func() { a.images = images }) }
-
-// SetStatus sets the agent's own state.
-func (a *Agent) SetStatus(st api.Status) { a.set(func() { a.status = st }) }
-
-// SetHealth sets the reason why the agent cannot work. nil makes it healthy.
-func (a *Agent) SetHealth(err error) { a.set(func() { a.health = err }) }
-
-func (a *Agent) set(f func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	f()
+func (a *Agent) SetTimelines(lines ...timeline.Timeline) {
+	set(&a.timelines.mu, &a.timelines.lines, lines)
 }
 
-// Applied returns the options of all applies so far.
+// SetImages sets the images of the runtime.
+func (a *Agent) SetImages(all ...api.Image) { set(&a.images.mu, &a.images.all, all) }
+
+// SetStatus sets the agent's own state.
+func (a *Agent) SetStatus(st api.Status) { set(&a.node.mu, &a.node.status, st) }
+
+// SetHealth sets the reason why the agent cannot work. nil makes it healthy.
+func (a *Agent) SetHealth(err error) { set(&a.node.mu, &a.node.health, err) }
+
+// SetResources sets the node's resources and the ones that pods hold.
+func (a *Agent) SetResources(n resource.Node, held resource.Held) {
+	set(&a.node.mu, &a.node.machine, n)
+	set(&a.node.mu, &a.node.held, held)
+}
+
+// Applied returns the options of all applies and explains so far.
 func (a *Agent) Applied() []server.ApplyOptions {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.applied)
+	return slices.Clone(get(&a.pods.mu, &a.pods.applied))
 }
 
 // Deleted returns all deletions so far.
-func (a *Agent) Deleted() []Deletion {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.deleted)
-}
+func (a *Agent) Deleted() []Deletion { return slices.Clone(get(&a.pods.mu, &a.pods.deleted)) }
 
 // Loaded returns the last image archive that a client sent.
-func (a *Agent) Loaded() []byte {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.loaded)
+func (a *Agent) Loaded() []byte { return slices.Clone(get(&a.images.mu, &a.images.loaded)) }
+
+func set[T any](mu *sync.Mutex, field *T, value T) {
+	mu.Lock()
+	defer mu.Unlock()
+	*field = value
+}
+
+func get[T any](mu *sync.Mutex, field *T) T {
+	mu.Lock()
+	defer mu.Unlock()
+	return *field
 }
 
 // WriteLog appends lines of standard output to the log of a container's instance.
@@ -233,148 +197,4 @@ func (a *Agent) WriteLog(t testing.TB, p *corev1.Pod, container string, instance
 			t.Fatal(err)
 		}
 	}
-}
-
-type applier struct{ *Agent }
-
-func (a applier) Apply(_ context.Context, data []byte, opts server.ApplyOptions) ([]api.ApplyResult, error) {
-	a.set(func() { a.applied = append(a.applied, opts) })
-	var pods []*corev1.Pod
-	for _, doc := range document.Split(data) {
-		p, err := decode(doc, opts)
-		if err != nil {
-			return nil, err
-		}
-		if _, exists := a.Pods.Get(keyOf(p)); exists && opts.CreateOnly {
-			return nil,
-				answer.Next(apierrors.NewAlreadyExists(schema.GroupResource{Resource: "pods"}, p.Name),
-					"delete it first")
-		}
-		pods = append(pods, p)
-	}
-	a.mu.Lock()
-	notify := a.onApply
-	a.mu.Unlock()
-	var results []api.ApplyResult
-	for _, p := range pods {
-		r := api.ApplyResult{Kind: api.KindPod, Namespace: p.Namespace, Name: p.Name, Action: api.Created}
-		if was, exists := a.Pods.Get(keyOf(p)); exists {
-			r.Action, p.UID = api.Configured, was.UID
-		}
-		if !opts.DryRun && !opts.NamesOnly {
-			p = a.Put(p)
-		}
-		r.UID = p.UID
-		results = append(results, r)
-		if notify != nil && !opts.DryRun && !opts.NamesOnly {
-			notify(p)
-		}
-	}
-	return results, nil
-}
-
-func decode(doc document.Document, opts server.ApplyOptions) (*corev1.Pod, error) {
-	data, err := doc.JSON()
-	p := &corev1.Pod{}
-	if err == nil {
-		err = doc.Decode(data, p)
-	}
-	if err != nil {
-		return nil, answer.BadRequest(fmt.Sprintf("%s: %v", opts.Origin, err), "correct the manifest")
-	}
-	if opts.Namespace != "" && p.Namespace != "" && p.Namespace != opts.Namespace {
-		return nil, answer.BadRequest(fmt.Sprintf("%s: pod is in namespace %s", opts.Origin, p.Namespace), "")
-	}
-	p.Namespace = cmp.Or(p.Namespace, opts.Namespace, "default")
-	p.Status.Phase = corev1.PodPending
-	return p, nil
-}
-
-func (a applier) Delete(_ context.Context, key types.NamespacedName, opts server.DeleteOptions) (*corev1.Pod, error) {
-	p, ok := a.Pods.Get(key)
-	if !ok {
-		return nil, answer.NotFound(key)
-	}
-	if opts.UID != "" && opts.UID != p.UID {
-		return nil,
-			apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, p.Name, errors.New("it has another UID"))
-	}
-	p = a.Change(key, func(p *corev1.Pod) {
-		now := metav1.Now()
-		p.DeletionTimestamp = &now
-		seconds := int64(30)
-		if opts.Grace != nil {
-			seconds = int64(*opts.Grace / time.Second)
-		}
-		p.DeletionGracePeriodSeconds = &seconds
-	})
-	a.mu.Lock()
-	a.deleted = append(a.deleted, Deletion{key, opts.Grace})
-	notify := a.onDelete
-	a.mu.Unlock()
-	if notify != nil {
-		notify(p)
-		return p, nil
-	}
-	a.Finish(key, 0)
-	a.Remove(key)
-	return p, nil
-}
-
-type timelines struct{ *Agent }
-
-func (a timelines) Find(namespace, name string) (timeline.Timeline, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, t := range a.timelines {
-		if t.Namespace == namespace && t.Name == name {
-			return t, true
-		}
-	}
-	return timeline.Timeline{}, false
-}
-
-func (a timelines) List() []timeline.Timeline {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	all := slices.Clone(a.timelines)
-	for i := range all {
-		all[i].Spans = nil
-	}
-	return all
-}
-
-// files serves Agent.Files as the root directory of every container.
-type files struct{ *Agent }
-
-func (a files) Pack(ctx context.Context, _ *corev1.Pod, _, path string, w io.Writer) error {
-	root, err := os.Open(a.Files)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return archive.PackIn(ctx, root, path, w)
-}
-
-func (a files) Unpack(_ context.Context, _ *corev1.Pod, t server.FileTarget, r io.Reader) ([]string, error) {
-	root, err := os.Open(a.Files)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	return archive.UnpackIn(root, t.Path, t.Name, nil, r)
-}
-
-type node struct{ *Agent }
-
-func (a node) Status(context.Context) api.Status {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.status
-}
-
-func (a node) Healthy(context.Context) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.health
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,28 +15,32 @@ import (
 
 // images is an image store in memory. A load and a pull add nothing: they return images that SetImages has
 // set.
-type images struct{ *Agent }
+type images struct {
+	mu     sync.Mutex
+	all    []api.Image
+	loaded []byte
+}
 
 // Load implements server.Images.
-func (a images) Load(_ context.Context, archive io.Reader) ([]api.Image, error) {
+func (m *images) Load(_ context.Context, archive io.Reader) ([]api.Image, error) {
 	data, err := io.ReadAll(archive)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.loaded = data
-	return a.images, err
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.loaded = data
+	return m.all, err
 }
 
 // List implements server.Images.
-func (a images) List(context.Context) ([]api.Image, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.images, nil
+func (m *images) List(context.Context) ([]api.Image, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.all, nil
 }
 
-func (a images) find(name string) (api.Image, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, i := range a.images {
+func (m *images) find(name string) (api.Image, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, i := range m.all {
 		if i.ID == name || slices.Contains(i.Tags, name) {
 			return i, nil
 		}
@@ -44,9 +49,9 @@ func (a images) find(name string) (api.Image, error) {
 }
 
 // Save implements server.Images. The archive is the list of names.
-func (a images) Save(_ context.Context, names []string, archive io.Writer) error {
+func (m *images) Save(_ context.Context, names []string, archive io.Writer) error {
 	for _, name := range names {
-		if _, err := a.find(name); err != nil {
+		if _, err := m.find(name); err != nil {
 			return err
 		}
 	}
@@ -55,27 +60,27 @@ func (a images) Save(_ context.Context, names []string, archive io.Writer) error
 }
 
 // Pull implements server.Images.
-func (a images) Pull(_ context.Context, name string) (api.Image, error) { return a.find(name) }
+func (m *images) Pull(_ context.Context, name string) (api.Image, error) { return m.find(name) }
 
 // Pulls implements server.Images.
-func (images) Pulls() []api.Pull {
+func (*images) Pulls() []api.Pull {
 	return []api.Pull{{Name: "docker.io/library/app:v2", Pods: []string{"default/web"}, Fetched: 1, Total: 2}}
 }
 
 // Remove implements server.Images.
-func (a images) Remove(_ context.Context, name string, _ bool) (api.Image, error) {
-	gone, err := a.find(name)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.images = slices.DeleteFunc(slices.Clone(a.images), func(i api.Image) bool { return i.ID == gone.ID })
+func (m *images) Remove(_ context.Context, name string, _ bool) (api.Image, error) {
+	gone, err := m.find(name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all = slices.DeleteFunc(slices.Clone(m.all), func(i api.Image) bool { return i.ID == gone.ID })
 	return gone, err
 }
 
 // Prune implements server.Images.
-func (a images) Prune(_ context.Context, loaded bool) (gone []api.Image, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.images = slices.DeleteFunc(slices.Clone(a.images), func(i api.Image) bool {
+func (m *images) Prune(_ context.Context, loaded bool) (gone []api.Image, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all = slices.DeleteFunc(slices.Clone(m.all), func(i api.Image) bool {
 		free := !i.InUse && !i.Pinned && (loaded || !i.Loaded)
 		if free {
 			gone = append(gone, i)
@@ -86,11 +91,11 @@ func (a images) Prune(_ context.Context, loaded bool) (gone []api.Image, err err
 }
 
 // Usage implements server.Images.
-func (a images) Usage(context.Context) (api.ImageUsage, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	u := api.ImageUsage{Images: len(a.images), Capacity: 1000, Available: 900}
-	for _, i := range a.images {
+func (m *images) Usage(context.Context) (api.ImageUsage, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := api.ImageUsage{Images: len(m.all), Capacity: 1000, Available: 900}
+	for _, i := range m.all {
 		u.Size += int64(i.Size)
 	}
 	return u, nil
