@@ -18,6 +18,6 @@ func imageCommand(a *app) *cobra.Command {
 	ls := getImagesCommand(a, "ls")
 	ls.Aliases = []string{"list"}
 	cmd.AddCommand(ls)
-	cmd.AddCommand(image.Commands(image.Options{Client: a.Client, Usage: command.Usage, Format: command.FormatFlag})...)
+	cmd.AddCommand(image.Commands(&a.App)...)
 	return cmd
 }

@@ -86,7 +86,7 @@ func newRoot() *cobra.Command {
 		getCommand(a), describeCommand(a),
 		resizeCommand(a), conditionCommand(a), eventsCommand(a), traceCommand(a),
 		explain.Command(a.Client, command.ReadManifest), imageCommand(a),
-		topology.Command(topology.Options{Client: a.Client, Usage: command.Usage, Format: command.FormatFlag}),
+		topology.Command(&a.App),
 		agentCommand(a), runtimeCommand(a), resetCommand(a), versionCommand(),
 	)
 	cmd.AddCommand(container.Commands(&a.App)...)

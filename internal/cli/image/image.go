@@ -6,34 +6,24 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/internal/api"
-	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/cli/transfer"
 )
 
-// Options are shared by all commands of the program.
-type Options struct {
-	Client func() *client.Client
-	// Usage adds the usage line to the error of a wrong number of arguments.
-	Usage func(cobra.PositionalArgs) cobra.PositionalArgs
-	// Format adds the flag -o to a command. The returned function writes a result in the format of the
-	// flag. It returns false if the flag is not set, and then writes nothing.
-	Format func(*cobra.Command) func(w io.Writer, result any) (bool, error)
-}
-
 // Commands returns the subcommands of "berth image".
-func Commands(o Options) []*cobra.Command {
-	c := commands{o}
+func Commands(a *command.App) []*cobra.Command {
+	c := commands{a}
 	return []*cobra.Command{c.load(), c.pull(), c.save(), c.remove(), c.prune(), c.df()}
 }
 
-type commands struct{ Options }
+type commands struct{ app *command.App }
 
 // with sets the function of a command: it calls run and prints the result with show, or in the format of
 // -o.
 func with[T any](c commands, cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (T, error),
 	show func(io.Writer, T) error) *cobra.Command {
-	write := c.Format(cmd)
+	write := command.FormatFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		result, err := run(cmd, args)
 		if err != nil {
@@ -48,7 +38,7 @@ func with[T any](c commands, cmd *cobra.Command, run func(cmd *cobra.Command, ar
 }
 
 func (c commands) command(use, short, long, example string, args cobra.PositionalArgs) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Long: long, Example: "  berth image " + example, Args: c.Usage(args)}
+	return &cobra.Command{Use: use, Short: short, Long: long, Example: "  berth image " + example, Args: command.Usage(args)}
 }
 
 func imageList(images []api.Image, err error) (api.ImageList, error) {
@@ -57,7 +47,7 @@ func imageList(images []api.Image, err error) (api.ImageList, error) {
 
 // transfers returns the agent whose images a command transfers.
 func (c commands) transfers(cmd *cobra.Command) transfer.Agent {
-	return transfer.Agent{Client: c.Client(), Err: cmd.ErrOrStderr()}
+	return transfer.Agent{Client: c.app.Client(), Err: cmd.ErrOrStderr()}
 }
 
 func (c commands) load() *cobra.Command {
@@ -113,7 +103,7 @@ func (c commands) prune() *cobra.Command {
 			"Remove the images that no container and no pod of the node uses. Pinned images of the runtime stay.\n"+
 				"Images loaded from archives stay too, unless --all is set.", "prune", cobra.NoArgs),
 		func(cmd *cobra.Command, _ []string) (api.ImageList, error) {
-			return imageList(c.Client().Images().Prune(cmd.Context(), all))
+			return imageList(c.app.Client().Images().Prune(cmd.Context(), all))
 		}, printer.PrunedImages)
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also remove unused images that were loaded from archives")
 	return cmd
@@ -122,6 +112,6 @@ func (c commands) prune() *cobra.Command {
 func (c commands) df() *cobra.Command {
 	return with(c, c.command("df", "Show the disk space that images use", "", "df", cobra.NoArgs),
 		func(cmd *cobra.Command, _ []string) (*api.ImageUsage, error) {
-			return c.Client().Images().Usage(cmd.Context())
+			return c.app.Client().Images().Usage(cmd.Context())
 		}, printer.ImageUsage)
 }

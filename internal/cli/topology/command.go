@@ -1,25 +1,14 @@
 package topology
 
 import (
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 )
 
-// Options are shared by all commands of the program.
-type Options struct {
-	Client func() *client.Client
-	// Usage adds the usage line to the error of a wrong number of arguments.
-	Usage func(cobra.PositionalArgs) cobra.PositionalArgs
-	// Format adds the flag -o to a command. The returned function writes a result in the format of the
-	// flag. It returns false if the flag is not set, and then writes nothing.
-	Format func(*cobra.Command) func(w io.Writer, result any) (bool, error)
-}
-
 // Command returns "berth topology".
-func Command(o Options) *cobra.Command {
+func Command(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topology",
 		Short: "Draw the machine's sockets, NUMA nodes, caches and cores, and which pods hold them",
@@ -34,11 +23,11 @@ Equal parts are folded: "4 x L3 32 MiB ... all shared" stands for four caches wi
 them. 0-22:2 is every second CPU from 0 to 22. Caches below the last level come first, equal ones
 together.`,
 		Example: "  berth topology\n  berth topology -o json",
-		Args:    o.Usage(cobra.NoArgs),
+		Args:    command.Usage(cobra.NoArgs),
 	}
-	write := o.Format(cmd)
+	write := command.FormatFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		t, err := client.Topology(cmd.Context(), o.Client())
+		t, err := client.Topology(cmd.Context(), a.Client())
 		if err != nil {
 			return err
 		}
