@@ -19,8 +19,8 @@ const (
 	maxMethods          = 25
 	maxFunctionLiterals = 14 // in one struct literal
 	maxPackageLines     = 1800
-	// maxFunctionOptions is how many options of all packages together may be functions. A function-valued option is for
-	// one effect that tests replace; the clock (Now) and the dice (Rand) do not count. The number only shrinks: lower it
+	// maxFunctionOptions is how many options of all packages together may be functions. Such an option is for one
+	// effect that tests replace. The clock (Now) and the dice (Rand) do not count. The number only shrinks: lower it
 	// when options go.
 	maxFunctionOptions = 79
 	// columns is how long a line may be. A longer one counts as the lines that it would wrap to.
@@ -34,9 +34,9 @@ var exceptions = map[string]string{
 	"internal/api/servertest.commands.Exec":   "The streaming library sets the parameters of this method.",
 	"internal/api/servertest.commands.Attach": "The streaming library sets the parameters of this method.",
 	"internal/model/pod.ContainerStatus":      "It has one field for each field of a container's status in the CRI.",
-	"internal/pod/plan.computation":           "Each method is one rule of a single computation, which keeps its state here.",
-	"internal/pod/podstatus.computation":      "Each method fills one part of a status, and all parts read the same input.",
-	"internal/pod/steps/volume.Volumes":       "It is being split into the step, the lookups of other parts, and the metrics.",
+	"internal/pod/plan.computation":           "Each method is one rule of the computation of a plan.",
+	"internal/pod/podstatus.computation":      "Each method fills one part of the status of a pod.",
+	"internal/pod/steps/volume.Volumes":       "It is being split into the step, the lookups and the metrics.",
 	"internal/pod/steps/probe.Probes":         "It is being split into the schedule of the probes and their results.",
 }
 

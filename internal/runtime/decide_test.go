@@ -1,16 +1,12 @@
 package runtime
 
 import (
-	"encoding/json"
-	"flag"
 	"log/slog"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/berth-run/berth/internal/base/golden"
 )
 
 // example is a complete configuration.
@@ -57,33 +53,8 @@ func TestValidate(t *testing.T) {
 }
 
 func TestServerConfig(t *testing.T) {
-	golden(t, "server.json", serverConfig(example(), host{overlay: true, lowerOOM: true}, "localhost/pause:1").Plugins)
+	golden.JSON(t, "server.json", serverConfig(example(), host{overlay: true, lowerOOM: true}, "localhost/pause:1").Plugins)
 	bounded := example()
 	bounded.SystemdCgroup = true
-	golden(t, "server-bounded.json", serverConfig(bounded, host{}, "localhost/pause:1").Plugins)
-}
-
-var update = flag.Bool("update", false, "rewrite the files in testdata")
-
-// golden compares the JSON of a value with a file.
-func golden(t *testing.T, name string, value any) {
-	t.Helper()
-	got, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got = append(got, '\n')
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
+	golden.JSON(t, "server-bounded.json", serverConfig(bounded, host{}, "localhost/pause:1").Plugins)
 }

@@ -26,10 +26,7 @@ const selfPath = "/proc/self/exe"
 // The agent is killed and its binary replaced. Containers run on, and the next agent finds them. It also learns the
 // exit code of a container that ended while no agent ran.
 func TestRestart(t *testing.T) {
-	dir := scratch(t)
-	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
-		t.Fatal(err)
-	}
+	dir := scratchWithImage(t)
 	binary := filepath.Join(t.TempDir(), "berth")
 	copySelf(t, binary)
 	agent := serveChild(t, dir, binary)
@@ -75,18 +72,13 @@ func TestRestart(t *testing.T) {
 	if got := shims(t, dir); got != 1 {
 		t.Errorf("%d versions of the shim are installed after the old one's last pod has ended, want 1", got)
 	}
-	if err := runtime.New(testConfig(dir)).RemoveNetwork(); err != nil {
-		t.Error(err)
-	}
+	removeNetwork(t, dir)
 }
 
 // A shim that answers late while the runtime starts, as on a busy machine, does not count as dead: its container runs
 // on.
 func TestSlowShim(t *testing.T) {
-	dir := scratch(t)
-	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
-		t.Fatal(err)
-	}
+	dir := scratchWithImage(t)
 	agent := serveChild(t, dir, selfPath)
 	t.Cleanup(func() { kill(t, agent) })
 	c := newClient(t, dial(t, dir), dir)
@@ -120,17 +112,12 @@ func TestSlowShim(t *testing.T) {
 		t.Errorf("container of a slow shim: %v, pid %d, had %d", status, c.pid(t, staying), pid)
 	}
 	c.removeAll(t)
-	if err := runtime.New(testConfig(dir)).RemoveNetwork(); err != nil {
-		t.Error(err)
-	}
+	removeNetwork(t, dir)
 }
 
 // After a reboot, the pods from before are reported as ended and can be removed, and new pods start.
 func TestReboot(t *testing.T) {
-	dir := scratch(t)
-	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
-		t.Fatal(err)
-	}
+	dir := scratchWithImage(t)
 	agent := serveChild(t, dir, selfPath)
 	t.Cleanup(func() { kill(t, agent) })
 	c := newClient(t, dial(t, dir), dir)
@@ -162,18 +149,13 @@ func TestReboot(t *testing.T) {
 		t.Errorf("exit code of a container after the reboot: %d", code)
 	}
 	c.removeAll(t)
-	if err := runtime.New(testConfig(dir)).RemoveNetwork(); err != nil {
-		t.Error(err)
-	}
+	removeNetwork(t, dir)
 }
 
 // Where overlayfs does not work, containers get copies of their image. It does not work here because the root is on an
 // overlayfs.
 func TestNoOverlay(t *testing.T) {
-	dir := scratch(t)
-	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
-		t.Fatal(err)
-	}
+	dir := scratchWithImage(t)
 	for _, name := range []string{"root", "upper", "work"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
@@ -198,17 +180,12 @@ func TestNoOverlay(t *testing.T) {
 		t.Error(err)
 	}
 	c.removeAll(t)
-	if err := runtime.New(testConfig(dir)).RemoveNetwork(); err != nil {
-		t.Error(err)
-	}
+	removeNetwork(t, dir)
 }
 
 // The machine's CNI configuration takes precedence over the built-in network.
 func TestForeignNetwork(t *testing.T) {
-	dir := scratch(t)
-	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
-		t.Fatal(err)
-	}
+	dir := scratchWithImage(t)
 	config := testConfig(dir)
 	if err := os.Mkdir(config.CNIConfDir, 0o755); err != nil {
 		t.Fatal(err)
@@ -232,22 +209,35 @@ func TestForeignNetwork(t *testing.T) {
 		t.Errorf("pod has address %s, want one of the foreign network", got)
 	}
 	c.removeAll(t)
-	if err := runtime.New(config).RemoveNetwork(); err != nil {
-		t.Error(err)
-	}
+	removeNetwork(t, dir)
 }
 
 // A second process cannot run a runtime on the same root.
 func TestLock(t *testing.T) {
-	dir := scratch(t)
-	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
-		t.Fatal(err)
-	}
+	dir := scratchWithImage(t)
 	first := serveChild(t, dir, selfPath)
 	t.Cleanup(func() { kill(t, first) })
 	out, err := child(dir, selfPath).CombinedOutput()
 	if err == nil || !bytes.Contains(out, []byte("another process runs a runtime there")) {
 		t.Errorf("a second runtime on the same root ended with %v:\n%s", err, out)
+	}
+}
+
+// scratchWithImage is scratch with the test image, which serve imports.
+func scratchWithImage(t *testing.T) string {
+	t.Helper()
+	dir := scratch(t)
+	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// removeNetwork removes the bridge of the runtime in dir.
+func removeNetwork(t *testing.T, dir string) {
+	t.Helper()
+	if err := runtime.New(testConfig(dir)).RemoveNetwork(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,16 +1,14 @@
 package network
 
 import (
-	"encoding/json"
-	"flag"
 	"log/slog"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/berth-run/berth/internal/base/golden"
 )
 
 // example is the configuration of a network with one range of each family.
@@ -30,8 +28,8 @@ func prefixes(texts ...string) []netip.Prefix {
 }
 
 func TestNetworkConfig(t *testing.T) {
-	golden(t, "dual.json", networkConfig(example(), Machine{IPv6: true, PacketFilter: "nftables"}))
-	golden(t, "ipv4.json", networkConfig(example(), Machine{PacketFilter: "iptables"}))
+	golden.JSON(t, "dual.json", networkConfig(example(), Machine{IPv6: true, PacketFilter: "nftables"}))
+	golden.JSON(t, "ipv4.json", networkConfig(example(), Machine{PacketFilter: "iptables"}))
 }
 
 func TestSource(t *testing.T) {
@@ -90,30 +88,5 @@ func TestConcerns(t *testing.T) {
 		if got := concerns(path, "/etc/cni/net.d"); got != want {
 			t.Errorf("%s: %t, want %t", path, got, want)
 		}
-	}
-}
-
-var update = flag.Bool("update", false, "rewrite the files in testdata")
-
-// golden compares the JSON of a value with a file.
-func golden(t *testing.T, name string, value any) {
-	t.Helper()
-	got, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got = append(got, '\n')
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
 }
