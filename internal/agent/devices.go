@@ -43,8 +43,7 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 func newPodResources(a *Agent) *podresources.Server {
 	held := a.steps.allocations
 	return podresources.New(podresources.Options{
-		Socket: filepath.Join(a.Config.RootDir, "pod-resources", "kubelet.sock"), Pods: a.fleet.Pods, Ledger: held,
-		Devices: a.steps.devices,
-		CPUs:    held.CPUs, Memory: held.Memory, Claims: a.cluster.Plugins(), Log: a.Log,
+		Socket: filepath.Join(a.Config.RootDir, "pod-resources", "kubelet.sock"), Pods: a.fleet, Ledger: held,
+		Devices: a.steps.devices, Claims: a.cluster.Plugins(), Log: a.Log,
 	})
 }

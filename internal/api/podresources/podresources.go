@@ -29,9 +29,18 @@ const (
 	callsAtOnce    = 10
 )
 
+// pods knows the pods that hold resources of the node.
+type pods interface {
+	Pods() []*corev1.Pod
+}
+
 // ledger records the resources that pods hold.
 type ledger interface {
 	Get(types.UID) (resource.Allocation, bool)
+	// CPUs and Memory return the resources that can be allocated exclusively. They are empty if the node's policies
+	// allocate none.
+	CPUs() cpuset.CPUSet
+	Memory() []memory.Block
 }
 
 // devices knows the devices of the plugins and the NUMA nodes of allocated devices.
@@ -48,17 +57,12 @@ type claims interface {
 // Options configure a Server. All are required unless they say otherwise.
 type Options struct {
 	// Socket is the path of the unix socket to listen on.
-	Socket string
-	// Pods returns the pods that hold resources of the node.
-	Pods    func() []*corev1.Pod
+	Socket  string
+	Pods    pods
 	Ledger  ledger
 	Devices devices
 	// Claims is nil for an agent without a cluster.
 	Claims claims
-	// CPUs and Memory return the resources that can be allocated exclusively. They are empty if the node's
-	// policies allocate none.
-	CPUs   func() cpuset.CPUSet
-	Memory func() []memory.Block
 	Log    *slog.Logger
 }
 
@@ -112,7 +116,7 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 // List implements the API.
 func (s *Server) List(context.Context, *api.ListPodResourcesRequest) (*api.ListPodResourcesResponse, error) {
 	r := &api.ListPodResourcesResponse{}
-	for _, p := range s.opts.Pods() {
+	for _, p := range s.opts.Pods.Pods() {
 		r.PodResources = append(r.PodResources, s.pod(p))
 	}
 	return r, nil
@@ -120,7 +124,7 @@ func (s *Server) List(context.Context, *api.ListPodResourcesRequest) (*api.ListP
 
 // Get implements the API.
 func (s *Server) Get(_ context.Context, r *api.GetPodResourcesRequest) (*api.GetPodResourcesResponse, error) {
-	for _, p := range s.opts.Pods() {
+	for _, p := range s.opts.Pods.Pods() {
 		if p.Name == r.GetPodName() && p.Namespace == r.GetPodNamespace() {
 			return &api.GetPodResourcesResponse{PodResources: s.pod(p)}, nil
 		}
@@ -132,7 +136,7 @@ func (s *Server) Get(_ context.Context, r *api.GetPodResourcesRequest) (*api.Get
 func (s *Server) GetAllocatableResources(context.Context,
 	*api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse, error) {
 	return &api.AllocatableResourcesResponse{
-		Devices: healthy(s.opts.Devices.Inventory()), CpuIds: ids(s.opts.CPUs()), Memory: blocks(s.opts.Memory()),
+		Devices: healthy(s.opts.Devices.Inventory()), CpuIds: ids(s.opts.Ledger.CPUs()), Memory: blocks(s.opts.Ledger.Memory()),
 	}, nil
 }
 

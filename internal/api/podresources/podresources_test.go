@@ -31,9 +31,21 @@ import (
 
 const gpu corev1.ResourceName = "example.com/gpu"
 
-type held map[types.UID]resource.Allocation
+type running []*corev1.Pod
 
-func (h held) Get(uid types.UID) (resource.Allocation, bool) { a, ok := h[uid]; return a, ok }
+func (r running) Pods() []*corev1.Pod { return r }
+
+type held struct {
+	pods   map[types.UID]resource.Allocation
+	cpus   cpuset.CPUSet
+	memory []memory.Block
+}
+
+func (h held) Get(uid types.UID) (resource.Allocation, bool) { a, ok := h.pods[uid]; return a, ok }
+
+func (h held) CPUs() cpuset.CPUSet { return h.cpus }
+
+func (h held) Memory() []memory.Block { return h.memory }
 
 type inventory device.Inventory
 
@@ -81,8 +93,8 @@ func serve(t *testing.T) (api.PodResourcesListerClient, *Server) {
 	socket := filepath.Join(dir, "pod-resources", "kubelet.sock")
 	s := New(Options{
 		Socket: socket,
-		Pods:   func() []*corev1.Pod { return []*corev1.Pod{rich, poor} },
-		Ledger: held{"rich": {
+		Pods:   running{rich, poor},
+		Ledger: held{cpus: cpuset.New(1, 2, 3), memory: block, pods: map[types.UID]resource.Allocation{"rich": {
 			Containers: map[string]resource.Holding{
 				"init": {CPUs: cpuset.New(1)},
 				"side": {CPUs: cpuset.New(2)},
@@ -90,12 +102,10 @@ func serve(t *testing.T) (api.PodResourcesListerClient, *Server) {
 					Devices: map[corev1.ResourceName][]device.ID{gpu: {"b", "a", "n"}}},
 			},
 			Pod: resource.Holding{CPUs: cpuset.New(1, 2, 3, 4), Memory: block},
-		}},
+		}}},
 		Devices: inventory{gpu: {{ID: "a", Healthy: true, Nodes: topology.Of(0)},
 			{ID: "b", Healthy: true, Nodes: topology.Of(0, 1)}, {ID: "n", Healthy: true}, {ID: "x"}}},
 		Claims: someClaims(),
-		CPUs:   func() cpuset.CPUSet { return cpuset.New(1, 2, 3) },
-		Memory: func() []memory.Block { return block },
 		Log:    slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
