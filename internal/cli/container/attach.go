@@ -12,14 +12,8 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-type attachFlags struct {
-	command.Scope
-	stream.Flags
-	container string
-}
-
 func attachCommand(a *command.App) *cobra.Command {
-	var f attachFlags
+	var f processFlags
 	cmd := &cobra.Command{
 		Use:   "attach POD [-c CONTAINER] [-i] [-t]",
 		Short: "Connect to the main process of a running container",
@@ -32,15 +26,11 @@ Interrupting this command leaves the container running.`,
 		Args:    command.Usage(cobra.ExactArgs(1)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return attach(a, cmd, &f, args[0]) },
 	}
-	f.Scope.Add(cmd)
-	f.Flags.Add(cmd)
-	containerFlag(cmd, &f.container)
-	cmd.ValidArgsFunction = a.CompletePod(&f.Scope)
-	command.Mark(cmd.RegisterFlagCompletionFunc("container", a.CompleteContainer(&f.Scope)))
+	f.add(a, cmd)
 	return cmd
 }
 
-func attach(a *command.App, cmd *cobra.Command, f *attachFlags, arg string) error {
+func attach(a *command.App, cmd *cobra.Command, f *processFlags, arg string) error {
 	key, err := f.Pod(arg)
 	if err != nil {
 		return err
