@@ -255,6 +255,6 @@ func (a *Agent) leftovers() leftover.Finder {
 	s := &a.steps
 	return leftover.Finder{
 		Orphans: []leftover.Owner{s.dirs, s.volumes, s.cgroups},
-		Users:   []leftover.User{s.claims, s.devices, a.cluster.Plugins()},
+		Users:   []leftover.User{s.claims, s.devices.Records(), a.cluster.Plugins()},
 	}
 }

@@ -29,12 +29,12 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 	d := device.New(device.Options{
 		Dir: filepath.Join(c.RootDir, "device-plugins"), State: filepath.Join(c.RootDir, "devices"),
 		Machine: a.steps.allocations.Nodes(), Boot: a.facts.Info.BootID,
-		Ledger: held, Changed: a.fleet.Reconsider, Affected: a.stale.Mark,
+		Ledger: held, Changed: a.fleet.Reconsider, Statuses: a.stale,
 		Metrics: a.metrics, Events: a.events, Now: time.Now, Log: a.Log,
 	})
 	logDamage(a.Log, d.Load())
-	_, takenErr := held.TakeOver(d.FromKubelet())
-	_, err := held.Rebuild(d.Recorded())
+	_, takenErr := held.TakeOver(d.Records().FromKubelet())
+	_, err := held.Rebuild(d.Records().Held())
 	logDamage(a.Log, errors.Join(takenErr, err))
 	return d
 }

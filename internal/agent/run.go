@@ -22,7 +22,7 @@ type loop struct {
 // loops lists all loops of the agent, one a line.
 func (a *Agent) loops() []loop {
 	s, keep := &a.steps, &a.housekeeping
-	plugins := a.cluster.Plugins().Watcher(a.Config.RootDir, s.devices.Registry(), a.Log)
+	plugins := a.cluster.Plugins().Watcher(a.Config.RootDir, s.devices.Supply().Registry(), a.Log)
 	oom := kmsg.New(kmsg.Options{
 		Path: kmsg.Device, Node: event.NodeRef(a.Config.NodeName), Events: a.events, Log: a.Log,
 	})
@@ -48,7 +48,7 @@ func (a *Agent) loops() []loop {
 		{"allocations", s.allocations.Run},
 		{"allocation files", allocation.Mirror(s.allocations)},
 		{"placements", s.allocations.After(s.placements.Run)},
-		{"devices", s.devices.Run},
+		{"devices", s.devices.Supply().Run},
 		{"plugins", plugins.Run},
 		{"emptyDir limits", s.limits.Run},
 		{"volume contents", s.contents.Run},

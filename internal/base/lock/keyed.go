@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -44,6 +45,26 @@ func (k *Keyed) Lock(ctx context.Context, key string) (unlock func(), err error)
 		leave()
 		return nil, ctx.Err()
 	}
+}
+
+// LockAll waits until the caller alone holds the locks of all these keys. Several callers with common keys do not block
+// each other for ever. It returns the context's error, and holds no lock, if that ends before.
+func (k *Keyed) LockAll(ctx context.Context, keys ...string) (unlock func(), err error) {
+	var locked []func()
+	unlock = func() {
+		for _, u := range locked {
+			u()
+		}
+	}
+	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) { // a fixed order prevents deadlocks
+		u, err := k.Lock(ctx, key)
+		if err != nil {
+			unlock()
+			return nil, err
+		}
+		locked = append(locked, u)
+	}
+	return unlock, nil
 }
 
 // Len returns the number of keys whose lock a goroutine holds or waits for.

@@ -51,3 +51,28 @@ func TestKeyedLocksEachKeyAlone(t *testing.T) {
 		}
 	})
 }
+
+func TestLockAllHoldsEveryKeyOrNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var k Keyed
+		unlock, err := k.LockAll(t.Context(), "b", "a", "b")
+		if err != nil || k.Len() != 2 {
+			t.Fatalf("%d keys are locked, error %v", k.Len(), err)
+		}
+		short, cancel := context.WithCancel(t.Context())
+		waited := make(chan error, 1)
+		go func() {
+			_, err := k.LockAll(short, "c", "0", "b")
+			waited <- err
+		}()
+		synctest.Wait()
+		cancel()
+		if err := <-waited; !errors.Is(err, context.Canceled) {
+			t.Errorf("a wait whose context ends returned %v", err)
+		}
+		unlock()
+		if n := k.Len(); n != 0 {
+			t.Errorf("%d keys are left", n)
+		}
+	})
+}

@@ -51,7 +51,7 @@ func newPlugins(c *Cluster, standsIn *atomic.Bool) (*Plugins, error) {
 	var err error
 	x.claims, err = dra.New(dra.Options{
 		Client: c.api.Main, Node: o.Config.NodeName, Dir: o.Config.RootDir, Boot: o.Boot,
-		Pod: x.newest, StandsIn: standsIn.Load, Affected: o.Stale.Mark, Events: o.Events, Metrics: o.Metrics,
+		Pod: x.newest, StandsIn: standsIn.Load, Statuses: o.Stale, Events: o.Events, Metrics: o.Metrics,
 		Now: time.Now, Log: o.Log,
 	})
 	if err != nil {

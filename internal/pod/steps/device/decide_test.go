@@ -8,68 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/node/resource/device"
-	"github.com/berth-run/berth/internal/node/resource/topology"
+	"github.com/berth-run/berth/internal/pod/steps/device/record"
 )
 
 const gpu corev1.ResourceName = "example.com/gpu"
-
-func TestCheckRegistration(t *testing.T) {
-	tests := []struct {
-		version, name, endpoint, want string
-	}{
-		{"v1beta1", "example.com/gpu", "gpu.sock", ""},
-		{"v1beta1", "example.com/gpu", "vendor/gpu.sock", ""},
-		{"v1alpha", "example.com/gpu", "gpu.sock",
-			`requested API version "v1alpha" is not supported: use one of ["v1beta1"]`},
-		{"v1beta1", "gpu", "gpu.sock",
-			`the ResourceName "gpu" is invalid: it must be DOMAIN/NAME, outside kubernetes.io`},
-		{"v1beta1", "kubernetes.io/gpu", "gpu.sock",
-			`the ResourceName "kubernetes.io/gpu" is invalid: it must be DOMAIN/NAME, outside kubernetes.io`},
-		{"v1beta1", "requests.example.com/gpu", "gpu.sock",
-			`the ResourceName "requests.example.com/gpu" is invalid: it must be DOMAIN/NAME, outside kubernetes.io`},
-		{"v1beta1", "example.com/a gpu", "gpu.sock",
-			`the ResourceName "example.com/a gpu" is invalid: it must be DOMAIN/NAME, outside kubernetes.io`},
-		{"v1beta1", "example.com/gpu", "../gpu.sock",
-			`the endpoint "../gpu.sock" is not the name of a socket in the directory of the registration socket`},
-		{"v1beta1", "example.com/gpu", "",
-			`the endpoint "" is not the name of a socket in the directory of the registration socket`},
-	}
-	for _, tt := range tests {
-		got := ""
-		if err := checkRegistration(&pluginapi.RegisterRequest{Version: tt.version, ResourceName: tt.name,
-			Endpoint: tt.endpoint}); err != nil {
-			got = err.Error()
-		}
-		if got != tt.want {
-			t.Errorf("%+v: got %s", tt, got)
-		}
-	}
-}
-
-func TestDevicesOf(t *testing.T) {
-	on := func(ids ...int64) *pluginapi.TopologyInfo {
-		info := &pluginapi.TopologyInfo{}
-		for _, id := range ids {
-			info.Nodes = append(info.Nodes, &pluginapi.NUMANode{ID: id})
-		}
-		return info
-	}
-	got := devicesOf([]*pluginapi.Device{
-		{ID: "c", Health: "Healthy", Topology: on(0, 1, 7, -1, 99)},
-		{ID: "a", Health: "Unhealthy", Topology: on(1)},
-		{ID: "b", Health: "Healthy"},
-		{ID: "b", Health: "nonsense", Topology: on()},
-	}, topology.Of(0, 1))
-	want := []device.Device{{ID: "a", Nodes: topology.Of(1)}, {ID: "b"},
-		{ID: "c", Healthy: true, Nodes: topology.Of(0, 1)}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
 
 func holding(ids map[string][]device.ID) resource.Allocation {
 	a := resource.Allocation{Containers: map[string]resource.Holding{}}
@@ -115,16 +60,20 @@ func TestPut(t *testing.T) {
 		Mounts:      []*runtimeapi.Mount{{ContainerPath: "/data", HostPath: "/volumes/data"}},
 		Annotations: map[string]string{"own": "pod"},
 	}
-	conflicts := apply(config, map[corev1.ResourceName]Answer{
+	conflicts := apply(config, map[corev1.ResourceName]record.Answer{
 		"example.com/b": {
-			Envs: map[string]string{"SAME": "1", "OTHER": "b"}, Mounts: []Mount{{"/lib", "/b", true}},
-			Devices:     []Node{{"/dev/b", "/dev/zero", "rw"}, {"/dev/x", "/dev/full", "r"}},
+			Envs:   map[string]string{"SAME": "1", "OTHER": "b"},
+			Mounts: []record.Mount{{Container: "/lib", Host: "/b", ReadOnly: true}},
+			Devices: []record.Node{{Container: "/dev/b", Host: "/dev/zero", Permissions: "rw"},
+				{Container: "/dev/x", Host: "/dev/full", Permissions: "r"}},
 			CDI:         []string{"example.com/b=0", "example.com/x=1"},
 			Annotations: map[string]string{"note": "b"},
 		},
 		"example.com/a": {
-			Envs: map[string]string{"OWN": "plugin", "SAME": "1", "OTHER": "a"}, Mounts: []Mount{{"/lib", "/a", true}},
-			Devices: []Node{{"/dev/x", "/dev/null", "rwm"}}, CDI: []string{"example.com/x=1"},
+			Envs:        map[string]string{"OWN": "plugin", "SAME": "1", "OTHER": "a"},
+			Mounts:      []record.Mount{{Container: "/lib", Host: "/a", ReadOnly: true}},
+			Devices:     []record.Node{{Container: "/dev/x", Host: "/dev/null", Permissions: "rwm"}},
+			CDI:         []string{"example.com/x=1"},
 			Annotations: map[string]string{"own": "plugin", "note": "a"},
 		},
 	})
@@ -147,24 +96,5 @@ func TestPut(t *testing.T) {
 		"device /dev/x of example.com/b", "annotation note of example.com/b"}
 	if diff := cmp.Diff(wantConflicts, conflicts); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestHealth(t *testing.T) {
-	devices := []device.Device{{ID: "a", Healthy: true}, {ID: "b"}}
-	tests := []struct {
-		served bool
-		id     device.ID
-		want   corev1.ResourceHealthStatus
-	}{
-		{true, "a", corev1.ResourceHealthStatusHealthy},
-		{true, "b", corev1.ResourceHealthStatusUnhealthy},
-		{true, "c", corev1.ResourceHealthStatusUnknown},
-		{false, "a", corev1.ResourceHealthStatusUnknown},
-	}
-	for _, tt := range tests {
-		if got := health(devices, tt.served, tt.id); got != tt.want {
-			t.Errorf("%+v: got %s", tt, got)
-		}
 	}
 }

@@ -2,6 +2,7 @@ package device
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +31,9 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/device"
 	"github.com/berth-run/berth/internal/node/resource/topology"
 	kubelet "github.com/berth-run/berth/internal/pod/steps/device/checkpoint"
+	"github.com/berth-run/berth/internal/pod/steps/device/record"
+	"github.com/berth-run/berth/internal/pod/steps/device/record/recordtest"
+	"github.com/berth-run/berth/internal/pod/steps/device/supply"
 	"github.com/berth-run/berth/internal/pod/worker"
 	"github.com/berth-run/berth/test/deviceplugin"
 )
@@ -41,7 +46,18 @@ type node struct {
 	changed chan struct{}
 	stop    func()
 	events  []string // events
+	marked  atomic.Pointer[func(types.UID)]
 }
+
+// Mark implements statuses.
+func (n *node) Mark(uid types.UID) {
+	if f := n.marked.Load(); f != nil {
+		(*f)(uid)
+	}
+}
+
+// Plugins returns the state of the plugins.
+func (n *node) Plugins() map[corev1.ResourceName]supply.Plugin { return n.supply.Plugins() }
 
 // Event implements event.Sink.
 func (n *node) Event(ref corev1.ObjectReference, _, reason, format string, args ...any) {
@@ -64,7 +80,7 @@ func start(t *testing.T, root string) *node {
 		Boot: "boot-1", Ledger: n.ledger,
 		Changed: func() {
 			n.changed <- struct{}{}
-		}, Affected: func(types.UID) {}, Events: n, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		}, Statuses: n, Events: n, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	if err := n.Load(); err != nil {
 		t.Fatal(err)
@@ -72,7 +88,7 @@ func start(t *testing.T, root string) *node {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := n.Run(ctx); !errors.Is(err, context.Canceled) {
+		if err := n.supply.Run(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("run: %v", err)
 		}
 	})
@@ -222,7 +238,7 @@ func TestALostResourceExpires(t *testing.T) {
 			Dir: n.opts.Dir, State: n.opts.State, Ledger: n.ledger, Boot: "boot-1",
 			Changed: func() {
 				changed <- struct{}{}
-			}, Affected: func(types.UID) {}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			}, Statuses: n, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		})
 		if err := next.Load(); err != nil {
 			t.Fatal(err)
@@ -237,12 +253,12 @@ func TestALostResourceExpires(t *testing.T) {
 		}
 		check(device.Inventory{gpu: {{ID: "gpu-0", Nodes: topology.Of(0)}, one}}, 0)
 		<-changed
-		check(device.Inventory{gpu: {one}}, Grace)
+		check(device.Inventory{gpu: {one}}, supply.Grace)
 		if err := n.ledger.Release("u1"); err != nil {
 			t.Fatal(err)
 		}
 		<-changed
-		check(device.Inventory{}, 2*Grace)
+		check(device.Inventory{}, 2*supply.Grace)
 	})
 }
 
@@ -267,7 +283,7 @@ func TestAllocateOnce(t *testing.T) {
 	if got := n.Nodes("u1", "app", gpu, "gpu-1"); got != topology.Of(1) {
 		t.Errorf("nodes %v", got)
 	}
-	if diff := cmp.Diff(n.ledger.All(), n.Recorded(),
+	if diff := cmp.Diff(n.ledger.All(), n.records.Held(),
 		cmp.Comparer(func(a, b cpuset.CPUSet) bool { return a.String() == b.String() })); diff != "" {
 		t.Errorf("the ledger and the recorded devices differ:\n%s", diff)
 	}
@@ -277,8 +293,8 @@ func TestAllocateOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	left, err := os.ReadDir(filepath.Join(root, "devices", "pods"))
-	if len(left) != 0 || len(n.Users()) != 0 || err != nil {
-		t.Errorf("files, users and error after the teardown: %v %v %v", left, n.Users(), err)
+	if len(left) != 0 || len(n.records.Users()) != 0 || err != nil {
+		t.Errorf("files, users and error after the teardown: %v %v %v", left, n.records.Users(), err)
 	}
 }
 
@@ -357,10 +373,11 @@ func TestRefusals(t *testing.T) {
 func TestWaits(t *testing.T) {
 	n := start(t, short(t))
 	events := make(chan string, 100)
-	n.opts.Affected = func(uid types.UID) {
+	mark := func(uid types.UID) {
 		message, _ := n.Waiting(uid, "app")
 		events <- message
 	}
+	n.marked.Store(&mark)
 	first := n.holds("u1", "gpu-0")
 	ctx, deleted := context.WithCancel(t.Context())
 	outcome := make(chan error, 1)
@@ -421,8 +438,8 @@ func TestTakeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, kubelet.Name)
-	if err := os.WriteFile(file, []byte(kubeletFile(entry(t, "u1", "app", "example.com/gpu", `{"1":["g1"]}`))),
-		0o600); err != nil {
+	content := recordtest.File(recordtest.Entry(t, "u1", "app", "example.com/gpu", `{"1":["g1"]}`))
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n := start(t, root)
@@ -446,6 +463,38 @@ func TestTakeOver(t *testing.T) {
 
 var noCPUs = cmpopts.IgnoreFields(resource.Holding{}, "CPUs")
 
+// leftFor reads a checkpoint as a kubelet that takes over would: without the agent's own files. ours says that an agent
+// wrote it.
+func leftFor(t *testing.T, path string) (left *record.Records, resources record.Resources, ours bool) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, kubelet.Name), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	left = record.New(record.Options{Plugins: dir, State: filepath.Join(dir, "state"), Boot: "boot-1",
+		Log: slog.New(slog.DiscardHandler)})
+	if resources, err = left.Load(); err != nil {
+		t.Error(err)
+	}
+	var file struct{ Writer string }
+	if err := json.Unmarshal(text, &file); err != nil {
+		t.Error(err)
+	}
+	return left, resources, file.Writer == kubelet.Writer
+}
+
+func answersOf(r *record.Records) map[types.UID]record.Answers {
+	all := map[types.UID]record.Answers{}
+	for _, uid := range r.Users() {
+		all[uid] = r.Answers(uid)
+	}
+	return all
+}
+
 // A kubelet that takes over finds the devices of all pods in the checkpoint. The next agent reads the checkpoint only
 // if a kubelet has written it.
 func TestThereAndBack(t *testing.T) {
@@ -459,29 +508,28 @@ func TestThereAndBack(t *testing.T) {
 	}
 	n.stop()
 	path := filepath.Join(root, "device-plugins", kubelet.Name)
-	left, err := readKubelet(path, "boot-1")
-	if diff := cmp.Diff(n.answers, left.pods); diff != "" || !left.ours || err != nil {
-		t.Errorf("ours: %v, error %v (-want +got):\n%s", left.ours, err, diff)
+	left, resources, ours := leftFor(t, path)
+	if diff := cmp.Diff(answersOf(n.records), answersOf(left)); diff != "" || !ours {
+		t.Errorf("ours: %v (-want +got):\n%s", ours, diff)
 	}
-	if diff := cmp.Diff(map[corev1.ResourceName][]device.Device{gpu: {{ID: "gpu-0"}, {ID: "gpu-1"}, {ID: "gpu-2"}}},
-		left.known.Resources); diff != "" {
+	if diff := cmp.Diff(record.Resources{gpu: {{ID: "gpu-0"}, {ID: "gpu-1"}, {ID: "gpu-2"}}}, resources); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
 	n = start(t, root)
-	if diff := cmp.Diff(resource.Held(nil), n.FromKubelet(), noCPUs); diff != "" {
+	if diff := cmp.Diff(resource.Held(nil), n.records.FromKubelet(), noCPUs); diff != "" {
 		t.Errorf("devices from an agent's own file (-want +got):\n%s", diff)
 	}
 	n.stop()
-	content := kubeletFile(entry(t, "u1", "app", "example.com/gpu", `{"-1":["gpu-0"]}`),
-		entry(t, "u3", "app", "example.com/gpu", `{"-1":["gpu-1"]}`))
+	content := recordtest.File(recordtest.Entry(t, "u1", "app", "example.com/gpu", `{"-1":["gpu-0"]}`),
+		recordtest.Entry(t, "u3", "app", "example.com/gpu", `{"-1":["gpu-1"]}`))
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n = start(t, root)
 	want := resource.Held{"u1": holding(map[string][]device.ID{"app": {"gpu-0"}}),
 		"u3": holding(map[string][]device.ID{"app": {"gpu-1"}})}
-	if diff := cmp.Diff(want, n.FromKubelet(), noCPUs) + cmp.Diff(want, n.Recorded(), noCPUs); diff != "" {
+	if diff := cmp.Diff(want, n.records.FromKubelet(), noCPUs) + cmp.Diff(want, n.records.Held(), noCPUs); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	n.created(web("u1"), given("gpu-0")) // as the plugin answered the agent, not as the kubelet's file says

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/steps/device/record"
 )
 
 // preStartLimit is how long a plugin may take to answer PreStartContainer.
@@ -34,11 +35,12 @@ func (d *Devices) PreCreate(ctx context.Context, p *corev1.Pod, c pod.Container,
 	return nil
 }
 
-func (d *Devices) answersFor(ctx context.Context, p *corev1.Pod, c pod.Container) (map[corev1.ResourceName]Answer,
-	error) {
+func (d *Devices) answersFor(
+	ctx context.Context, p *corev1.Pod, c pod.Container,
+) (map[corev1.ResourceName]record.Answer, error) {
 	a, _ := d.opts.Ledger.Get(p.UID)
 	given := a.Containers[c.Name].Devices
-	for name := range d.Inventory().Requests(c.Resources.Limits) {
+	for name := range d.supply.Inventory().Requests(c.Resources.Limits) {
 		if len(given[name]) == 0 {
 			return nil,
 				reason.New(unexpected,
@@ -48,7 +50,7 @@ func (d *Devices) answersFor(ctx context.Context, p *corev1.Pod, c pod.Container
 	if len(given) == 0 {
 		return nil, nil
 	}
-	all := make(map[corev1.ResourceName]Answer, len(given))
+	all := make(map[corev1.ResourceName]record.Answer, len(given))
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if len(given[name]) == 0 {
 			continue
@@ -80,13 +82,13 @@ func (d *Devices) PreStart(ctx context.Context, p *corev1.Pod, c pod.Container, 
 	return nil
 }
 
-func (d *Devices) preStart(ctx context.Context, name corev1.ResourceName, a Answer) error {
-	plugin, _, _ := d.serving(name, nil)
+func (d *Devices) preStart(ctx context.Context, name corev1.ResourceName, a record.Answer) error {
+	plugin, _, _ := d.supply.Serving(name, nil)
 	if plugin == nil {
 		return errors.New("the device plugin of " + string(name) + " is not registered")
 	}
 	return limited(ctx, preStartLimit, name, "PreStartContainer", func(ctx context.Context) error {
-		_, err := plugin.client.PreStartContainer(ctx, &pluginapi.PreStartContainerRequest{DevicesIds: a.ids()})
+		_, err := plugin.PreStartContainer(ctx, &pluginapi.PreStartContainerRequest{DevicesIds: a.IDs()})
 		return err
 	})
 }

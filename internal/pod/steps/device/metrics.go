@@ -1,7 +1,6 @@
 package device
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,16 +9,11 @@ import (
 
 // metrics have the names and buckets of the kubelet's metrics.
 type metrics struct {
-	registrations *prometheus.CounterVec
-	allocations   *prometheus.HistogramVec
+	allocations *prometheus.HistogramVec
 }
 
 func newMetrics() metrics {
 	return metrics{
-		registrations: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubelet_device_plugin_registration_total",
-			Help: "Cumulative number of device plugin registrations, by resource name.",
-		}, []string{"resource_name"}),
 		allocations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "kubelet_device_plugin_alloc_duration_seconds",
 			Help:    "Duration in seconds of a device plugin's answers to Allocate, by resource name.",
@@ -29,7 +23,7 @@ func newMetrics() metrics {
 }
 
 func (m metrics) register(r prometheus.Registerer) error {
-	return errors.Join(r.Register(m.registrations), r.Register(m.allocations))
+	return r.Register(m.allocations)
 }
 
 func (m metrics) allocated(name corev1.ResourceName, took time.Duration) {

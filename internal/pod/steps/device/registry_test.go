@@ -17,7 +17,7 @@ import (
 
 // watch runs a watcher of plugins for n until the test ends.
 func (n *node) watch(dir string) {
-	w := found.New(found.Options{Dir: dir, Handlers: map[string]found.Handler{found.TypeDevice: n.Registry()},
+	w := found.New(found.Options{Dir: dir, Handlers: map[string]found.Handler{found.TypeDevice: n.supply.Registry()},
 		Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(n.t.Context())
 	var running sync.WaitGroup
@@ -60,7 +60,7 @@ func TestAPluginIsFound(t *testing.T) {
 
 func TestAPluginIsFoundAndRefused(t *testing.T) {
 	n := start(t, short(t))
-	r := n.Registry()
+	r := n.supply.Registry()
 	for want, f := range map[string]found.Plugin{
 		`the ResourceName "gpu" is invalid: it must be DOMAIN/NAME, outside kubernetes.io`: {
 			Name: "gpu", Versions: []string{"v1beta1"}},
@@ -76,26 +76,26 @@ func TestAPluginIsFoundAndRefused(t *testing.T) {
 	}
 }
 
-// A machine is fresh until Settled was called or a plugin has registered.
+// A machine is fresh until Save was called or a plugin has registered.
 func TestFresh(t *testing.T) {
 	noted, served := short(t), short(t)
 	fresh := func(root string) *node {
 		t.Helper()
 		n := start(t, root)
-		if !n.Fresh() {
+		if !n.records.Fresh() {
 			t.Errorf("%s is not fresh", root)
 		}
 		return n
 	}
 	fresh(noted).stop()
 	n := fresh(noted)
-	n.Settled()
+	n.supply.Save()
 	n.stop()
 	n = fresh(served)
 	n.plugin(deviceplugin.Options{Resource: string(gpu), Devices: 1})
 	n.stop()
 	for _, root := range []string{noted, served} {
-		if start(t, root).Fresh() {
+		if start(t, root).records.Fresh() {
 			t.Errorf("%s is fresh", root)
 		}
 	}

@@ -6,20 +6,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/resource/device"
 	"github.com/berth-run/berth/internal/node/resource/topology"
+	"github.com/berth-run/berth/internal/pod/steps/device/record"
+	"github.com/berth-run/berth/internal/pod/steps/device/supply"
 	"github.com/berth-run/berth/internal/pod/worker"
 	"github.com/berth-run/berth/internal/record/event"
-	"github.com/berth-run/berth/internal/record/timeline"
 )
 
 const (
@@ -65,45 +64,31 @@ func (d *Devices) setup(ctx context.Context, r *worker.Run) error {
 
 // teardown deletes the answers. The API has no call to notify the plugin.
 func (d *Devices) teardown(_ context.Context, r *worker.Run) error {
-	uid := r.Pod.UID
-	d.writing.Lock()
-	defer d.writing.Unlock()
-	d.mu.Lock()
-	_, kept := d.answers[uid]
-	delete(d.answers, uid)
-	delete(d.waits, uid)
-	d.mu.Unlock()
-	if !kept {
-		return nil
-	}
-	err := d.kept.DeleteUnsynced(string(uid))
-	d.saved()
-	return err
+	return d.records.Forget(r.Pod.UID)
 }
 
 // ensure returns the plugin's answer for the devices that a container holds of a resource. It asks the plugin unless a
 // valid answer is stored.
-func (d *Devices) ensure(ctx context.Context, p *corev1.Pod, container string, name corev1.ResourceName) (Answer,
-	error) {
-	leave, err := d.calls.enter(ctx, call{p.UID, container, name})
+func (d *Devices) ensure(
+	ctx context.Context, p *corev1.Pod, container string, name corev1.ResourceName,
+) (record.Answer, error) {
+	unlock, err := d.calls.Lock(ctx, string(p.UID)+" "+container+" "+string(name))
 	if err != nil {
-		return Answer{}, err
+		return record.Answer{}, err
 	}
-	defer leave()
+	defer unlock()
 	w, ok := d.want(p, container, name)
 	if !ok {
-		return Answer{}, fmt.Errorf("container %q holds no device of %s any more", container, name)
+		return record.Answer{}, fmt.Errorf("container %q holds no device of %s any more", container, name)
 	}
-	d.mu.Lock()
-	a, ok := d.answers[p.UID][container][name]
-	d.mu.Unlock()
-	if ok && a.covers(w.ids, d.opts.Boot) {
+	a, ok := d.records.Answers(p.UID)[container][name]
+	if ok && a.Covers(w.ids, d.opts.Boot) {
 		return a, nil
 	}
 	if a, err = d.allocate(ctx, p, w); err != nil {
-		return Answer{}, err
+		return record.Answer{}, err
 	}
-	d.save(p.UID, w, a)
+	d.records.SaveAnswer(p.UID, w.container, w.resource, a)
 	return a, nil
 }
 
@@ -117,9 +102,7 @@ func (d *Devices) want(p *corev1.Pod, container string, name corev1.ResourceName
 		return want{}, false
 	}
 	w := all[i]
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for other, byName := range d.answers[p.UID] {
+	for other, byName := range d.records.Answers(p.UID) {
 		answer := byName[name]
 		for _, id := range w.ids {
 			if _, ok := answer.Nodes[id]; ok && other != container && answer.Boot == d.opts.Boot {
@@ -130,36 +113,21 @@ func (d *Devices) want(p *corev1.Pod, container string, name corev1.ResourceName
 	return w, true
 }
 
-// save stores an answer. If the write fails, the next agent calls the plugin's Allocate again.
-func (d *Devices) save(uid types.UID, w want, a Answer) {
-	d.writing.Lock()
-	defer d.writing.Unlock()
-	d.mu.Lock()
-	all := d.answers[uid].with(w.container, w.resource, a)
-	d.answers[uid] = all
-	d.mu.Unlock()
-	if err := d.kept.SaveUnsynced(string(uid), all); err != nil {
-		d.opts.Log.Error("save answer of device plugin failed; it is asked again after a restart", "pod", uid,
-			"resource", w.resource, "err", err)
-	}
-	d.saved()
-}
-
 // allocate waits for the plugin and calls its Allocate.
-func (d *Devices) allocate(ctx context.Context, p *corev1.Pod, w want) (Answer, error) {
+func (d *Devices) allocate(ctx context.Context, p *corev1.Pod, w want) (record.Answer, error) {
 	plugin, err := d.await(ctx, p, w)
 	if err != nil {
-		return Answer{}, err
+		return record.Answer{}, err
 	}
-	if plugin.options.GetGetPreferredAllocationAvailable() {
+	if plugin.Options.GetGetPreferredAllocationAvailable() {
 		if w, err = d.prefer(ctx, p, w, plugin); err != nil {
-			return Answer{}, err
+			return record.Answer{}, err
 		}
 	}
 	var resp *pluginapi.AllocateResponse
 	err = d.timed(ctx, p, w, "Allocate", func(ctx context.Context) (err error) {
 		began := d.opts.Now()
-		resp, err = plugin.client.Allocate(ctx, &pluginapi.AllocateRequest{
+		resp, err = plugin.Allocate(ctx, &pluginapi.AllocateRequest{
 			ContainerRequests: []*pluginapi.ContainerAllocateRequest{{DevicesIds: w.ids}},
 		})
 		d.metrics.allocated(w.resource, d.opts.Now().Sub(began))
@@ -170,24 +138,24 @@ func (d *Devices) allocate(ctx context.Context, p *corev1.Pod, w want) (Answer, 
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			return Answer{}, ctx.Err()
+			return record.Answer{}, ctx.Err()
 		}
 		refusal := reason.New(unexpected, "Allocate failed due to %w, which is unexpected", err)
 		d.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, unexpected, "%s", refusal.Message())
-		return Answer{}, refusal
+		return record.Answer{}, refusal
 	}
-	a := answerOf(resp.GetContainerResponses()[0])
-	a.Boot, a.PreStart, a.Nodes = d.opts.Boot, plugin.options.GetPreStartRequired(), map[device.ID]topology.Nodes{}
+	a := record.AnswerOf(resp.GetContainerResponses()[0])
+	a.Boot, a.PreStart, a.Nodes = d.opts.Boot, plugin.Options.GetPreStartRequired(), map[device.ID]topology.Nodes{}
 	for _, id := range w.ids {
-		a.Nodes[id] = nodesOf(d.Inventory()[w.resource], id)
+		a.Nodes[id] = d.supply.Nodes(w.resource, id)
 	}
 	return a, nil
 }
 
 // await returns the plugin once it is registered and all devices of w are healthy.
-func (d *Devices) await(ctx context.Context, p *corev1.Pod, w want) (*plugin, error) {
+func (d *Devices) await(ctx context.Context, p *corev1.Pod, w want) (*supply.Client, error) {
 	for {
-		serving, bad, changed := d.serving(w.resource, w.ids)
+		serving, bad, changed := d.supply.Serving(w.resource, w.ids)
 		var what string
 		switch {
 		case serving == nil:
@@ -197,7 +165,7 @@ func (d *Devices) await(ctx context.Context, p *corev1.Pod, w want) (*plugin, er
 		default:
 			return serving, nil
 		}
-		done := d.waiting(ctx, p.UID, w.container, what)
+		done := d.waits.Begin(ctx, p.UID, w.container, what, statusDelay)
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -211,8 +179,8 @@ func (d *Devices) await(ctx context.Context, p *corev1.Pod, w want) (*plugin, er
 
 // prefer asks the plugin which devices it prefers and exchanges them in the ledger. If the plugin fails to answer, the
 // devices stay.
-func (d *Devices) prefer(ctx context.Context, p *corev1.Pod, w want, plugin *plugin) (want, error) {
-	inv, all := d.Inventory(), d.opts.Ledger.All()
+func (d *Devices) prefer(ctx context.Context, p *corev1.Pod, w want, plugin *supply.Client) (want, error) {
+	inv, all := d.supply.Inventory(), d.opts.Ledger.All()
 	request := device.Request{Resource: w.resource, Count: len(w.ids), Reusable: w.fixed}
 	available, fixed := device.Choice(inv, all.Devices(), request, w.ids)
 	if len(available) == len(w.ids) {
@@ -220,7 +188,7 @@ func (d *Devices) prefer(ctx context.Context, p *corev1.Pod, w want, plugin *plu
 	}
 	var resp *pluginapi.PreferredAllocationResponse
 	err := d.timed(ctx, p, w, "GetPreferredAllocation", func(ctx context.Context) (err error) {
-		resp, err = plugin.client.GetPreferredAllocation(ctx, &pluginapi.PreferredAllocationRequest{
+		resp, err = plugin.GetPreferredAllocation(ctx, &pluginapi.PreferredAllocationRequest{
 			ContainerRequests: []*pluginapi.ContainerPreferredAllocationRequest{
 				{AvailableDeviceIDs: available, MustIncludeDeviceIDs: fixed, AllocationSize: int32(len(w.ids))},
 			},
@@ -247,7 +215,7 @@ func (d *Devices) exchange(p *corev1.Pod, w want, preferred []device.ID) (want, 
 	defer d.exchanging.Unlock()
 	all := d.opts.Ledger.All()
 	request := device.Request{Resource: w.resource, Count: len(w.ids), Reusable: w.fixed}
-	now := device.Prefer(d.Inventory(), all.Devices(), request, w.ids, preferred)
+	now := device.Prefer(d.supply.Inventory(), all.Devices(), request, w.ids, preferred)
 	for container, ids := range exchanged(all[p.UID], w.resource, w.ids, now) {
 		if err := d.opts.Ledger.SetDevices(p.UID, container, w.resource, ids); err != nil {
 			return w, fmt.Errorf("book the devices that the plugin of %s prefers: %w", w.resource, err)
@@ -260,7 +228,8 @@ func (d *Devices) exchange(p *corev1.Pod, w want, preferred []device.ID) (want, 
 // timed makes one call of a plugin within callLimit, and shows it as the cause of the container's wait.
 func (d *Devices) timed(ctx context.Context, p *corev1.Pod, w want, method string,
 	f func(context.Context) error) error {
-	defer d.waiting(ctx, p.UID, w.container, fmt.Sprintf("the device plugin of %s to answer %s", w.resource, method))()
+	what := fmt.Sprintf("the device plugin of %s to answer %s", w.resource, method)
+	defer d.waits.Begin(ctx, p.UID, w.container, what, statusDelay)()
 	return limited(ctx, callLimit, w.resource, method, f)
 }
 
@@ -275,78 +244,4 @@ func limited(ctx context.Context, limit time.Duration, name corev1.ResourceName,
 		return late
 	}
 	return err
-}
-
-// waiting records what a container waits for until done is called: in the timeline at once, and in the container's
-// status after statusDelay.
-func (d *Devices) waiting(ctx context.Context, uid types.UID, container, what string) (done func()) {
-	ended := timeline.Wait(ctx, what)
-	over, shown := false, false
-	timer := time.AfterFunc(statusDelay, func() {
-		d.mu.Lock()
-		shown = !over
-		if shown {
-			if d.waits[uid] == nil {
-				d.waits[uid] = map[string]string{}
-			}
-			d.waits[uid][container] = "waiting for " + what
-		}
-		d.mu.Unlock()
-		if shown {
-			d.opts.Affected(uid)
-		}
-	})
-	return func() {
-		ended()
-		timer.Stop()
-		d.mu.Lock()
-		over = true
-		delete(d.waits[uid], container)
-		if len(d.waits[uid]) == 0 {
-			delete(d.waits, uid)
-		}
-		notify := shown
-		d.mu.Unlock()
-		if notify {
-			d.opts.Affected(uid)
-		}
-	}
-}
-
-// call identifies a call of a plugin. Equal calls run one after the other.
-type call struct {
-	uid       types.UID
-	container string
-	resource  corev1.ResourceName
-}
-
-// calls holds the calls that run now.
-type calls struct {
-	mu   sync.Mutex
-	busy map[call]chan struct{}
-}
-
-// enter waits until no equal call runs.
-func (c *calls) enter(ctx context.Context, k call) (leave func(), err error) {
-	for {
-		c.mu.Lock()
-		other, busy := c.busy[k]
-		if !busy {
-			mine := make(chan struct{})
-			c.busy[k] = mine
-			c.mu.Unlock()
-			return func() {
-				c.mu.Lock()
-				delete(c.busy, k)
-				c.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		c.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }

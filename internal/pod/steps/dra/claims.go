@@ -15,9 +15,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/record/event"
-	"github.com/berth-run/berth/internal/record/timeline"
+	"github.com/berth-run/berth/internal/record/timeline/wait"
 )
+
+// marker marks the statuses that must be computed again.
+type marker interface {
+	// Mark says that the status of a pod must be computed again. It must not block.
+	Mark(types.UID)
+}
 
 // Options are the dependencies of Claims.
 type Options struct {
@@ -36,9 +43,8 @@ type Options struct {
 	// StandsIn reports that the API server was never reachable since the agent started and its stored objects are used
 	// instead. Then claims that pods had before count as theirs. Optional.
 	StandsIn func() bool
-	// Affected is called with the UID of a pod after the health of a device of its claims changed, or the message about
-	// what it waits for. It must not block.
-	Affected func(types.UID)
+	// Statuses show the health of devices, and what pods wait for.
+	Statuses marker
 	Events   event.Sink
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
@@ -52,19 +58,18 @@ type Claims struct {
 	opts    Options
 	drivers *drivers
 	metrics *metrics
-	locks   locks
+	locks   lock.Keyed // by claim, held while it is prepared or unprepared
+	waits   *wait.Waits
 
 	// writing is held while records and their file change.
 	writing sync.Mutex
 	mu      sync.Mutex
 	records map[string]*record // by namespace and name; a record is replaced, never changed
-	waits   map[types.UID]string
 }
 
 // New returns Claims without claims and drivers. Call Load before Run.
 func New(o Options) (*Claims, error) {
-	c := &Claims{opts: o, locks: locks{busy: map[string]chan struct{}{}}, records: map[string]*record{},
-		waits: map[types.UID]string{}}
+	c := &Claims{opts: o, records: map[string]*record{}, waits: wait.New(o.Statuses)}
 	var err error
 	if c.metrics, err = newMetrics(o.Metrics, c.inUse); err != nil {
 		return nil, err
@@ -156,10 +161,7 @@ func (c *Claims) update(change func(map[string]*record)) error {
 
 // Waiting returns the cause of the wait of a pod's step before the pod gets a sandbox.
 func (c *Claims) Waiting(uid types.UID) (message string, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	message, ok = c.waits[uid]
-	return message, ok
+	return c.waits.Message(uid, "")
 }
 
 // Status returns the health of the devices of a container's claims. It is nil if no driver has prepared any.
@@ -186,75 +188,4 @@ func (c *Claims) DynamicResources(p *corev1.Pod, container string) []*podresourc
 	}
 	all, _ := uses(p, spec)
 	return dynamicResources(all, c.snapshot(), p.Namespace)
-}
-
-// waiting records what a pod waits for until done is called: in the timeline at once, and in the pod's status after
-// quiet.
-func (c *Claims) waiting(ctx context.Context, uid types.UID, what string, quiet time.Duration) (done func()) {
-	ended := timeline.Wait(ctx, what)
-	over, shown := false, false
-	timer := time.AfterFunc(quiet, func() {
-		c.mu.Lock()
-		if shown = !over; shown {
-			c.waits[uid] = "waiting for " + what
-		}
-		notify := shown
-		c.mu.Unlock()
-		if notify {
-			c.opts.Affected(uid)
-		}
-	})
-	return func() {
-		ended()
-		timer.Stop()
-		c.mu.Lock()
-		over = true
-		delete(c.waits, uid)
-		notify := shown
-		c.mu.Unlock()
-		if notify {
-			c.opts.Affected(uid)
-		}
-	}
-}
-
-// locks holds the claims that are being prepared or unprepared.
-type locks struct {
-	mu   sync.Mutex
-	busy map[string]chan struct{}
-}
-
-// enter locks these claims. It waits until no other caller has one of them locked.
-func (l *locks) enter(ctx context.Context, keys []string) (leave func(), err error) {
-	keys = slices.Compact(slices.Sorted(slices.Values(keys))) // a fixed order prevents deadlocks
-	var mine []string
-	leave = func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		for _, k := range mine {
-			close(l.busy[k])
-			delete(l.busy, k)
-		}
-	}
-	for _, k := range keys {
-		for {
-			l.mu.Lock()
-			other, busy := l.busy[k]
-			if !busy {
-				l.busy[k] = make(chan struct{})
-				mine = append(mine, k)
-			}
-			l.mu.Unlock()
-			if !busy {
-				break
-			}
-			select {
-			case <-other:
-			case <-ctx.Done():
-				leave()
-				return nil, ctx.Err()
-			}
-		}
-	}
-	return leave, nil
 }

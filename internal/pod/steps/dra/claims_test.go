@@ -89,6 +89,14 @@ func start(t *testing.T) *node {
 	return n
 }
 
+// Mark implements marker.
+func (n *node) Mark(types.UID) {
+	select {
+	case n.changed <- struct{}{}:
+	default:
+	}
+}
+
 // agent starts a new agent's Claims with the node's credentials and state.
 func (n *node) agent() *Claims {
 	n.t.Helper()
@@ -96,13 +104,8 @@ func (n *node) agent() *Claims {
 	check(n.t, err)
 	c, err := New(Options{
 		Client: client, Events: n, Node: n.name, Dir: n.dir, Boot: "boot", Log: slog.New(slog.DiscardHandler),
-		Now: func() time.Time { return time.Now().Add(time.Duration(n.ahead.Load())) },
-		Affected: func(types.UID) {
-			select {
-			case n.changed <- struct{}{}:
-			default:
-			}
-		},
+		Now:      func() time.Time { return time.Now().Add(time.Duration(n.ahead.Load())) },
+		Statuses: n,
 	})
 	check(n.t, err)
 	check(n.t, c.Load())

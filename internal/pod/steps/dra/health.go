@@ -91,7 +91,7 @@ func (d *drivers) forgetHealth(name string) {
 // notify updates the statuses of the pods that use a driver.
 func (d *drivers) notify(name string) {
 	for _, uid := range d.users(name) {
-		d.opts.Affected(uid)
+		d.opts.Statuses.Mark(uid)
 	}
 }
 

@@ -78,7 +78,7 @@ func (c *Claims) setup(ctx context.Context, r *worker.Run) (err error) {
 		}
 		if lacks != shown {
 			done()
-			shown, done = lacks, c.waiting(ctx, p.UID, lacks, 0)
+			shown, done = lacks, c.waits.Begin(ctx, p.UID, "", lacks, 0)
 		}
 		timer := time.NewTimer(delay)
 		select {
@@ -105,11 +105,11 @@ func (c *Claims) try(ctx context.Context, p *corev1.Pod, runs bool) (lacks strin
 	for i, n := range all {
 		keys[i] = p.Namespace + "/" + n.claim
 	}
-	leave, err := c.locks.enter(ctx, keys)
+	unlock, err := c.locks.LockAll(ctx, keys...)
 	if err != nil {
 		return "", err
 	}
-	defer leave()
+	defer unlock()
 	var found []*record
 	for i, n := range all {
 		switch kept := c.snapshot()[keys[i]]; {
@@ -203,7 +203,7 @@ func (c *Claims) prepare(ctx context.Context, uid types.UID, found []*record) er
 		prepared[r.key()] = r.clone()
 	}
 	for _, driver := range slices.Sorted(maps.Keys(batches)) {
-		done := c.waiting(ctx, uid,
+		done := c.waits.Begin(ctx, uid, "",
 			fmt.Sprintf("DRA driver %s to answer NodePrepareResources for ResourceClaim %s", driver,
 				names(batches[driver])), statusDelay)
 		answers, err := c.callPrepare(ctx, driver, batches[driver])
@@ -283,11 +283,11 @@ func (c *Claims) teardown(ctx context.Context, r *worker.Run) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	leave, err := c.locks.enter(ctx, keys)
+	unlock, err := c.locks.LockAll(ctx, keys...)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer unlock()
 	start := c.opts.Now()
 	err = c.unprepare(ctx, uid, keys)
 	c.metrics.operation("UnprepareResources", err, c.opts.Now().Sub(start))

@@ -1,4 +1,4 @@
-package device
+package supply
 
 import (
 	"context"
@@ -28,7 +28,7 @@ const connectLimit = 10 * time.Second
 
 // Run accepts registrations and follows registered plugins until ctx ends, including the plugins of a Registry. If the
 // registration socket cannot be opened, Run logs the error and continues: the machine can still run pods.
-func (d *stock) Run(ctx context.Context) error {
+func (d *Supply) Run(ctx context.Context) error {
 	defer d.stopTimers()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.serve(ctx) })
@@ -46,7 +46,7 @@ func (d *stock) Run(ctx context.Context) error {
 }
 
 // serve accepts registrations at the socket.
-func (d *stock) serve(ctx context.Context) error {
+func (d *Supply) serve(ctx context.Context) error {
 	listener, err := d.listen(ctx)
 	if err != nil {
 		d.opts.Log.Error(
@@ -64,7 +64,7 @@ func (d *stock) serve(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (d *stock) stopTimers() {
+func (d *Supply) stopTimers() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range d.supplies {
@@ -76,7 +76,7 @@ func (d *stock) stopTimers() {
 
 // listen creates the directory and the registration socket. It first removes all sockets in the directory: they belong
 // to the previous agent and to plugins that registered there. Plugins see the removal and register again.
-func (d *stock) listen(ctx context.Context) (net.Listener, error) {
+func (d *Supply) listen(ctx context.Context) (net.Listener, error) {
 	if err := os.MkdirAll(d.opts.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make the directory of device plugins: %w", err)
 	}
@@ -102,7 +102,7 @@ func (d *stock) listen(ctx context.Context) (net.Listener, error) {
 // registration implements the gRPC service that plugins call.
 type registration struct {
 	pluginapi.UnimplementedRegistrationServer
-	d *stock
+	d *Supply
 }
 
 // Register adds a plugin, which must be serving already.
@@ -121,7 +121,7 @@ func (r registration) Register(ctx context.Context, req *pluginapi.RegisterReque
 }
 
 // adopt connects to a plugin and passes it to Run, which follows its list of devices.
-func (d *stock) adopt(ctx context.Context, resource, socket string) (*plugin, error) {
+func (d *Supply) adopt(ctx context.Context, resource, socket string) (*Client, error) {
 	p, err := connect(ctx, corev1.ResourceName(resource), socket)
 	if err != nil {
 		return nil, err
@@ -132,41 +132,43 @@ func (d *stock) adopt(ctx context.Context, resource, socket string) (*plugin, er
 		p.close()
 		return nil, ctx.Err()
 	}
-	d.metrics.registrations.WithLabelValues(resource).Inc()
+	d.registrations.WithLabelValues(resource).Inc()
 	return p, nil
 }
 
-// plugin is a connection to one device plugin.
-type plugin struct {
+// Client is a connection to one device plugin.
+type Client struct {
+	pluginapi.DevicePluginClient
+	// Options is what the plugin said at its registration.
+	Options *pluginapi.DevicePluginOptions
+
 	resource corev1.ResourceName
-	options  *pluginapi.DevicePluginOptions
 	conn     *grpc.ClientConn
-	client   pluginapi.DevicePluginClient
 }
 
-func connect(ctx context.Context, name corev1.ResourceName, socket string) (*plugin, error) {
+func connect(ctx context.Context, name corev1.ResourceName, socket string) (*Client, error) {
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithIdleTimeout(0))
 	if err != nil {
 		return nil, fmt.Errorf("connect to device plugin: %w", err)
 	}
-	p := &plugin{resource: name, conn: conn, client: pluginapi.NewDevicePluginClient(conn)}
+	p := &Client{resource: name, conn: conn, DevicePluginClient: pluginapi.NewDevicePluginClient(conn)}
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
-	if p.options, err = p.client.GetDevicePluginOptions(ctx, &pluginapi.Empty{}, grpc.WaitForReady(true)); err != nil {
+	if p.Options, err = p.GetDevicePluginOptions(ctx, &pluginapi.Empty{}, grpc.WaitForReady(true)); err != nil {
 		return nil, errors.Join(fmt.Errorf("get options of device plugin at %s: %w", socket, err), conn.Close())
 	}
 	return p, nil
 }
 
 // close ends the connection, and with it the stream and all calls.
-func (p *plugin) close() { _ = p.conn.Close() } // it fails only if the connection is closed already
+func (p *Client) close() { _ = p.conn.Close() } // it fails only if the connection is closed already
 
 // follow records the lists of devices that a plugin sends until the plugin closes its stream, another plugin replaces
 // it, or ctx ends.
-func (d *stock) follow(ctx context.Context, p *plugin) {
+func (d *Supply) follow(ctx context.Context, p *Client) {
 	defer p.close()
-	stream, err := p.client.ListAndWatch(ctx, &pluginapi.Empty{})
+	stream, err := p.ListAndWatch(ctx, &pluginapi.Empty{})
 	for first := true; err == nil; first = false {
 		var list *pluginapi.ListAndWatchResponse
 		if list, err = stream.Recv(); err == nil {
@@ -179,12 +181,12 @@ func (d *stock) follow(ctx context.Context, p *plugin) {
 }
 
 // update records a plugin's list of devices. With its first list a plugin becomes the one that serves the resource.
-func (d *stock) update(p *plugin, list []*pluginapi.Device, first bool) {
+func (d *Supply) update(p *Client, list []*pluginapi.Device, first bool) {
 	devices := devicesOf(list, d.opts.Machine)
 	d.mu.Lock()
 	s := d.supplies[p.resource]
 	if s == nil {
-		s = &supply{}
+		s = &state{}
 		d.supplies[p.resource] = s
 	}
 	switch {
@@ -207,7 +209,7 @@ func (d *stock) update(p *plugin, list []*pluginapi.Device, first bool) {
 }
 
 // lose marks a plugin's devices as lost, unless another plugin serves the resource by now.
-func (d *stock) lose(p *plugin, err error) {
+func (d *Supply) lose(p *Client, err error) {
 	d.mu.Lock()
 	s := d.supplies[p.resource]
 	mine := s != nil && s.plugin == p

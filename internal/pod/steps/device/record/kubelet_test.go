@@ -1,71 +1,53 @@
-package device
+package record
 
 import (
-	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/berth-run/berth/internal/node/resource/device"
 	"github.com/berth-run/berth/internal/node/resource/topology"
 	kubelet "github.com/berth-run/berth/internal/pod/steps/device/checkpoint"
+	"github.com/berth-run/berth/internal/pod/steps/device/record/recordtest"
 )
 
-// entry returns an entry of the checkpoint as the kubelet encodes it.
-func entry(t testing.TB, uid, container, name, ids string) string {
-	t.Helper()
-	resp, err := proto.Marshal(&pluginapi.ContainerAllocateResponse{
-		Envs:    map[string]string{"GPU": "1"},
-		Devices: []*pluginapi.DeviceSpec{{ContainerPath: "/dev/gpu", HostPath: "/dev/gpu1", Permissions: "rw"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf(`{"PodUID":%q,"ContainerName":%q,"ResourceName":%q,"DeviceIDs":%s,"AllocResp":%q}`, uid,
-		container, name, ids, base64.StdEncoding.EncodeToString(resp))
-}
-
-func kubeletFile(entries ...string) string {
-	return `{"Data":{"PodDeviceEntries":[` + strings.Join(entries, ",") +
-		`],"RegisteredDevices":{"example.com/gpu":["g1","g0"],"example.com/nic":null}},"Checksum":42}`
-}
+const gpu corev1.ResourceName = "example.com/gpu"
 
 func TestReadKubelet(t *testing.T) {
 	answer := func(nodes map[device.ID]topology.Nodes) Answer {
 		return Answer{Nodes: nodes, Boot: "boot", Envs: map[string]string{"GPU": "1"},
 			Devices: []Node{{"/dev/gpu", "/dev/gpu1", "rw"}}}
 	}
-	both := savedResources{Resources: map[corev1.ResourceName][]device.Device{gpu: {{ID: "g1"}, {ID: "g0"}}}}
+	both := Resources{gpu: {{ID: "g1"}, {ID: "g0"}}}
 	tests := []struct {
 		name, content string
-		want          map[types.UID]answers
-		known         savedResources
+		want          map[types.UID]Answers
+		known         Resources
 		err           string
 	}{
 		{"with NUMA nodes",
-			kubeletFile(entry(t, "u1", "app", "example.com/gpu", `{"0":["g0","g1"],"1":["g1"],"-1":["g2"]}`)),
-			map[types.UID]answers{
+			recordtest.File(
+				recordtest.Entry(t, "u1", "app", "example.com/gpu", `{"0":["g0","g1"],"1":["g1"],"-1":["g2"]}`)),
+			map[types.UID]Answers{
 				"u1": {
 					"app": {gpu: answer(map[device.ID]topology.Nodes{"g0": topology.Of(0), "g1": topology.Of(0, 1),
 						"g2": 0})}}}, both, ""},
-		{"before 1.20", kubeletFile(entry(t, "u1", "app", "example.com/gpu", `["g0"]`)),
-			map[types.UID]answers{"u1": {"app": {gpu: answer(map[device.ID]topology.Nodes{"g0": 0})}}}, both, ""},
+		{"before 1.20", recordtest.File(recordtest.Entry(t, "u1", "app", "example.com/gpu", `["g0"]`)),
+			map[types.UID]Answers{"u1": {"app": {gpu: answer(map[device.ID]topology.Nodes{"g0": 0})}}}, both, ""},
 		{"part of it is damaged",
-			kubeletFile(`{"PodUID":"u2","ContainerName":"app","ResourceName":"example.com/gpu","DeviceIDs":7}`,
-				entry(t, "u1", "app", "example.com/gpu", `["g0"]`), entry(t, "u3", "", "example.com/gpu", `["g0"]`)),
-			map[types.UID]answers{"u1": {"app": {gpu: answer(map[device.ID]topology.Nodes{"g0": 0})}}}, both,
+			recordtest.File(`{"PodUID":"u2","ContainerName":"app","ResourceName":"example.com/gpu","DeviceIDs":7}`,
+				recordtest.Entry(t, "u1", "app", "example.com/gpu", `["g0"]`),
+				recordtest.Entry(t, "u3", "", "example.com/gpu", `["g0"]`)),
+			map[types.UID]Answers{"u1": {"app": {gpu: answer(map[device.ID]topology.Nodes{"g0": 0})}}}, both,
 			`entry 0 (pod "u2", container "app", example.com/gpu): decode devices: json: cannot unmarshal number into Go value of type map[string][]string` + "\n" +
 				`entry 2 (pod "u3", container "", example.com/gpu): the pod, container, resource or device is missing`},
-		{"cut off", kubeletFile()[:30], nil, savedResources{Resources: map[corev1.ResourceName][]device.Device{}},
+		{"cut off", recordtest.File()[:30], nil, Resources{},
 			"unexpected end of JSON input"},
 	}
 	for _, tt := range tests {
@@ -90,10 +72,10 @@ func TestReadKubelet(t *testing.T) {
 }
 
 func FuzzParseKubelet(f *testing.F) {
-	f.Add([]byte(kubeletFile(entry(f, "u1", "app", "example.com/gpu", `{"0":["g0"]}`))))
-	f.Add([]byte(kubeletFile(entry(f, "u1", "app", "example.com/gpu", `["g0"]`))))
+	f.Add([]byte(recordtest.File(recordtest.Entry(f, "u1", "app", "example.com/gpu", `{"0":["g0"]}`))))
+	f.Add([]byte(recordtest.File(recordtest.Entry(f, "u1", "app", "example.com/gpu", `["g0"]`))))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		s := kubeletState{known: savedResources{Resources: map[corev1.ResourceName][]device.Device{}}}
+		s := kubeletState{known: Resources{}}
 		_ = s.parse(content, "boot")
 		for uid, a := range s.pods {
 			for container, byName := range a {

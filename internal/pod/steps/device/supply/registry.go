@@ -1,4 +1,4 @@
-package device
+package supply
 
 import (
 	"context"
@@ -9,17 +9,17 @@ import (
 )
 
 // Registry is the plugin.Handler of device plugins that register through a socket in the plugins' directory, as CSI and
-// DRA drivers do, instead of calling the registration socket of Devices.
+// DRA drivers do, instead of calling the registration socket of a Supply.
 type Registry struct {
-	stock *stock
+	supply *Supply
 
 	mu      sync.Mutex
-	plugins map[string]*plugin // by endpoint
+	plugins map[string]*Client // by endpoint
 }
 
 // Registry returns the handler of plugins of type plugin.TypeDevice. Call it once.
-func (d *Devices) Registry() *Registry {
-	return &Registry{stock: d.stock, plugins: map[string]*plugin{}}
+func (d *Supply) Registry() *Registry {
+	return &Registry{supply: d, plugins: map[string]*Client{}}
 }
 
 // Register implements plugin.Handler. The plugin's name is the name of its resource.
@@ -33,7 +33,7 @@ func (r *Registry) Register(ctx context.Context, f found.Plugin) error {
 	if r.registered(f) {
 		return fmt.Errorf("endpoint %s is already registered", f.Endpoint)
 	}
-	p, err := r.stock.adopt(ctx, f.Name, f.Endpoint)
+	p, err := r.supply.adopt(ctx, f.Name, f.Endpoint)
 	if err != nil {
 		return err
 	}

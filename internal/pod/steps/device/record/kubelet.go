@@ -1,4 +1,4 @@
-package device
+package record
 
 import (
 	"encoding/json"
@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
@@ -40,8 +39,8 @@ type kubeletData struct {
 
 // kubeletState is the content of a kubelet's checkpoint.
 type kubeletState struct {
-	pods  map[types.UID]answers
-	known savedResources
+	pods  map[types.UID]Answers
+	known Resources
 	// none is set if there is no file. ours is set if an agent wrote the file last.
 	none, ours bool
 }
@@ -49,7 +48,7 @@ type kubeletState struct {
 // readKubelet reads the kubelet's checkpoint. It skips the entries that it cannot read and names them in the error. A
 // missing file is no error.
 func readKubelet(path, boot string) (kubeletState, error) {
-	s := kubeletState{known: savedResources{Resources: map[corev1.ResourceName][]device.Device{}}}
+	s := kubeletState{known: Resources{}}
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.none = true
@@ -72,10 +71,10 @@ func (s *kubeletState) parse(content []byte, boot string) error {
 	s.ours = data.Writer == kubelet.Writer
 	for name, ids := range data.Data.RegisteredDevices {
 		for _, id := range ids {
-			s.known.Resources[name] = append(s.known.Resources[name], device.Device{ID: id})
+			s.known[name] = append(s.known[name], device.Device{ID: id})
 		}
 	}
-	s.pods = map[types.UID]answers{}
+	s.pods = map[types.UID]Answers{}
 	var errs []error
 	for i, e := range data.Data.PodDeviceEntries {
 		nodes, err := kubeletNodes(e.DeviceIDs)
@@ -92,7 +91,7 @@ func (s *kubeletState) parse(content []byte, boot string) error {
 					err))
 			continue
 		}
-		a := answerOf(resp)
+		a := AnswerOf(resp)
 		a.Boot, a.Nodes = boot, nodes
 		uid := types.UID(e.PodUID)
 		s.pods[uid] = s.pods[uid].with(e.ContainerName, corev1.ResourceName(e.ResourceName), a)
@@ -125,22 +124,15 @@ func kubeletNodes(raw json.RawMessage) (map[device.ID]topology.Nodes, error) {
 	return nodes, nil
 }
 
-// mirror writes the kubelet's checkpoint.
-type mirror struct {
-	d  *Devices
-	mu sync.Mutex
-}
-
-// write stores all answers for a kubelet that takes over the node. It runs after the agent's own files were written,
-// because those count for the next agent.
-func (m *mirror) write() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.d.mu.Lock()
-	all := maps.Clone(m.d.answers)
-	m.d.mu.Unlock()
-	registered := m.d.healthy()
-	path := filepath.Join(m.d.opts.Dir, kubelet.Name)
+// mirror writes the kubelet's checkpoint, for a kubelet that takes over the node. It runs after the agent's own files
+// were written, because those count for the next agent.
+func (r *Records) mirror() {
+	r.mirroring.Lock()
+	defer r.mirroring.Unlock()
+	r.mu.Lock()
+	all, registered := maps.Clone(r.answers), r.healthy
+	r.mu.Unlock()
+	path := filepath.Join(r.o.Plugins, kubelet.Name)
 	if _, err := os.Lstat(path); err != nil && len(all)+len(registered) == 0 {
 		return // a kubelet creates no file either
 	}
@@ -148,18 +140,18 @@ func (m *mirror) write() {
 	if err == nil {
 		var text []byte
 		if text, err = kubelet.Format(entries, registered); err == nil {
-			err = errors.Join(os.MkdirAll(m.d.opts.Dir, 0o750), checkpoint.ReplaceUnsynced(path, text))
+			err = errors.Join(os.MkdirAll(r.o.Plugins, 0o750), checkpoint.ReplaceUnsynced(path, text))
 		}
 	}
 	if err != nil {
-		m.d.opts.Log.Error(
+		r.o.Log.Error(
 			"write the kubelet's checkpoint of devices failed; a kubelet that takes over may allocate them twice",
 			"err", err)
 	}
 }
 
 // kubeletEntries converts answers to the kubelet's entries, sorted.
-func kubeletEntries(all map[types.UID]answers) ([]kubelet.PodDevicesEntry, error) {
+func kubeletEntries(all map[types.UID]Answers) ([]kubelet.PodDevicesEntry, error) {
 	var entries []kubelet.PodDevicesEntry
 	for _, uid := range slices.Sorted(maps.Keys(all)) {
 		for _, container := range slices.Sorted(maps.Keys(all[uid])) {
@@ -184,7 +176,7 @@ func kubeletEntries(all map[types.UID]answers) ([]kubelet.PodDevicesEntry, error
 // byNode lists a device under each of its NUMA nodes, as a kubelet does.
 func (a Answer) byNode() kubelet.DevicesPerNUMA {
 	all := kubelet.DevicesPerNUMA{}
-	for _, id := range a.ids() {
+	for _, id := range a.IDs() {
 		nodes := a.Nodes[id].IDs()
 		if len(nodes) == 0 {
 			nodes = []int{-1}
@@ -196,7 +188,7 @@ func (a Answer) byNode() kubelet.DevicesPerNUMA {
 	return all
 }
 
-// response converts an answer back into the plugin's response. It is the inverse of answerOf.
+// response converts an answer back into the plugin's response. It is the inverse of AnswerOf.
 func (a Answer) response() *pluginapi.ContainerAllocateResponse {
 	r := &pluginapi.ContainerAllocateResponse{Envs: a.Envs, Annotations: a.Annotations}
 	for _, m := range a.Mounts {
