@@ -2,15 +2,12 @@ package csi
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/kubernetes"
 
@@ -70,32 +67,21 @@ type Options struct {
 
 // Kind serves the volumes of CSI drivers. Make it with New, then Run it. Its methods may be called from any goroutine.
 type Kind struct {
-	*attacher
+	o         Options
+	drivers   *driver.Registry
+	layout    layout
+	attacher  *attacher
+	expander  expander
 	targets   lock.Keyed  // by path, held while a volume is published or unpublished
 	newVolume wake.Signal // a volume was published
 
-	// The attacher's lock guards the fields below.
-
+	mu sync.Mutex
 	// staged has the StageIDs that this process has staged.
 	staged map[string]bool
 	// publishContexts are by StageID. A driver's controller returns one when it attaches the volume.
 	publishContexts map[string]map[string]string
 	// published is by the path that Publish returned.
 	published map[string]*published
-}
-
-// attacher waits until volumes are attached, and reports them as in use so that they stay attached.
-type attacher struct {
-	o       Options
-	drivers *driver.Registry
-
-	mu sync.Mutex
-	// inUse are the attached volumes. Their StageIDs are on disk. restored is set if inUse includes the volumes of an
-	// earlier agent.
-	inUse    map[corev1.UniqueVolumeName]bool
-	restored bool
-	// nodeChanged is closed and replaced whenever the Node has changed.
-	nodeChanged chan struct{}
 }
 
 // published is a volume whose Publish has succeeded.
@@ -105,8 +91,7 @@ type published struct {
 	ctx context.Context
 	end context.CancelFunc
 
-	// The attacher's lock guards the fields below.
-
+	mu sync.Mutex
 	// size of the volume on this node; zero before it is known.
 	size resource.Quantity
 	// offlineOnly: the driver does not expand the volume while it is in use.
@@ -116,13 +101,38 @@ type published struct {
 	inspecting  bool
 }
 
+// resume continues with what was learned about the volume before it was published again.
+func (p *published) resume(previous *published) {
+	previous.mu.Lock()
+	defer previous.mu.Unlock()
+	p.size, p.offlineOnly, p.usage = previous.size, previous.offlineOnly, previous.usage
+	p.inspected = previous.inspected
+}
+
+// beginInspection reports whether to inspect the volume now. again is set if it may have been inspected before.
+func (p *published) beginInspection(again bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.inspecting || !again && p.inspected {
+		return false
+	}
+	p.inspecting, p.inspected = true, true
+	return true
+}
+
+func (p *published) endInspection() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inspecting = false
+}
+
 // New makes a Kind without drivers. It does no I/O.
 func New(o Options) *Kind {
 	drivers := driver.New(driver.Options{Node: o.Node, Client: o.Client, Changed: o.Changed, Events: o.Events,
 		Now: o.Now, Log: o.Log})
+	l := layout(o.Root)
 	return &Kind{
-		attacher: &attacher{o: o, drivers: drivers, inUse: map[corev1.UniqueVolumeName]bool{},
-			nodeChanged: make(chan struct{})},
+		o: o, drivers: drivers, layout: l, attacher: newAttacher(o, drivers, l), expander: expander{o, drivers, l},
 		newVolume: wake.New(), staged: map[string]bool{}, publishContexts: map[string]map[string]string{},
 		published: map[string]*published{},
 	}
@@ -130,9 +140,6 @@ func New(o Options) *Kind {
 
 // Drivers are the drivers of this node.
 func (k *Kind) Drivers() *driver.Registry { return k.drivers }
-
-// dirName is the kubelet's name of the directory for CSI volumes in a pod's directory.
-const dirName = "kubernetes.io~csi"
 
 // Dir is the name of the directory for CSI volumes in a pod's directory.
 func (*Kind) Dir() string { return dirName }
@@ -158,12 +165,10 @@ func (k *Kind) Features(r volume.Request) volume.Features {
 		return f
 	}
 	f.FSGroup = appliesGroup(object, r) && !d.Can(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP)
-	label, err := k.label(object, r)
+	label, err := k.o.label(object, r)
 	f.HostLabels = err == nil && label != "" // the mount option sets the label
 	return f
 }
-
-func (k *attacher) standsIn() bool { return k.o.StandsIn != nil && k.o.StandsIn() }
 
 func driverName(r volume.Request) string {
 	if r.Persistent != nil {
@@ -172,41 +177,13 @@ func driverName(r volume.Request) string {
 	return r.Volume.CSI.Driver
 }
 
-// label returns the SELinux label to mount a volume with, or "" for none.
-func (k *Kind) label(d *storagev1.CSIDriver, r volume.Request) (string, error) {
-	if k.o.Label == nil {
-		return "", nil
-	}
-	options, err := labelOf(d, r)
-	if err != nil || options == nil {
-		return "", err
-	}
-	return k.o.Label(options)
-}
+// InUse returns the volumes for the Node's status.volumesInUse: they must stay attached. known is false until Run has
+// read the volumes of an earlier agent.
+func (k *Kind) InUse() (volumes []corev1.UniqueVolumeName, known bool) { return k.attacher.InUse() }
 
-// paths are the places of a volume's shared part.
-type paths struct {
-	data    string // the directory of vol_data.json
-	staging string
-	publish string // for a block device: the directory with one published file for each pod
-}
+// NodeChanged wakes the steps that wait for an attachment, after a change of the Node's status.volumesInUse or
+// volumesAttached. It does not block.
+func (k *Kind) NodeChanged() { k.attacher.NodeChanged() }
 
-func (k *attacher) paths(id identity) paths {
-	base := filepath.Join(k.o.Root, "plugins", "kubernetes.io", "csi")
-	if id.Block != "" {
-		base = filepath.Join(base, "volumeDevices")
-		return paths{data: filepath.Join(base, id.Block, "data"), staging: filepath.Join(base, "staging", id.Block),
-			publish: filepath.Join(base, "publish", id.Block)}
-	}
-	base = filepath.Join(base, id.Driver, hash(id.Handle))
-	return paths{data: base, staging: filepath.Join(base, "globalmount")}
-}
-
-// remove deletes the files of a shared part that is not mounted any more.
-func (p paths) remove(id identity) error {
-	if id.Block == "" {
-		return remove(p.data, filepath.Base(p.staging), dataFile, "."+dataFile)
-	}
-	return errors.Join(remove(p.staging), remove(p.publish), remove(p.data, dataFile, "."+dataFile),
-		remove(filepath.Dir(p.data), "dev"))
-}
+// Uses returns the mounted volumes of pods that share a part, from the vol_data.json files. A kubelet writes these too.
+func (k *Kind) Uses() (all []volume.Use, err error) { return k.layout.Uses() }

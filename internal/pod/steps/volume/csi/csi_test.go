@@ -183,7 +183,9 @@ func (n *node) allInspected(t *testing.T) {
 		n.kind.mu.Lock()
 		all := true
 		for _, p := range n.kind.published {
+			p.mu.Lock()
 			all = all && p.inspected && !p.inspecting
+			p.mu.Unlock()
 		}
 		n.kind.mu.Unlock()
 		if all {
@@ -429,7 +431,7 @@ func TestRemoveUndoesVolumesOfAKubelet(t *testing.T) {
 	d := &csidriver.Driver{Can: allCapabilities()}
 	start(t, n, d)
 	const other = types.UID("22222222-2222-3333-4444-555555555555")
-	at := n.kind.paths(identity{Driver: driverName1, Handle: "vol"})
+	at := n.kind.layout.paths(identity{Driver: driverName1, Handle: "vol"})
 	saved := data{SpecName: "pv", Handle: "vol", Driver: driverName1, Node: "node-1", Mode: "Persistent"}
 	err := saved.save(at.data)
 	for _, uid := range []types.UID{podUID, other} {

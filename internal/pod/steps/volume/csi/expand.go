@@ -28,15 +28,22 @@ const (
 	resizeReadOnly = "FileSystemResizeFailed"
 )
 
+// expander expands volumes that are smaller than their claims.
+type expander struct {
+	o       Options
+	drivers *driver.Registry
+	layout  layout
+}
+
 // growMounted expands a volume before the pod uses it. An error keeps the pod from starting. The next try reads the
 // claim again, so that an infeasible expansion is not repeated. A volume that the driver does not expand while it is in
 // use stays as it is.
-func (k *Kind) growMounted(ctx context.Context, path string, p *published) error {
+func (x expander) growMounted(ctx context.Context, path string, p *published) error {
 	r := p.request
-	if !k.mayExpand(r) {
+	if !x.mayExpand(r) {
 		return nil
 	}
-	claim, err := k.o.Objects.PersistentVolumeClaim(r.Persistent.Spec.ClaimRef.Namespace,
+	claim, err := x.o.Objects.PersistentVolumeClaim(r.Persistent.Spec.ClaimRef.Namespace,
 		r.Persistent.Spec.ClaimRef.Name)
 	if err != nil {
 		return err // the step waits for the claim
@@ -48,38 +55,38 @@ func (k *Kind) growMounted(ctx context.Context, path string, p *published) error
 	}
 	if r.ReadOnly {
 		for _, ref := range []corev1.ObjectReference{event.PodRef(r.Pod), claimRef(claim)} {
-			k.o.Events.Event(ref, corev1.EventTypeWarning, resizeReadOnly,
+			x.o.Events.Event(ref, corev1.EventTypeWarning, resizeReadOnly,
 				"MountVolume.NodeExpandVolume failed for volume %q requested read-only file system", r.Persistent.Name)
 		}
 		return nil
 	}
-	return k.grow(ctx, path, p)
+	return x.grow(ctx, path, p)
 }
 
 // growUsed expands a volume while a pod uses it. A failure is an event or a warning, and the next pass retries.
-func (k *Kind) growUsed(ctx context.Context, path string, p *published) {
-	k.mu.Lock()
+func (x expander) growUsed(ctx context.Context, path string, p *published) {
+	p.mu.Lock()
 	offlineOnly := p.offlineOnly
-	k.mu.Unlock()
-	if offlineOnly || p.request.ReadOnly || !k.mayExpand(p.request) {
+	p.mu.Unlock()
+	if offlineOnly || p.request.ReadOnly || !x.mayExpand(p.request) {
 		return
 	}
-	err := k.grow(ctx, path, p)
+	err := x.grow(ctx, path, p)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
 	if _, byDriver := errors.AsType[*driverError](err); !byDriver {
-		k.o.Log.Warn("cannot compare the size of a volume with its claim, retrying", "volume",
+		x.o.Log.Warn("cannot compare the size of a volume with its claim, retrying", "volume",
 			p.request.Persistent.Name, "err", err)
 		return
 	}
-	k.o.Events.Event(event.PodRef(p.request.Pod), corev1.EventTypeWarning, resizeFailed,
+	x.o.Events.Event(event.PodRef(p.request.Pod), corev1.EventTypeWarning, resizeFailed,
 		"NodeExpandVolume.NodeExpandVolume failed for volume %q : %v", p.request.Persistent.Name, err)
 }
 
 // mayExpand reports whether the cluster can change the volume's size, and is reachable for it.
-func (k *attacher) mayExpand(r volume.Request) bool {
-	return k.o.Client != nil && !k.standsIn() && r.Persistent != nil && r.Persistent.Spec.ClaimRef != nil
+func (x expander) mayExpand(r volume.Request) bool {
+	return x.o.Client != nil && !x.o.away() && r.Persistent != nil && r.Persistent.Spec.ClaimRef != nil
 }
 
 // driverError is the error of a driver that failed to expand a volume.
@@ -89,16 +96,16 @@ func (e *driverError) Unwrap() error { return e.error }
 
 // grow expands a volume to the size of its PersistentVolume and updates the claim. It reads both from the API server: a
 // node may get them and not watch them.
-func (k *Kind) grow(ctx context.Context, path string, p *published) error {
+func (x expander) grow(ctx context.Context, path string, p *published) error {
 	r := p.request
-	d, err := k.drivers.Get(driverName(r))
+	d, err := x.drivers.Get(driverName(r))
 	if err != nil {
 		return err
 	}
-	k.mu.Lock()
+	p.mu.Lock()
 	current := p.size
-	k.mu.Unlock()
-	g := growth{k.attacher, d, path, r}
+	p.mu.Unlock()
+	g := growth{x, d, path, r}
 	claim, pv, err := g.read(ctx, current)
 	if err != nil {
 		return err
@@ -111,15 +118,15 @@ func (k *Kind) grow(ctx context.Context, path string, p *published) error {
 		(e.Requested || d.Can(csi.NodeServiceCapability_RPC_EXPAND_VOLUME)) {
 		current, offlineOnly, err = g.expandTo(ctx, claim, e, current)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.size, p.offlineOnly = current, offlineOnly
 	return err
 }
 
 // growth is the expansion of one volume that is published at path.
 type growth struct {
-	*attacher
+	expander
 	driver *driver.Driver
 	path   string
 	volume.Request
@@ -181,7 +188,7 @@ func (k growth) expand(ctx context.Context, size resource.Quantity) error {
 	if !d.Can(csi.NodeServiceCapability_RPC_EXPAND_VOLUME) {
 		return status.Errorf(codes.Unimplemented, "NodeExpand is not supported by the CSI driver %s", d.Name)
 	}
-	secrets, err := k.secrets(ctx, s.NodeExpandSecretRef)
+	secrets, err := k.o.secrets(ctx, s.NodeExpandSecretRef)
 	if err != nil {
 		return fmt.Errorf("nodeExpandSecretRef: %w", err)
 	}
@@ -192,7 +199,7 @@ func (k growth) expand(ctx context.Context, size resource.Quantity) error {
 			""),
 	}
 	if d.Can(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME) {
-		q.StagingTargetPath = k.paths(identityOf(k.Request)).staging
+		q.StagingTargetPath = k.layout.paths(identityOf(k.Request)).staging
 	}
 	if _, err := driver.Call(ctx, d.Node.NodeExpandVolume, q); err != nil {
 		return fmt.Errorf("NodeExpandVolume of CSI driver %s: %w", d.Name, err)
@@ -202,24 +209,24 @@ func (k growth) expand(ctx context.Context, size resource.Quantity) error {
 
 // patchClaim patches the claim's status and returns the new claim. It fails if the claim has changed since it was read,
 // so that it overwrites no other writer's change. A nil status is no patch.
-func (k *attacher) patchClaim(ctx context.Context, c *corev1.PersistentVolumeClaim,
+func (x expander) patchClaim(ctx context.Context, c *corev1.PersistentVolumeClaim,
 	status map[string]any) (*corev1.PersistentVolumeClaim, error) {
 	if status == nil {
 		return c, nil
 	}
-	if k.o.Refresh != nil {
-		defer k.o.Refresh(object.KeyOf(c))
+	if x.o.Refresh != nil {
+		defer x.o.Refresh(object.KeyOf(c))
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": c.UID,
 		"resourceVersion": c.ResourceVersion}, "status": status})
 	if err != nil {
 		return c, err
 	}
-	next, err := k.o.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Patch(ctx, c.Name, types.MergePatchType, patch,
+	next, err := x.o.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Patch(ctx, c.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{}, "status")
 	if err != nil {
 		if ctx.Err() == nil {
-			k.o.Log.Warn("cannot update the status of a claim, retrying", "claim", c.Namespace+"/"+c.Name, "err", err)
+			x.o.Log.Warn("cannot update the status of a claim, retrying", "claim", c.Namespace+"/"+c.Name, "err", err)
 		}
 		return c, fmt.Errorf("patch the status of PersistentVolumeClaim %s/%s: %w", c.Namespace, c.Name, err)
 	}

@@ -36,12 +36,11 @@ func (Left) StageID(volume.Request) string { return "" }
 func (Left) Stage(context.Context, volume.Request) error { return nil }
 
 // Uses returns the volumes of pods that share a part, as Kind does.
-func (l Left) Uses() ([]volume.Use, error) { return l.kind().Uses() }
+func (l Left) Uses() ([]volume.Use, error) { return layout(l.Root).Uses() }
 
 // Unpublish unmounts the volume and deletes its files.
 func (l Left) Unpublish(_ context.Context, target string) error {
-	k := l.kind()
-	at := k.placeOf(target)
+	at := layout(l.Root).placeOf(target)
 	if err := volume.Unmount(at.path); err != nil {
 		return err
 	}
@@ -54,11 +53,9 @@ func (l Left) Unstage(_ context.Context, stage string) error {
 	if err != nil {
 		return ignoreMissing(err)
 	}
-	at := l.kind().paths(id)
+	at := layout(l.Root).paths(id)
 	if err := volume.Unmount(at.staging); err != nil {
 		return err
 	}
 	return at.remove(id)
 }
-
-func (l Left) kind() *Kind { return New(Options{Root: l.Root}) }

@@ -3,7 +3,6 @@ package csi
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/mount"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
@@ -40,14 +38,13 @@ func (k *Kind) Publish(ctx context.Context, r volume.Request) (string, error) {
 	p := &published{request: r, ctx: life, end: end}
 	k.mu.Lock()
 	previous := k.published[path]
+	k.mu.Unlock()
 	if previous != nil {
 		previous.end()
-		p.size, p.offlineOnly, p.usage = previous.size, previous.offlineOnly, previous.usage
-		p.inspected = previous.inspected
+		p.resume(previous)
 	}
-	k.mu.Unlock()
 	if previous == nil {
-		if err := k.growMounted(ctx, path, p); err != nil {
+		if err := k.expander.growMounted(ctx, path, p); err != nil {
 			end()
 			return "", fmt.Errorf("expand the volume: %w", err)
 		}
@@ -61,7 +58,7 @@ func (k *Kind) Publish(ctx context.Context, r volume.Request) (string, error) {
 
 func (k *Kind) publishPath(r volume.Request) string {
 	if r.Block {
-		return filepath.Join(k.paths(identityOf(r)).publish, string(r.Pod.UID))
+		return filepath.Join(k.layout.paths(identityOf(r)).publish, string(r.Pod.UID))
 	}
 	return filepath.Join(r.Target, mountName)
 }
@@ -79,7 +76,7 @@ func (k *Kind) publish(ctx context.Context, r volume.Request, path string) error
 	if err := checkMode(o, name, lifecycle(r)); err != nil {
 		return err
 	}
-	label, err := k.label(o, r)
+	label, err := k.o.label(o, r)
 	if err != nil {
 		return err
 	}
@@ -95,7 +92,7 @@ func (k *Kind) publish(ctx context.Context, r volume.Request, path string) error
 		Attachment: attachmentName(identity{Driver: name, Handle: request.VolumeId}, k.o.Node)}
 	dir := r.Target
 	if r.Block {
-		dir = k.paths(identityOf(r)).data
+		dir = k.layout.paths(identityOf(r)).data
 		if err := link(path, r.Target); err != nil {
 			return err
 		}
@@ -130,7 +127,7 @@ func (k *Kind) request(ctx context.Context, r volume.Request, o *storagev1.CSIDr
 		s := r.Persistent.Spec.CSI
 		q.VolumeId, q.VolumeContext, ref = id.Handle, s.VolumeAttributes, s.NodePublishSecretRef
 		if d.Can(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME) {
-			q.StagingTargetPath = k.paths(id).staging
+			q.StagingTargetPath = k.layout.paths(id).staging
 		}
 		k.mu.Lock()
 		q.PublishContext = k.publishContexts[id.String()]
@@ -143,7 +140,7 @@ func (k *Kind) request(ctx context.Context, r volume.Request, o *storagev1.CSIDr
 		}
 	}
 	var err error
-	if q.Secrets, err = k.secrets(ctx, ref); err != nil {
+	if q.Secrets, err = k.o.secrets(ctx, ref); err != nil {
 		return nil, fmt.Errorf("nodePublishSecretRef: %w", err)
 	}
 	if o == nil {
@@ -190,42 +187,9 @@ func (k *Kind) tokens(ctx context.Context, p *corev1.Pod, o *storagev1.CSIDriver
 	return map[string]string{infoTokens: string(text)}, err
 }
 
-// place identifies a volume in a pod's directory. Its path gives all fields.
-type place struct {
-	uid types.UID
-	// block is the name of the PersistentVolume for a device, and "" for a file system.
-	block string
-	// path is the path that Publish returned. dir is the directory with vol_data.json.
-	path, dir string
-}
-
-func (k *attacher) placeOf(target string) place {
-	sort := filepath.Dir(filepath.Dir(target)) // volumes or volumeDevices
-	p := place{uid: types.UID(filepath.Base(filepath.Dir(sort))), path: filepath.Join(target, mountName), dir: target}
-	if filepath.Base(sort) == "volumeDevices" {
-		p.block = filepath.Base(target)
-		at := k.paths(identity{Block: p.block})
-		p.path, p.dir = filepath.Join(at.publish, string(p.uid)), at.data
-	}
-	return p
-}
-
-// unmap removes mounts and devices that only a kubelet makes for a device: a bind mount for each pod, and a loop device
-// on it that keeps it busy.
-func unmap(at place) error {
-	bind := filepath.Join(filepath.Dir(at.dir), "dev", string(at.uid))
-	if err := detachLoops(bind); err != nil {
-		return err
-	}
-	if err := volume.Unmount(bind); err != nil {
-		return err
-	}
-	return ignoreMissing(os.Remove(bind))
-}
-
 // Unpublish unmounts the volume through the driver, if the driver was ever called to publish it.
 func (k *Kind) Unpublish(ctx context.Context, target string) error {
-	at := k.placeOf(target)
+	at := k.layout.placeOf(target)
 	path, dir := at.path, at.dir
 	k.mu.Lock()
 	if p := k.published[path]; p != nil {
@@ -256,17 +220,6 @@ func (k *Kind) Unpublish(ctx context.Context, target string) error {
 		return err
 	}
 	return forget(at, target)
-}
-
-// forget deletes the files of a pod's volume that is not mounted any more.
-func forget(at place, target string) error {
-	if at.block == "" {
-		return remove(target, mountName, dataFile, "."+dataFile)
-	}
-	if err := unmap(at); err != nil { // vol_data.json stays: all pods that use the device share it
-		return err
-	}
-	return errors.Join(ignoreMissing(os.Remove(at.path)), ignoreMissing(os.Remove(target)))
 }
 
 // unmounted returns an error if something is mounted on path.

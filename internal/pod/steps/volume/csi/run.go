@@ -17,7 +17,7 @@ const period = time.Minute
 // if its driver wants that, expands a volume that was made larger, and asks the driver for the volume's usage. A new
 // volume is inspected at once, but only its usage.
 func (k *Kind) Run(ctx context.Context) error {
-	k.restore()
+	k.attacher.restore()
 	var parts sync.WaitGroup
 	defer k.close()
 	defer parts.Wait()
@@ -50,22 +50,19 @@ func (k *Kind) pass(ctx context.Context, parts *sync.WaitGroup, all bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for path, p := range k.published {
-		if p.inspecting || !all && p.inspected {
+		if !p.beginInspection(all) {
 			continue
 		}
-		p.inspecting, p.inspected = true, true
 		parts.Go(func() {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			defer context.AfterFunc(p.ctx, cancel)()
 			if all {
 				k.republish(ctx, path, p)
-				k.growUsed(ctx, path, p)
+				k.expander.growUsed(ctx, path, p)
 			}
 			k.measure(ctx, path, p)
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			p.inspecting = false
+			p.endInspection()
 		})
 	}
 }
@@ -104,11 +101,13 @@ type Usage struct {
 // volume is no CSI volume or its driver reports no usage: then the caller measures the directory.
 func (k *Kind) Stats(path string) (last *Usage, ok bool) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	p := k.published[path]
+	k.mu.Unlock()
 	if p == nil {
 		return nil, false
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	d, err := k.drivers.Get(driverName(p.request))
 	if p.usage == nil && err == nil && !d.Can(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS) {
 		return nil, false
@@ -137,8 +136,8 @@ func (k *Kind) measure(ctx context.Context, path string, p *published) {
 		}
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.usage = usageOf(got, k.o.Now())
 }
 

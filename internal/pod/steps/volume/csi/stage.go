@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
@@ -43,7 +41,7 @@ func (k *Kind) Stage(ctx context.Context, r volume.Request) error {
 	if err := checkMode(o, id.Driver, lifecycle(r)); err != nil {
 		return err
 	}
-	publishContext, err := k.attach(ctx, id, o)
+	publishContext, err := k.attacher.attach(ctx, id, o)
 	if err != nil {
 		if full, ok := errors.AsType[*nodeFull](err); ok && k.o.Full != nil {
 			k.o.Full(r.Pod, full.Error())
@@ -58,15 +56,15 @@ func (k *Kind) Stage(ctx context.Context, r volume.Request) error {
 		return nil
 	}
 	s := r.Persistent.Spec.CSI
-	secrets, err := k.secrets(ctx, s.NodeStageSecretRef)
+	secrets, err := k.o.secrets(ctx, s.NodeStageSecretRef)
 	if err != nil {
 		return fmt.Errorf("nodeStageSecretRef: %w", err)
 	}
-	label, err := k.label(o, r)
+	label, err := k.o.label(o, r)
 	if err != nil {
 		return err
 	}
-	at := k.paths(id)
+	at := k.layout.paths(id)
 	if err := (data{SpecName: r.Persistent.Name, Handle: id.Handle, Driver: id.Driver, Node: k.o.Node,
 		Label: label}).save(at.data); err != nil {
 		return err
@@ -98,7 +96,7 @@ func (k *Kind) Unstage(ctx context.Context, stage string) error {
 	if err != nil {
 		return err
 	}
-	at := k.paths(id)
+	at := k.layout.paths(id)
 	_, called, err := load(at.data)
 	if err != nil {
 		return err
@@ -127,28 +125,6 @@ func (k *Kind) Unstage(ctx context.Context, stage string) error {
 	k.mu.Lock()
 	delete(k.publishContexts, id.String())
 	k.mu.Unlock()
-	k.setInUse(id.unique(), false)
+	k.attacher.setInUse(id.unique(), false)
 	return nil
-}
-
-// secrets returns the data of a Secret, or nothing for a nil reference.
-func (k *attacher) secrets(ctx context.Context, ref *corev1.SecretReference) (map[string]string, error) {
-	if ref == nil {
-		return nil, nil
-	}
-	var s *corev1.Secret
-	var err error
-	if k.o.Client != nil && !k.standsIn() {
-		s, err = k.o.Client.CoreV1().Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-	} else {
-		s, err = k.o.Objects.Secret(ref.Namespace, ref.Name)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("get Secret %s/%s: %w", ref.Namespace, ref.Name, err)
-	}
-	all := map[string]string{}
-	for key, value := range s.Data {
-		all[key] = string(value)
-	}
-	return all, nil
 }
