@@ -25,8 +25,11 @@ const (
 // annotationGroup is the annotation of a PersistentVolume with the group id that may use it.
 const annotationGroup = "pv.beta.kubernetes.io/gid"
 
+// owner gives the files of volumes to the fsGroup of pods.
+type owner struct{ events event.Sink }
+
 // own gives a volume's files to the pod's fsGroup.
-func (v *Volumes) own(ctx context.Context, r Request, path string) error {
+func (o owner) own(ctx context.Context, r Request, path string) error {
 	s := r.Pod.Spec.SecurityContext
 	if s == nil || s.FSGroup == nil {
 		return nil
@@ -37,10 +40,10 @@ func (v *Volumes) own(ctx context.Context, r Request, path string) error {
 	}
 	defer root.Close()
 	walk := &ownership.Walk{}
-	defer v.warnIfSlow(r, walk)()
+	defer o.warnIfSlow(r, walk)()
 	err = walk.Run(ctx, root, ownership.Want{Group: *s.FSGroup, Policy: s.FSGroupChangePolicy})
 	if partial, ok := errors.AsType[*ownership.Partial](err); ok {
-		v.warn(r.Pod, reason.FailedMount, "fsGroup %d of volume %q: %v", *s.FSGroup, r.Volume.Name, partial)
+		warn(o.events, r.Pod, reason.FailedMount, "fsGroup %d of volume %q: %v", *s.FSGroup, r.Volume.Name, partial)
 		return nil
 	}
 	if err != nil {
@@ -50,7 +53,7 @@ func (v *Volumes) own(ctx context.Context, r Request, path string) error {
 }
 
 // warnIfSlow writes events while a walk takes long, until stop is called.
-func (v *Volumes) warnIfSlow(r Request, walk *ownership.Walk) (stop func()) {
+func (o owner) warnIfSlow(r Request, walk *ownership.Walk) (stop func()) {
 	timer := time.NewTimer(ownershipSlow)
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -60,7 +63,7 @@ func (v *Volumes) warnIfSlow(r Request, walk *ownership.Walk) (stop func()) {
 			return
 		case <-timer.C:
 		}
-		v.warn(r.Pod, reason.VolumePermissionChangeInProgress,
+		warn(o.events, r.Pod, reason.VolumePermissionChangeInProgress,
 			"Setting volume ownership for %s is taking longer than expected, consider using fsGroupChangePolicy: "+
 				"OnRootMismatch", r.Volume.Name)
 		for {
@@ -70,15 +73,15 @@ func (v *Volumes) warnIfSlow(r Request, walk *ownership.Walk) (stop func()) {
 				return
 			case <-timer.C:
 			}
-			v.warn(r.Pod, reason.VolumePermissionChangeInProgress,
+			warn(o.events, r.Pod, reason.VolumePermissionChangeInProgress,
 				"Setting volume ownership for %s, processed %d files.", r.Volume.Name, walk.Seen())
 		}
 	}()
 	return func() { timer.Stop(); close(done); <-ended }
 }
 
-func (v *Volumes) warn(p *corev1.Pod, why, format string, args ...any) {
-	v.cfg.Events.Event(event.PodRef(p), corev1.EventTypeWarning, why, format, args...)
+func warn(events event.Sink, p *corev1.Pod, why, format string, args ...any) {
+	events.Event(event.PodRef(p), corev1.EventTypeWarning, why, format, args...)
 }
 
 // groupsOf returns the supplemental groups that a volume brings to the containers that use it.

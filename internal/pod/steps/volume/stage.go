@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/base/safepath"
 )
 
@@ -33,14 +34,21 @@ const (
 	stageID    = "id"
 )
 
+// shares are the parts of volumes that pods share, with their users.
+type shares struct {
+	root  string // the agent's directory
+	kinds []Kind
+	locks lock.Keyed // by the directory of a part
+}
+
 // stage makes the shared part of a volume and sets r.Stage.
-func (v *Volumes) stage(ctx context.Context, k Stager, r *Request) error {
+func (s *shares) stage(ctx context.Context, k Stager, r *Request) error {
 	id := k.StageID(*r)
 	if id == "" {
 		return nil
 	}
-	dir := v.stageDir(k, id)
-	unlock, err := v.stages.Lock(ctx, dir)
+	dir := s.stageDir(k, id)
+	unlock, err := s.locks.Lock(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -55,11 +63,10 @@ func (v *Volumes) stage(ctx context.Context, k Stager, r *Request) error {
 	return nil
 }
 
-// Adopt writes the user files of volumes that only an Adopter knows. Call it before any pod is set up or removed. The
-// removal of a pod then undoes the parts that it alone uses, and no others.
-func (v *Volumes) Adopt() error {
+// Adopt is the method of Volumes.
+func (s *shares) Adopt() error {
 	var errs []error
-	for _, k := range v.cfg.Kinds {
+	for _, k := range s.kinds {
 		a, ok := k.(Adopter)
 		if !ok {
 			continue
@@ -67,17 +74,17 @@ func (v *Volumes) Adopt() error {
 		found, err := a.Uses()
 		errs = append(errs, err)
 		for _, u := range found {
-			errs = append(errs, v.adopt(a, u))
+			errs = append(errs, s.adopt(a, u))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (v *Volumes) adopt(k Stager, u Use) error {
+func (s *shares) adopt(k Stager, u Use) error {
 	if err := safepath.Name(string(u.UID)); err != nil {
 		return err
 	}
-	dir := v.stageDir(k, u.StageID)
+	dir := s.stageDir(k, u.StageID)
 	marks, _ := filepath.Glob(filepath.Join(dir, stageUsers, string(u.UID)+"~*")) // an error would mean a bad pattern
 	if len(marks) > 0 {
 		return nil
@@ -85,9 +92,9 @@ func (v *Volumes) adopt(k Stager, u Use) error {
 	return writeUser(dir, u)
 }
 
-func (v *Volumes) stageDir(k Stager, id string) string {
+func (s *shares) stageDir(k Stager, id string) string {
 	hash := sha256.Sum256([]byte(id))
-	return filepath.Join(v.cfg.Root, pluginsDir, k.Dir(), hex.EncodeToString(hash[:16]))
+	return filepath.Join(s.root, pluginsDir, k.Dir(), hex.EncodeToString(hash[:16]))
 }
 
 // writeUser writes a user's file and the StageID of the shared part.
@@ -104,19 +111,19 @@ func writeUser(dir string, u Use) error {
 }
 
 // release deletes a pod's user files and undoes the shared parts that no other pod uses.
-func (v *Volumes) release(ctx context.Context, uid types.UID) error {
-	uses, err := v.uses()
+func (s *shares) release(ctx context.Context, uid types.UID) error {
+	uses, err := s.uses()
 	var errs []error
 	for _, u := range uses {
 		if u.uid == uid {
-			errs = append(errs, v.releaseOne(ctx, u))
+			errs = append(errs, s.releaseOne(ctx, u))
 		}
 	}
 	return errors.Join(append(errs, err)...)
 }
 
-func (v *Volumes) releaseOne(ctx context.Context, u use) error {
-	unlock, err := v.stages.Lock(ctx, u.dir)
+func (s *shares) releaseOne(ctx context.Context, u use) error {
+	unlock, err := s.locks.Lock(ctx, u.dir)
 	if err != nil {
 		return err
 	}
@@ -133,9 +140,9 @@ func (v *Volumes) releaseOne(ctx context.Context, u use) error {
 		return ignoreMissing(os.Remove(mark))
 	}
 	kind := filepath.Base(filepath.Dir(u.dir))
-	for _, k := range v.cfg.Kinds {
-		if s, ok := k.(Stager); ok && k.Dir() == kind {
-			if err := s.Unstage(ctx, filepath.Join(u.dir, stageMount)); err != nil {
+	for _, k := range s.kinds {
+		if stager, ok := k.(Stager); ok && k.Dir() == kind {
+			if err := stager.Unstage(ctx, filepath.Join(u.dir, stageMount)); err != nil {
 				return fmt.Errorf("unstage %s: %w", u.dir, err)
 			}
 			break
@@ -151,9 +158,9 @@ func (v *Volumes) releaseOne(ctx context.Context, u use) error {
 	return nil
 }
 
-// Orphans returns the users of shared parts that known does not know.
-func (v *Volumes) Orphans(known func(types.UID) bool) ([]types.UID, error) {
-	uses, err := v.uses()
+// Orphans is the method of Volumes.
+func (s *shares) Orphans(known func(types.UID) bool) ([]types.UID, error) {
+	uses, err := s.uses()
 	var orphans []types.UID
 	for _, u := range uses {
 		if !known(u.uid) {
@@ -170,8 +177,8 @@ type use struct {
 	uid       types.UID
 }
 
-func (v *Volumes) uses() ([]use, error) {
-	dirs, err := list(filepath.Join(v.cfg.Root, pluginsDir))
+func (s *shares) uses() ([]use, error) {
+	dirs, err := list(filepath.Join(s.root, pluginsDir))
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,8 @@ type Config struct {
 type Volumes struct {
 	cfg     Config
 	metrics metrics
-	stages  lock.Keyed
+	shares  *shares
+	owner   owner
 	remote  lock.Keyed // by mount path
 
 	mu      sync.Mutex
@@ -53,7 +54,8 @@ type mounted struct {
 
 // New makes a Volumes. It does no I/O.
 func New(c Config) *Volumes {
-	return &Volumes{cfg: c, metrics: newMetrics(), mounted: map[types.UID]map[string]mounted{}}
+	return &Volumes{cfg: c, metrics: newMetrics(), shares: &shares{root: c.Root, kinds: c.Kinds},
+		owner: owner{c.Events}, mounted: map[types.UID]map[string]mounted{}}
 }
 
 // Step returns the step of a pod's life that mounts its volumes.
@@ -64,11 +66,20 @@ func (v *Volumes) Step() worker.Step {
 		Teardown: func(ctx context.Context, r *worker.Run) error {
 			err := v.Remove(ctx, r.Pod.UID)
 			if err != nil && ctx.Err() == nil {
-				v.warn(r.Pod.Pod, reason.FailedUnmount, "%v", err)
+				warn(v.cfg.Events, r.Pod.Pod, reason.FailedUnmount, "%v", err)
 			}
 			return err
 		},
 	}
+}
+
+// Adopt writes the user files of volumes that only an Adopter knows. Call it before any pod is set up or removed. The
+// removal of a pod then undoes the parts that it alone uses, and no others.
+func (v *Volumes) Adopt() error { return v.shares.Adopt() }
+
+// Orphans returns the users of shared parts that known does not know.
+func (v *Volumes) Orphans(known func(types.UID) bool) ([]types.UID, error) {
+	return v.shares.Orphans(known)
 }
 
 // Path returns the path of a mounted volume on the host.
@@ -176,7 +187,7 @@ func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err err
 		}
 	}
 	if s, ok := k.(Stager); ok {
-		if err := v.stage(ctx, s, &r); err != nil {
+		if err := v.shares.stage(ctx, s, &r); err != nil {
 			return done, err
 		}
 	}
@@ -186,7 +197,7 @@ func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err err
 	}
 	features = featuresOf(k, r) // the kind may know more after Publish
 	if features.FSGroup && !r.Block && !r.ReadOnly {
-		if err := v.own(ctx, r, path); err != nil {
+		if err := v.owner.own(ctx, r, path); err != nil {
 			return done, err
 		}
 	}
@@ -317,7 +328,7 @@ func (v *Volumes) Remove(ctx context.Context, uid types.UID) error {
 	if err := errors.Join(errs...); err != nil {
 		return err // this pod still uses the shared parts
 	}
-	if err := v.release(ctx, uid); err != nil || v.cfg.Claims == nil {
+	if err := v.shares.release(ctx, uid); err != nil || v.cfg.Claims == nil {
 		return err
 	}
 	return v.cfg.Claims.Released(uid)
