@@ -117,15 +117,14 @@ func (a *Agent) buildSteps() error {
 		LegacyLogDir: podlog.LinkDir(c.Pods.LogsDir), Log: a.Log,
 	})
 	s.probes, err = probe.New(probe.Options{
-		CRI: a.engine.Client.Runtime, Events: a.events, Observed: a.observed.Observed,
+		CRI: a.engine.Client.Runtime, Events: a.events, Observed: a.observed,
 		PodIP: func(p *corev1.Pod, o *pod.Observed) string {
 			if ips := podstatus.PodIPs(p, o, view(a).HostIPs()); len(ips) > 0 {
 				return ips[0]
 			}
 			return ""
 		},
-		Starting: s.containers.Starting,
-		Before:   status.Before{Record: a.record, Desired: a.sources.Desired}.Ready, Changed: a.stale.MarkVerdict,
+		Containers: s.containers, Before: status.Before{Record: a.record, Desired: a.sources.Desired}, Statuses: a.stale,
 		Dir: filepath.Join(c.RootDir, "probes"), Metrics: a.metrics, Log: a.Log,
 	})
 	if err != nil {

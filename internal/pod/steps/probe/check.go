@@ -3,6 +3,9 @@ package probe
 import (
 	"cmp"
 	"fmt"
+	"net/http"
+	"sync"
+	"time"
 
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -49,10 +52,17 @@ func failed(format string, args ...any) answer {
 	return answer{result: failure, output: fmt.Sprintf(format, args...)}
 }
 
+// asker executes probes.
+type asker struct {
+	cri   execer
+	http  *http.Transport
+	slots chan struct{} // one in use by each exec probe that starts
+}
+
 // ask executes a probe. It tries again if the probe could not be executed, unless the container has ended meanwhile.
-func (p *Probes) ask(c check) (a answer) {
+func (k *asker) ask(c check) (a answer) {
 	for range attempts {
-		a = p.askOnce(c)
+		a = k.askOnce(c)
 		if a.err == nil || c.ctx.Err() != nil || cri.IsNotFound(a.err) {
 			break
 		}
@@ -60,18 +70,18 @@ func (p *Probes) ask(c check) (a answer) {
 	return a
 }
 
-func (p *Probes) askOnce(c check) answer {
+func (k *asker) askOnce(c check) answer {
 	spec, timeout := c.spec, c.settings.timeout
 	ports := c.container.Ports
 	switch {
 	case spec.Exec != nil:
-		return p.askExec(c.ctx, c.target.id, pod.ExpandCommand(spec.Exec.Command, c.container.Env), timeout)
+		return k.askExec(c.ctx, c.target.id, pod.ExpandCommand(spec.Exec.Command, c.container.Env), timeout)
 	case spec.HTTPGet != nil:
 		req, err := newRequest(c.ctx, spec.HTTPGet, ports, c.ip)
 		if err != nil {
 			return answer{result: unknown, err: err}
 		}
-		return askHTTP(p.http, req, timeout)
+		return askHTTP(k.http, req, timeout)
 	case spec.TCPSocket != nil:
 		port, err := portOf(spec.TCPSocket.Port, ports)
 		if err != nil {
@@ -87,4 +97,24 @@ func (p *Probes) askOnce(c check) answer {
 	}
 	return answer{result: unknown,
 		err: fmt.Errorf("missing probe handler for %s:%s", pod.FullName(c.pod), c.container.Name)}
+}
+
+// slot waits for a place among the exec probes that start, so that many of them at once do not starve the containers of
+// CPU. The place is free again when the probe ends, or after 250 ms: a probe that hangs is not starting any more.
+func (k *asker) slot(c check) (release func()) {
+	if c.spec.Exec == nil {
+		return func() {}
+	}
+	select {
+	case k.slots <- struct{}{}:
+	case <-c.ctx.Done():
+		return func() {}
+	}
+	var once sync.Once
+	free := func() { once.Do(func() { <-k.slots }) }
+	timer := time.AfterFunc(250*time.Millisecond, free)
+	return func() {
+		timer.Stop()
+		free()
+	}
 }

@@ -313,13 +313,12 @@ func TestExec(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var asked *runtimeapi.ExecSyncRequest
-			p := &Probes{
-				opts: Options{
-					CRI: execFunc(func(_ context.Context, r *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse,
-						error) {
-						asked = r
-						return tt.resp, tt.err
-					})}}
+			p := &asker{
+				cri: execFunc(func(_ context.Context, r *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse,
+					error) {
+					asked = r
+					return tt.resp, tt.err
+				})}
 			compare(t, tt.want, p.askExec(t.Context(), "c1", []string{"cat", "/ok"}, second))
 			if asked.ContainerId != "c1" || asked.Timeout != 1 {
 				t.Errorf("asked %v", asked)
@@ -333,7 +332,7 @@ func TestNoHandler(t *testing.T) {
 	c.pod.Namespace, c.pod.Name = "default", "web"
 	c.container.Container = &corev1.Container{Name: "app"}
 	compare(t, answer{result: unknown, err: errors.New("missing probe handler for default/web:app")},
-		(&Probes{}).ask(c))
+		(&asker{}).ask(c))
 }
 
 // If the runtime could not execute a probe, the check retries it, unless the container is gone.
@@ -341,12 +340,12 @@ func TestAttempts(t *testing.T) {
 	for code, want := range map[codes.Code]int{codes.Unavailable: attempts, codes.NotFound: 1} {
 		t.Run(code.String(), func(t *testing.T) {
 			asked := 0
-			p := &Probes{opts: Options{
-				CRI: execFunc(func(context.Context, *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
+			p := &asker{
+				cri: execFunc(func(context.Context, *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
 					asked++
 					return nil, &cri.Error{Call: "ExecSync", Err: status.Error(code, "no answer")}
 				}),
-			}}
+			}
 			c := check{ctx: t.Context(), target: &target{id: "c1"},
 				spec: &corev1.Probe{
 					ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}}

@@ -3,11 +3,14 @@ package probe
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/pod/plan"
 )
 
@@ -17,6 +20,45 @@ const (
 	// keepUnclaimed is how long after the agent's start the saved state of a pod is kept if no such pod is set up.
 	keepUnclaimed = 10 * time.Minute
 )
+
+// files are the verdicts on disk, one file for each pod.
+type files struct {
+	dir   *checkpoint.Dir[record]
+	log   *slog.Logger
+	retry wake.Signal // raised when a file could not be written
+
+	writing sync.Mutex // held while files are written; taken before Probes.mu. It guards failing.
+	failing bool       // the last write of a file failed
+}
+
+func newFiles(dir string, log *slog.Logger) *files {
+	return &files{dir: checkpoint.NewDir[record](dir, recordFormat), log: log, retry: wake.New()}
+}
+
+// save writes or deletes the files of pods and returns the pods whose file could not be written. Of several failures in
+// a row, only the first is logged. The caller holds writing.
+func (f *files) save(records map[types.UID]record) (failed []types.UID) {
+	if len(records) == 0 {
+		return nil
+	}
+	var last error
+	for uid, r := range records {
+		var err error
+		if len(r) == 0 {
+			err = f.dir.DeleteUnsynced(string(uid))
+		} else {
+			err = f.dir.SaveUnsynced(string(uid), r)
+		}
+		if err != nil {
+			failed, last = append(failed, uid), err
+		}
+	}
+	if last != nil && !f.failing {
+		f.log.Error("cannot write probe verdicts, retrying", "disk full", checkpoint.IsDiskFull(last), "err", last)
+	}
+	f.failing = last != nil
+	return failed
+}
 
 // record is the file of one pod: its states by container id and kind of probe. It is written before anybody can read
 // the new state, so that no agent forgets what users have seen. It need not survive a power cut, which also ends the
@@ -31,7 +73,7 @@ func (p *Probes) Load() error {
 	if p.files == nil {
 		return nil
 	}
-	all, err := p.files.LoadAll()
+	all, err := p.files.dir.LoadAll()
 	p.mu.Lock()
 	for uid, r := range all {
 		p.saved[types.UID(uid)] = r
@@ -55,11 +97,15 @@ func (p *Probes) touch(uid types.UID) {
 func (p *Probes) keep(ctx context.Context) {
 	unclaimed := time.NewTimer(keepUnclaimed)
 	defer unclaimed.Stop()
+	var retry <-chan struct{}
+	if p.files != nil {
+		retry = p.files.retry.C()
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.retry.C():
+		case <-retry:
 			select {
 			case <-ctx.Done():
 				return
@@ -77,10 +123,13 @@ func (p *Probes) keep(ctx context.Context) {
 	}
 }
 
-// write updates all stale files. Of several failures in a row, only the first is logged.
+// write updates all stale files. A file that could not be written stays stale, and keep retries it.
 func (p *Probes) write() {
-	p.disk.Lock() // so that an older state never replaces a newer one
-	defer p.disk.Unlock()
+	if p.files == nil {
+		return
+	}
+	p.files.writing.Lock() // so that an older state never replaces a newer one
+	defer p.files.writing.Unlock()
 	p.mu.Lock()
 	records := make(map[types.UID]record, len(p.stale))
 	for uid := range p.stale {
@@ -88,42 +137,16 @@ func (p *Probes) write() {
 	}
 	clear(p.stale)
 	p.mu.Unlock()
-	if len(records) == 0 {
+	failed := p.files.save(records)
+	if len(failed) == 0 {
 		return
 	}
-	var failed []types.UID
-	var last error
-	for uid, r := range records {
-		var err error
-		if len(r) == 0 {
-			err = p.files.DeleteUnsynced(string(uid))
-		} else {
-			err = p.files.SaveUnsynced(string(uid), r)
-		}
-		if err != nil {
-			failed, last = append(failed, uid), err
-		}
-	}
-	p.retryWrites(failed, last)
-}
-
-// retryWrites marks the failed files as stale again and wakes keep to retry them.
-func (p *Probes) retryWrites(failed []types.UID, err error) {
 	p.mu.Lock()
 	for _, uid := range failed {
 		p.touch(uid)
 	}
-	logged := p.failing
-	p.failing = len(failed) > 0
 	p.mu.Unlock()
-	if len(failed) == 0 {
-		return
-	}
-	if !logged {
-		p.opts.Log.Error("cannot write probe verdicts, retrying", "disk full",
-			checkpoint.IsDiskFull(err), "err", err)
-	}
-	p.retry.Wake()
+	p.files.retry.Wake()
 }
 
 // record returns the current states of a pod, including those that are about to take effect. The caller holds mu.
@@ -134,7 +157,7 @@ func (p *Probes) record(uid types.UID) record {
 			r.set(id, kind, s)
 		}
 	}
-	for id, t := range p.targets(uid) {
+	for id, t := range p.pods.targets(uid) {
 		for _, j := range t.jobs {
 			switch {
 			case j == nil:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/base/checkpoint"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
@@ -27,25 +25,48 @@ type execer interface {
 	ExecSync(context.Context, *runtimeapi.ExecSyncRequest, ...grpc.CallOption) (*runtimeapi.ExecSyncResponse, error)
 }
 
+// observer has the runtime's last known state of pods.
+type observer interface {
+	// Observed returns the state of a pod. It is called before and after each probe: a container that does not run is
+	// not judged.
+	Observed(types.UID) *pod.Observed
+}
+
+// containers starts containers.
+type containers interface {
+	// Starting reports whether the start of a running container is incomplete. It is not probed before its postStart
+	// handler has returned.
+	Starting(uid types.UID, container string) bool
+}
+
+// before has the statuses that an earlier agent reported.
+type before interface {
+	// Ready returns the last reported status of a container id that ran before this agent started and has no file in
+	// Options.Dir.
+	Ready(uid types.UID, containerID string) (Ready, bool)
+}
+
+// statuses are computed again after a change.
+type statuses interface {
+	// MarkVerdict says that a verdict of a pod has changed. It is called from a goroutine of its own and without holding
+	// a lock.
+	MarkVerdict(types.UID)
+}
+
 // Options of Probes. CRI, Events, Observed and Log are required.
 type Options struct {
-	CRI    execer
-	Events event.Sink
-	// Observed returns the runtime's last known state of a pod. It is called before and after each probe: a container
-	// that does not run is not judged.
-	Observed func(types.UID) *pod.Observed
+	CRI      execer
+	Events   event.Sink
+	Observed observer
 	// PodIP returns the address for probes that name no host. nil means the first address of the pod's sandbox, which
 	// pods on the host network do not have.
 	PodIP func(*corev1.Pod, *pod.Observed) string
-	// Starting reports whether the start of a running container is incomplete. It is not probed before its postStart
-	// handler has returned. nil means never.
-	Starting func(uid types.UID, container string) bool
-	// Before returns the last reported status of a container id that ran before this agent started and has no file in
-	// Dir. nil means that nothing was reported.
-	Before func(uid types.UID, containerID string) (Ready, bool)
-	// Changed is called after a verdict of a pod has changed, from a goroutine of its own and without holding a lock.
-	// It may be nil.
-	Changed func(types.UID)
+	// Containers knows which starts are incomplete. nil means none.
+	Containers containers
+	// Before has the statuses that were reported before this agent started. nil means that nothing was reported.
+	Before before
+	// Statuses show the verdicts. It may be nil.
+	Statuses statuses
 	// Dir keeps the verdicts across a restart. Empty means in memory only.
 	Dir string
 	// Concurrency limits how many exec probes start at the same time. Default 8. A slow probe gives up its place after
@@ -70,20 +91,16 @@ type Ready struct {
 type Probes struct {
 	opts    Options
 	began   time.Time // when this agent started
-	http    *http.Transport
-	slots   chan struct{} // one in use by each exec probe that starts
+	asker   asker
 	metrics *metrics
-	files   *checkpoint.Dir[record] // one file per pod; nil: in memory only
-	wake    wake.Signal             // raised when the queue has a new head
-	retry   wake.Signal             // raised when a file could not be written
+	files   *files      // nil: in memory only
+	wake    wake.Signal // raised when the queue has a new head
 
-	disk    sync.Mutex // held while files are written; taken before mu
-	mu      sync.Mutex
-	queue   queue
-	pods    map[types.UID]*probed
-	saved   map[types.UID]record // from the last agent, for pods that are not set up yet
-	stale   map[types.UID]bool   // whose files are out of date
-	failing bool                 // the last write of a file failed
+	mu    sync.Mutex
+	queue queue
+	pods  pods
+	saved map[types.UID]record // from the last agent, for pods that are not set up yet
+	stale map[types.UID]bool   // whose files are out of date
 }
 
 // New returns Probes that probe nothing before Run. The error names a missing required option, or a metric that is
@@ -109,12 +126,12 @@ func New(o Options) (*Probes, error) {
 		return nil, err
 	}
 	p := &Probes{
-		opts: o, began: o.Now(), http: newTransport(), slots: make(chan struct{}, o.Concurrency), metrics: m,
-		wake: wake.New(), retry: wake.New(), pods: map[types.UID]*probed{},
-		saved: map[types.UID]record{}, stale: map[types.UID]bool{},
+		opts: o, began: o.Now(), metrics: m,
+		asker: asker{cri: o.CRI, http: newTransport(), slots: make(chan struct{}, o.Concurrency)},
+		wake:  wake.New(), pods: pods{}, saved: map[types.UID]record{}, stale: map[types.UID]bool{},
 	}
 	if o.Dir != "" {
-		p.files = checkpoint.NewDir[record](o.Dir, recordFormat)
+		p.files = newFiles(o.Dir, o.Log)
 	}
 	return p, nil
 }
@@ -132,7 +149,7 @@ func (p *Probes) Plan(uid types.UID) map[string]plan.Probes {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all map[string]plan.Probes
-	for id, t := range p.targets(uid) {
+	for id, t := range p.pods.targets(uid) {
 		var v plan.Probes
 		for _, j := range []*job{t.jobs[Liveness], t.jobs[Startup]} {
 			if j != nil && j.state.Verdict == plan.Failure {
@@ -163,7 +180,7 @@ func (p *Probes) Ready(uid types.UID) map[string]Ready {
 		}
 		all[id] = saved.ready(id)
 	}
-	for id, t := range p.targets(uid) {
+	for id, t := range p.pods.targets(uid) {
 		if all == nil {
 			all = map[string]Ready{}
 		}
@@ -190,11 +207,4 @@ func (p *Probes) Forget(uid types.UID) {
 	}
 	p.mu.Unlock()
 	p.write()
-}
-
-func (p *Probes) targets(uid types.UID) map[string]*target {
-	if e := p.pods[uid]; e != nil {
-		return e.targets
-	}
-	return nil
 }

@@ -92,9 +92,9 @@ func (p *Probes) probe(c check) {
 		p.gone(c)
 		return
 	}
-	release := p.slot(c)
+	release := p.asker.slot(c)
 	began := p.opts.Now()
-	a := p.ask(c)
+	a := p.asker.ask(c)
 	release()
 	now := p.opts.Now()
 	if c.ctx.Err() == nil && a.verdict() != plan.Success && !p.runs(c) {
@@ -106,7 +106,7 @@ func (p *Probes) probe(c check) {
 
 // runs reports whether the container of a check still runs.
 func (p *Probes) runs(c check) bool {
-	s, ok := p.opts.Observed(c.pod.UID).Container(c.container.Name)
+	s, ok := p.opts.Observed.Observed(c.pod.UID).Container(c.container.Name)
 	return ok && s.ID == c.target.id && s.State == pod.StateRunning
 }
 
@@ -120,26 +120,6 @@ func (p *Probes) gone(c check) {
 	}
 	p.mu.Unlock()
 	p.write()
-}
-
-// slot waits for a place among the exec probes that start, so that many of them at once do not starve the containers of
-// CPU. The place is free again when the probe ends, or after 250 ms: a probe that hangs is not starting any more.
-func (p *Probes) slot(c check) (release func()) {
-	if c.spec.Exec == nil {
-		return func() {}
-	}
-	select {
-	case p.slots <- struct{}{}:
-	case <-c.ctx.Done():
-		return func() {}
-	}
-	var once sync.Once
-	free := func() { once.Do(func() { <-p.slots }) }
-	timer := time.AfterFunc(250*time.Millisecond, free)
-	return func() {
-		timer.Stop()
-		free()
-	}
 }
 
 // apply applies a result to state, metrics and events, and queues the job again. Everything that matters after a
@@ -167,10 +147,10 @@ func (p *Probes) apply(c check, a answer, began, now time.Time) {
 		return
 	}
 	if !bonus {
-		p.report(c, a)
+		c.report(p.opts.Events, a)
 	}
-	if changed && p.opts.Changed != nil {
-		p.opts.Changed(c.pod.UID)
+	if changed && p.opts.Statuses != nil {
+		p.opts.Statuses.MarkVerdict(c.pod.UID)
 	}
 }
 
@@ -202,15 +182,15 @@ func (p *Probes) accept(c check, next State, a answer, took time.Duration, now t
 }
 
 // report records the event of any result except plain success.
-func (p *Probes) report(c check, a answer) {
+func (c check) report(events event.Sink, a answer) {
 	ref := event.ContainerRef(c.pod, c.container)
 	switch {
 	case a.err != nil:
-		p.opts.Events.Event(ref, corev1.EventTypeWarning, unhealthy, "%s probe errored and resulted in %s state: %s",
+		events.Event(ref, corev1.EventTypeWarning, unhealthy, "%s probe errored and resulted in %s state: %s",
 			c.job.kind, a.result, a.err)
 	case a.result == warning:
-		p.opts.Events.Event(ref, corev1.EventTypeWarning, probeWarning, "%s probe warning: %s", c.job.kind, a.output)
+		events.Event(ref, corev1.EventTypeWarning, probeWarning, "%s probe warning: %s", c.job.kind, a.output)
 	case a.result == failure:
-		p.opts.Events.Event(ref, corev1.EventTypeWarning, unhealthy, "%s probe failed: %s", c.job.kind, a.output)
+		events.Event(ref, corev1.EventTypeWarning, unhealthy, "%s probe failed: %s", c.job.kind, a.output)
 	}
 }

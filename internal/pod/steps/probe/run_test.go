@@ -54,11 +54,33 @@ func newWorld(t *testing.T, containers ...corev1.Container) *world {
 	w.pod.Spec.Containers = containers
 	w.opts = Options{
 		CRI: execFunc(w.exec), Events: w, Log: slog.New(slog.DiscardHandler),
-		Observed: func(types.UID) *pod.Observed { w.mu.Lock(); defer w.mu.Unlock(); return w.observed },
-		Changed:  func(types.UID) { w.line("changed") },
+		Observed: w, Statuses: w,
 	}
 	return w
 }
+
+// Observed implements observer.
+func (w *world) Observed(types.UID) *pod.Observed {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.observed
+}
+
+// MarkVerdict implements statuses.
+func (w *world) MarkVerdict(types.UID) { w.line("changed") }
+
+// markFunc, startingFunc and beforeFunc implement statuses, containers and before.
+type (
+	markFunc     func(types.UID)
+	startingFunc func(types.UID, string) bool
+	beforeFunc   func(types.UID, string) (Ready, bool)
+)
+
+func (f markFunc) MarkVerdict(uid types.UID) { f(uid) }
+
+func (f startingFunc) Starting(uid types.UID, container string) bool { return f(uid, container) }
+
+func (f beforeFunc) Ready(uid types.UID, id string) (Ready, bool) { return f(uid, id) }
 
 func (w *world) line(format string, args ...any) {
 	w.mu.Lock()
@@ -340,7 +362,7 @@ func TestNotProbedBeforePostStartIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, corev1.Container{Name: "app", ReadinessProbe: execProbe("ready")})
 		starting := true
-		w.opts.Starting = func(types.UID, string) bool { return starting }
+		w.opts.Containers = startingFunc(func(types.UID, string) bool { return starting })
 		w.agent(func(p *Probes, s worker.Step) {
 			r := w.run("app", "c1")
 			w.setup(s, r)
@@ -397,11 +419,11 @@ func TestVerdictIsOnDiskBeforeItIsReported(t *testing.T) {
 		w.opts.Dir = dir
 		var mu sync.Mutex
 		var files []string
-		w.opts.Changed = func(types.UID) {
+		w.opts.Statuses = markFunc(func(types.UID) {
 			mu.Lock()
 			defer mu.Unlock()
 			files = append(files, string(read(t, filepath.Join(dir, "u1.json"))))
-		}
+		})
 		var r *worker.Run
 		w.agent(func(_ *Probes, s worker.Step) {
 			r = w.run("app", "c1")
@@ -418,7 +440,7 @@ func TestVerdictIsOnDiskBeforeItIsReported(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "u1.json"), []byte(left), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			w.opts.Changed = nil
+			w.opts.Statuses = nil
 			w.agent(func(p *Probes, s worker.Step) {
 				ready := map[string]Ready{"c1": want[i]}
 				if diff := cmp.Diff(ready, p.Ready("u1")); diff != "" {
@@ -495,9 +517,9 @@ func TestAdoptedContainers(t *testing.T) {
 		w := newWorld(t,
 			corev1.Container{Name: "app", StartupProbe: execProbe("start"), ReadinessProbe: execProbe("ready")})
 		w.opts.Rand = func() float64 { return 0.5 }
-		w.opts.Before = func(_ types.UID, id string) (Ready, bool) {
+		w.opts.Before = beforeFunc(func(_ types.UID, id string) (Ready, bool) {
 			return Ready{Started: true, Ready: true}, id == "c1"
-		}
+		})
 		r := w.run("app", "c1")
 		w.lapse(time.Minute)
 		w.agent(func(p *Probes, s worker.Step) {
@@ -628,7 +650,7 @@ func TestHTTPProbeOfAPod(t *testing.T) {
 			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
 				Path: "/", Port: intstr.FromString("web")}}}})
 	changed := make(chan types.UID)
-	w.opts.Changed = func(uid types.UID) { changed <- uid }
+	w.opts.Statuses = markFunc(func(uid types.UID) { changed <- uid })
 	w.agent(func(p *Probes, s worker.Step) {
 		w.setup(s, w.run("app", "c1"))
 		if uid := <-changed; uid != "u1" {

@@ -23,6 +23,17 @@ type probed struct {
 	targets  map[string]*target // by container id
 }
 
+// pods are the pods with probes.
+type pods map[types.UID]*probed
+
+// targets returns the running containers of a pod by container id.
+func (p pods) targets(uid types.UID) map[string]*target {
+	if e := p[uid]; e != nil {
+		return e.targets
+	}
+	return nil
+}
+
 // target is a running container.
 type target struct {
 	pod       *probed
@@ -68,7 +79,7 @@ func (p *Probes) sync(ctx context.Context, desired *pod.Pod, o *pod.Observed, st
 
 // retarget does the part of sync in memory. It reports whether it changed anything.
 func (p *Probes) retarget(ctx context.Context, desired *pod.Pod, o *pod.Observed, stopping bool) bool {
-	starting := p.starting(desired)
+	starting := incomplete(p.opts.Containers, desired)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.pods[desired.UID]
@@ -107,13 +118,13 @@ func (p *Probes) retarget(ctx context.Context, desired *pod.Pod, o *pod.Observed
 	return true
 }
 
-// starting returns the containers of a pod whose start is incomplete.
-func (p *Probes) starting(desired *pod.Pod) (names []string) {
-	if p.opts.Starting == nil {
+// incomplete returns the containers of a pod whose start is incomplete.
+func incomplete(starts containers, desired *pod.Pod) (names []string) {
+	if starts == nil {
 		return nil
 	}
 	for _, c := range pod.Containers(desired.Pod) {
-		if isProbed(c) && p.opts.Starting(desired.UID, c.Name) {
+		if isProbed(c) && starts.Starting(desired.UID, c.Name) {
 			names = append(names, c.Name)
 		}
 	}
@@ -184,7 +195,7 @@ func (j *job) adopt(p *Probes, now time.Time) {
 	if p.opts.Before == nil {
 		return
 	}
-	reported, ok := p.opts.Before(j.target.pod.uid, j.target.id)
+	reported, ok := p.opts.Before.Ready(j.target.pod.uid, j.target.id)
 	switch {
 	case !ok:
 	case j.kind == Startup && reported.Started:
