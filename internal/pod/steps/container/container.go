@@ -147,15 +147,6 @@ func New(o Options) *Containers {
 		lives: map[types.UID]*life{}}
 }
 
-// node returns the properties of the node and of a pod's runtime handler.
-func (s *Containers) node(p *corev1.Pod) render.Node {
-	n := s.opts.Node
-	if s.opts.Handlers != nil {
-		n.RecursiveReadOnly = s.opts.Handlers.RecursiveReadOnly(p)
-	}
-	return n
-}
-
 // Waiting returns why a container is not started: the reason and message of its last failed start. A successful start
 // clears it.
 func (s *Containers) Waiting(uid types.UID, name string) (why, message string, ok bool) {

@@ -163,6 +163,15 @@ func (l *launch) awaitTurn(ctx context.Context) error {
 	return nil
 }
 
+// node returns the properties of the node and of the pod's runtime handler.
+func (l *launch) node() render.Node {
+	n := l.s.opts.Node
+	if h := l.s.opts.Handlers; h != nil {
+		n.RecursiveReadOnly = h.RecursiveReadOnly(l.pod)
+	}
+	return n
+}
+
 // render makes the configuration, and the files and directories that it refers to.
 func (l *launch) render(ctx context.Context) error {
 	s, c := l.s, l.want.Container
@@ -172,7 +181,7 @@ func (l *launch) render(ctx context.Context) error {
 	}
 	in := render.Input{
 		Pod: l.pod, QOS: pod.QOS(l.pod), Container: c, RestartCount: count, Backoff: l.want.Backoff,
-		Image: l.image, PodIPs: l.ips, Node: s.node(l.pod),
+		Image: l.image, PodIPs: l.ips, Node: l.node(),
 		Userns: l.sandbox.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions(),
 	}
 	if c.Target != "" {

@@ -109,7 +109,7 @@ func readID(name string) (id identity, err error) {
 // on it that keeps it busy.
 func unmap(at place) error {
 	bind := filepath.Join(filepath.Dir(at.dir), "dev", string(at.uid))
-	if err := detachLoops(bind); err != nil {
+	if err := volume.DetachLoops(bind); err != nil {
 		return err
 	}
 	if err := volume.Unmount(bind); err != nil {

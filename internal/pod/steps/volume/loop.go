@@ -1,4 +1,4 @@
-package csi
+package volume
 
 import (
 	"errors"
@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// detachLoops detaches the loop devices whose backing file is path (LOOP_CLR_FD, see loop(4)).
-func detachLoops(path string) error {
+// DetachLoops detaches the loop devices whose backing file is path (LOOP_CLR_FD, see loop(4)).
+func DetachLoops(path string) error {
 	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // an error would mean a bad pattern
 	for _, name := range files {
 		text, err := os.ReadFile(name)
