@@ -30,6 +30,22 @@ func (e *DamagedError) Error() string {
 
 func (e *DamagedError) Unwrap() error { return e.Err }
 
+// Damaged splits the error of Dir.LoadAll into the errors of damaged files, which were moved aside, and any other error.
+func Damaged(err error) (damaged []error, other error) {
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	}
+	for _, err := range all {
+		if _, ok := errors.AsType[*DamagedError](err); ok {
+			damaged = append(damaged, err)
+		} else {
+			other = errors.Join(other, err)
+		}
+	}
+	return damaged, other
+}
+
 // IsDiskFull reports whether err is caused by a disk or a quota without room.
 func IsDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)

@@ -1,7 +1,6 @@
 package source
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
@@ -142,14 +141,5 @@ func TestInPlace(t *testing.T) {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
-	}
-}
-
-func TestSplit(t *testing.T) {
-	a, b := errors.New("a"), errors.New("b")
-	for want, err := range map[int]error{0: nil, 1: a, 2: errors.Join(a, nil, b)} {
-		if got := split(err); len(got) != want {
-			t.Errorf("split(%v): %d errors, want %d", err, len(got), want)
-		}
 	}
 }

@@ -101,10 +101,11 @@ func (l *Local) load(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	records, err := l.disk.LoadAll()
-	for _, err := range split(err) {
-		if _, damaged := errors.AsType[*checkpoint.DamagedError](err); !damaged {
-			return err
-		}
+	damaged, err := checkpoint.Damaged(err)
+	if err != nil {
+		return err
+	}
+	for _, err := range damaged {
 		l.damaged = append(l.damaged, Problem{Origin: originApply, Err: err})
 	}
 	for key, r := range records {
@@ -316,15 +317,4 @@ func (l *Local) pass(now time.Time) {
 	})
 	problems := slices.AppendSeq(slices.Clone(l.damaged), maps.Values(l.broken))
 	l.merge.Put(originLocal, content.Wanted{Pods: pods, Objects: l.items()}, append(problems, l.damagedObjects...), now)
-}
-
-// split returns the parts of a joined error.
-func split(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	if err == nil {
-		return nil
-	}
-	return []error{err}
 }

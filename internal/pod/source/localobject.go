@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -43,10 +42,11 @@ func newLocalObjects(applied string) localObjects {
 // loadObjects reads the stored objects, as load does for pods.
 func (l *localObjects) loadObjects() error {
 	records, err := l.objectDisk.LoadAll()
-	for _, err := range split(err) {
-		if _, damaged := errors.AsType[*checkpoint.DamagedError](err); !damaged {
-			return err
-		}
+	damaged, err := checkpoint.Damaged(err)
+	if err != nil {
+		return err
+	}
+	for _, err := range damaged {
 		l.damagedObjects = append(l.damagedObjects, Problem{Origin: originApply, Err: err})
 	}
 	for _, name := range slices.Sorted(maps.Keys(records)) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/checkpoint"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/object"
@@ -231,25 +232,22 @@ const saveDelay = 200 * time.Millisecond
 // keepIdentities writes changed identities to disk, and once more when ctx ends. After all sources were read, it
 // removes the identities of manifests that are gone.
 func (m *merge) keepIdentities(ctx context.Context, synced <-chan struct{}) error {
-	for {
+	var retaining sync.WaitGroup
+	defer retaining.Wait()
+	retaining.Go(func() {
 		select {
 		case <-synced:
-			synced = nil
 			m.mu.Lock()
 			m.static.Running = nil
 			m.static.Retain(m.isPlace)
+			if m.static.Dirty() {
+				m.changed.Wake()
+			}
 			m.mu.Unlock()
-		case <-m.changed.C():
 		case <-ctx.Done():
-			m.flush()
-			return ctx.Err()
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(saveDelay):
-		}
-		m.flush()
-	}
+	})
+	return checkpoint.SaveLater(ctx, m.changed.C(), saveDelay, m.flush)
 }
 
 func (m *merge) isPlace(at string) bool {

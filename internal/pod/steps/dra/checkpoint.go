@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/berth-run/berth/internal/base/checkpoint"
 )
 
 // stateFile is the name of the kubelet's checkpoint file.
@@ -95,34 +97,13 @@ func readRecords(path string) (map[string]*record, error) {
 }
 
 // writeRecords replaces the checkpoint atomically.
-func writeRecords(path string, records map[string]*record) (err error) {
+func writeRecords(path string, records map[string]*record) error {
 	raw, err := seal(records)
 	if err != nil {
 		return fmt.Errorf("encode prepared claims: %w", err)
 	}
-	next := path + ".tmp"
-	if err := writeSynced(next, raw); err != nil {
-		_ = os.Remove(next) // frees space on a full disk; the write's error counts
+	if err := checkpoint.Replace(path, raw); err != nil {
 		return fmt.Errorf("save prepared claims: %w", err)
 	}
-	if err := os.Rename(next, path); err != nil {
-		return fmt.Errorf("save prepared claims: %w", err)
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("save prepared claims: %w", err)
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
-
-func writeSynced(path string, raw []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(raw)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	return nil
 }

@@ -1,7 +1,6 @@
 package resize
 
 import (
-	"errors"
 	"log/slog"
 	"maps"
 	"sync"
@@ -63,23 +62,14 @@ func (s *ledger) Load() error {
 	for uid, r := range all {
 		s.pods[types.UID(uid)] = &entry{record: r}
 	}
-	for _, damaged := range split(err) {
-		if _, ok := errors.AsType[*checkpoint.DamagedError](damaged); !ok {
-			return err
-		}
-		s.log.Error("load allocated resources of a pod failed; its present spec counts", "err", damaged)
+	damaged, err := checkpoint.Damaged(err)
+	if err != nil {
+		return err
+	}
+	for _, one := range damaged {
+		s.log.Error("load allocated resources of a pod failed; its present spec counts", "err", one)
 	}
 	return nil
-}
-
-func split(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	if err == nil {
-		return nil
-	}
-	return []error{err}
 }
 
 // Admitted records the resources of a pod at its admission.

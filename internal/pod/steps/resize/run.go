@@ -2,33 +2,30 @@ package resize
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/base/checkpoint"
 )
 
 // saveDelay is how long changes are collected before they are written. A granted resize is written at once.
 const saveDelay = 200 * time.Millisecond
 
-// Run writes changed records to disk, and once more when ctx ends.
+// Run writes changed records to disk, and once more when ctx ends. It drops the records of pods that are not known when
+// all desired pods are.
 func (s *ledger) Run(ctx context.Context) error {
-	synced := s.synced
-	for {
+	var retaining sync.WaitGroup
+	defer retaining.Wait()
+	retaining.Go(func() {
 		select {
-		case <-ctx.Done():
-			s.flush()
-			return ctx.Err()
-		case <-synced:
-			synced = nil
+		case <-s.synced:
 			s.retain()
-		case <-s.wake.C():
-		}
-		select {
 		case <-ctx.Done():
-		case <-time.After(saveDelay):
 		}
-		s.flush()
-	}
+	})
+	return checkpoint.SaveLater(ctx, s.wake.C(), saveDelay, s.flush)
 }
 
 // flush writes the changed files. A file that cannot be written is written again after the next change.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/checkpoint"
 	"github.com/berth-run/berth/internal/base/safepath"
 )
 
@@ -140,33 +141,10 @@ func write(file string, r Range) error {
 	if err != nil {
 		return err
 	}
-	if err := writeSynced(file, text); err != nil {
+	if err := checkpoint.Replace(file, text); err != nil {
 		return fmt.Errorf("save the pod's user namespace: %w", err)
 	}
 	return nil
-}
-
-func writeSynced(file string, text []byte) error {
-	tmp := file + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(tmp, file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp))
-	}
-	dir, err := os.Open(filepath.Dir(file))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // grants reads subuid(5) or subgid(5).
