@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -50,8 +51,8 @@ func (m *Mirrors) Run(ctx context.Context) error {
 	defer mirrors.Stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	alarm := wake.NewAlarm()
+	defer alarm.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -68,12 +69,10 @@ func (m *Mirrors) Run(ctx context.Context) error {
 			}
 		case r := <-m.results:
 			m.ended(r)
-		case <-timer.C:
+		case <-alarm.C():
 		}
-		timer.Stop()
-		if next := m.begin(ctx, &wg); !next.IsZero() {
-			timer.Reset(max(0, next.Sub(m.opts.Now())))
-		}
+		next := m.begin(ctx, &wg)
+		alarm.Set(next, m.opts.Now())
 	}
 }
 

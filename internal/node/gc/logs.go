@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/record/podlog"
 )
@@ -23,7 +24,7 @@ func (g *Collector) removeLogs(o *pod.Observed, containers map[string]instances)
 		files, err := names(dir)
 		errs = append(errs, err)
 		for _, file := range staleLogs(files, in, g.opts.Policy.PerContainer) {
-			errs = append(errs, ignoreAbsent(removeFile(filepath.Join(dir, file))))
+			errs = append(errs, safepath.IgnoreMissing(removeFile(filepath.Join(dir, file))))
 		}
 	}
 	return errors.Join(errs...)
@@ -78,7 +79,7 @@ func (g *Collector) sweepLinks() error {
 			continue
 		}
 		if dangling(filepath.Base(target), files) {
-			errs = append(errs, ignoreAbsent(removeFile(link)))
+			errs = append(errs, safepath.IgnoreMissing(removeFile(link)))
 		}
 	}
 	return errors.Join(errs...)
@@ -124,11 +125,4 @@ func removeFile(path string) error {
 		return fmt.Errorf("remove log: %w", err)
 	}
 	return nil
-}
-
-func ignoreAbsent(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

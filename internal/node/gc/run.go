@@ -11,6 +11,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/retry"
+	"github.com/berth-run/berth/internal/base/safepath"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/record/podlog"
@@ -44,8 +46,8 @@ func (g *Collector) Run(ctx context.Context) error {
 	}
 	observed := g.opts.Observed.Watch()
 	defer observed.Stop()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	alarm := wake.NewAlarm()
+	defer alarm.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -61,12 +63,10 @@ func (g *Collector) Run(ctx context.Context) error {
 			}
 		case r := <-g.done:
 			g.finish(r)
-		case <-timer.C:
+		case <-alarm.C():
 		}
-		timer.Stop()
-		if next := g.startDue(ctx); !next.IsZero() {
-			timer.Reset(time.Until(next))
-		}
+		next := g.startDue(ctx)
+		alarm.Set(next, time.Now())
 	}
 }
 
@@ -163,7 +163,7 @@ func (g *Collector) remove(ctx context.Context, o *pod.Observed, w work) error {
 		}
 		if g.opts.LinkDir != "" {
 			errs = append(errs,
-				ignoreAbsent(removeFile(podlog.LegacyLink(g.opts.LinkDir, o.Namespace, o.Name, c.Name, c.ID))))
+				safepath.IgnoreMissing(removeFile(podlog.LegacyLink(g.opts.LinkDir, o.Namespace, o.Name, c.Name, c.ID))))
 		}
 	}
 	for _, id := range w.Sandboxes {

@@ -191,7 +191,7 @@ func compress(ctx context.Context, path string) (err error) {
 	tmp := path + suffixGzip + suffixTemp
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, ignoreAbsent(os.Remove(tmp)))
+			err = errors.Join(err, safepath.IgnoreMissing(os.Remove(tmp)))
 		}
 	}()
 	if err := writeGzip(ctx, tmp, src, info); err != nil {
@@ -203,11 +203,11 @@ func compress(ctx context.Context, path string) (err error) {
 	if err := os.Rename(tmp, path+suffixGzip); err != nil {
 		return err
 	}
-	return ignoreAbsent(os.Remove(path))
+	return safepath.IgnoreMissing(os.Remove(path))
 }
 
 func writeGzip(ctx context.Context, path string, src io.Reader, like fs.FileInfo) (err error) {
-	if err := ignoreAbsent(os.Remove(path)); err != nil {
+	if err := safepath.IgnoreMissing(os.Remove(path)); err != nil {
 		return err
 	}
 	dst, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, like.Mode().Perm())
@@ -241,11 +241,4 @@ func (u untilDone) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	return u.r.Read(p)
-}
-
-func ignoreAbsent(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

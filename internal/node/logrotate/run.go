@@ -9,12 +9,13 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/berth-run/berth/internal/base/inotify"
 	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/pod"
-
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // Delays between attempts after a failure.
@@ -49,8 +50,8 @@ func (r *Rotator) Run(ctx context.Context) error {
 	}
 	observed := r.opts.Observed.Watch()
 	defer observed.Stop()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	alarm := wake.NewAlarm()
+	defer alarm.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -61,12 +62,10 @@ func (r *Rotator) Run(ctx context.Context) error {
 			r.handleWrites(events)
 		case res := <-r.done:
 			r.finish(ctx, res)
-		case <-timer.C:
+		case <-alarm.C():
 		}
-		timer.Stop()
-		if next := r.checkDue(ctx); !next.IsZero() {
-			timer.Reset(max(0, next.Sub(r.opts.Now())))
-		}
+		next := r.checkDue(ctx)
+		alarm.Set(next, r.opts.Now())
 	}
 }
 

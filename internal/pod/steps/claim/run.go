@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/safepath"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/object"
 )
 
@@ -25,8 +26,8 @@ func (c *Claims) Run(ctx context.Context) error {
 	}
 	watch := c.cfg.Objects.Watch()
 	defer watch.Stop()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	alarm := wake.NewAlarm()
+	defer alarm.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -34,11 +35,10 @@ func (c *Claims) Run(ctx context.Context) error {
 		case <-watch.C():
 			watch.Changes()
 		case <-c.wake.C():
-		case <-timer.C:
+		case <-alarm.C():
 		}
-		if next := c.pass(ctx); !next.IsZero() {
-			timer.Reset(max(0, next.Sub(c.cfg.Now())))
-		}
+		next := c.pass(ctx)
+		alarm.Set(next, c.cfg.Now())
 	}
 }
 
