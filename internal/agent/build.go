@@ -124,8 +124,9 @@ func (a *Agent) buildSteps() error {
 			}
 			return ""
 		},
-		Containers: s.containers, Before: status.Before{Record: a.record, Desired: a.sources.Desired}, Statuses: a.stale,
-		Dir: filepath.Join(c.RootDir, "probes"), Metrics: a.metrics, Log: a.Log,
+		Containers: s.containers, Before: status.Before{Record: a.record, Desired: a.sources.Desired},
+		Statuses: a.stale,
+		Dir:      filepath.Join(c.RootDir, "probes"), Metrics: a.metrics, Log: a.Log,
 	})
 	if err != nil {
 		return err

@@ -91,7 +91,8 @@ type handlers interface {
 	RecursiveReadOnly(*corev1.Pod) bool
 }
 
-// Options holds the dependencies and settings of Containers. Services, Handlers, Lifecycle, LegacyLogDir and Log are optional.
+// Options holds the dependencies and settings of Containers. Services, Handlers, Lifecycle, LegacyLogDir and Log are
+// optional.
 type Options struct {
 	Runtime   runtime
 	Images    images

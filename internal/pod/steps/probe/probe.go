@@ -48,8 +48,8 @@ type before interface {
 
 // statuses are computed again after a change.
 type statuses interface {
-	// MarkVerdict says that a verdict of a pod has changed. It is called from a goroutine of its own and without holding
-	// a lock.
+	// MarkVerdict says that a verdict of a pod has changed. It is called from a goroutine of its own and without
+	// holding a lock.
 	MarkVerdict(types.UID)
 }
 

@@ -137,7 +137,7 @@ func (s *shares) releaseOne(ctx context.Context, u use) error {
 	}
 	mark := filepath.Join(u.dir, stageUsers, u.mark)
 	if slices.ContainsFunc(marks, func(e os.DirEntry) bool { return e.Name() != u.mark }) {
-		return ignoreMissing(os.Remove(mark))
+		return safepath.IgnoreMissing(os.Remove(mark))
 	}
 	kind := filepath.Base(filepath.Dir(u.dir))
 	for _, k := range s.kinds {
@@ -151,7 +151,7 @@ func (s *shares) releaseOne(ctx context.Context, u use) error {
 	// One entry at a time, so that unexpected content, which may be a user's data, is kept.
 	for _, path := range []string{filepath.Join(u.dir, stageMount), mark, filepath.Join(u.dir, stageUsers),
 		filepath.Join(u.dir, stageID), u.dir} {
-		if err := ignoreMissing(os.Remove(path)); err != nil {
+		if err := safepath.IgnoreMissing(os.Remove(path)); err != nil {
 			return fmt.Errorf("unstage %s: %w", u.dir, err)
 		}
 	}
@@ -199,11 +199,4 @@ func (s *shares) uses() ([]use, error) {
 		}
 	}
 	return all, nil
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
 }

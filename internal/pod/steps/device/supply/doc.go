@@ -1,5 +1,5 @@
-// Package supply connects the node to its device plugins (device plugin API v1beta1, KEP-3573). It owns the Inventory of
-// the devices that plugins offer and the socket where plugins register. The plugins' ListAndWatch streams write the
+// Package supply connects the node to its device plugins (device plugin API v1beta1, KEP-3573). It owns the Inventory
+// of the devices that plugins offer and the socket where plugins register. The plugins' ListAndWatch streams write the
 // Inventory, and admission reads it.
 //
 //	           Register            stream ends, socket gone

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/berth-run/berth/internal/base/safepath"
 )
 
 // dataFile is the name of the file that the kubelet writes beside a mount.
@@ -67,16 +69,9 @@ func remove(dir string, names ...string) error {
 		paths = append(paths, filepath.Join(dir, name))
 	}
 	for _, path := range append(paths, dir) {
-		if err := ignoreMissing(os.Remove(path)); err != nil {
+		if err := safepath.IgnoreMissing(os.Remove(path)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

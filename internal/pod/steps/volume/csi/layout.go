@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
@@ -115,7 +116,7 @@ func unmap(at place) error {
 	if err := volume.Unmount(bind); err != nil {
 		return err
 	}
-	return ignoreMissing(os.Remove(bind))
+	return safepath.IgnoreMissing(os.Remove(bind))
 }
 
 // forget deletes the files of a pod's volume that is not mounted any more.
@@ -126,5 +127,5 @@ func forget(at place, target string) error {
 	if err := unmap(at); err != nil { // vol_data.json stays: all pods that use the device share it
 		return err
 	}
-	return errors.Join(ignoreMissing(os.Remove(at.path)), ignoreMissing(os.Remove(target)))
+	return errors.Join(safepath.IgnoreMissing(os.Remove(at.path)), safepath.IgnoreMissing(os.Remove(target)))
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
@@ -51,7 +52,7 @@ func (l Left) Unpublish(_ context.Context, target string) error {
 func (l Left) Unstage(_ context.Context, stage string) error {
 	id, err := readID(filepath.Join(filepath.Dir(stage), idFile))
 	if err != nil {
-		return ignoreMissing(err)
+		return safepath.IgnoreMissing(err)
 	}
 	at := layout(l.Root).paths(id)
 	if err := volume.Unmount(at.staging); err != nil {
