@@ -50,9 +50,8 @@ func newRecord(c *Cluster, standsIn *atomic.Bool) *record {
 	}
 	r.offline = offline.New(offline.Options{
 		Root: cfg.RootDir, All: cfg.Offline != nil, KeyFile: keep.KeyFile, MaxAge: keep.MaxAge,
-		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Find: r.find, Accepted: o.Accepted,
-		Names: c.objects.Names, Sets: r.sets,
-		Tokens: c.tokens.Of, Answers: r.answers, Now: time.Now, Log: o.Log,
+		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Cluster: c.objects, Accepted: o.Accepted, Server: r,
+		Tokens: c.tokens, Now: time.Now, Log: o.Log,
 	})
 	r.load()
 	return r
@@ -71,18 +70,8 @@ func (r *record) load() {
 	}
 }
 
-// find implements offline.Options.Find.
-func (r *record) find(key object.Key) (object.Value, bool) {
-	v, ok := r.sources.Objects.Get(key)
-	if !ok {
-		return nil, r.objects.Received(key)
-	}
-	value, _ := v.(object.Value)
-	return value, true
-}
-
-// sets implements offline.Options.Sets: it returns the objects for a pod that the object table does not hold.
-func (r *record) sets(p *corev1.Pod, named []object.Value) (s offline.Sets, known bool) {
+// Sets implements offline.Server. It returns the services, trust bundles and CSI drivers for a pod.
+func (r *record) Sets(p *corev1.Pod, named []object.Value) (s offline.Sets, known bool) {
 	var err error
 	if s.Services, err = r.objects.Services(p); err != nil {
 		return s, false
@@ -115,8 +104,9 @@ func volumes(all []object.Value) (found []*corev1.PersistentVolume) {
 	return found
 }
 
-// answers reports whether the API server answers and has sent the list of this node's pods.
-func (r *record) answers() bool {
+// Answers implements offline.Server. It reports whether the API server answers and has sent the list of this node's
+// pods.
+func (r *record) Answers() bool {
 	select {
 	case <-r.sources.Synced():
 		return !r.health.State().Away()

@@ -23,8 +23,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 	announce(c.o.Events, c.o.Config.NodeName, c.o.Version, cgroups.IsCgroup2UnifiedMode())
 	if !c.o.Config.Kubelet.ProtectKernelDefaults {
 		if err := kernel.Set(kernel.Root); err != nil {
-			c.o.Log.Warn("cannot set the kernel parameters that the kubelet sets, pods run with the current ones", "err",
-				err)
+			c.o.Log.Warn("cannot set the kernel parameters that the kubelet sets, pods run with the current ones",
+				"err", err)
 		}
 	}
 	r := c.reports

@@ -39,22 +39,36 @@ type Options struct {
 
 	Desired *store.Table[types.UID, *pod.Pod]
 	Objects *object.Table
-	// Find returns an object, or nil if there is none. known is false until that is certain. Until then the saved
-	// copy stays.
-	Find func(object.Key) (v object.Value, known bool)
+	Cluster Cluster
 	// Accepted reports whether the node has admitted a pod.
 	Accepted func(types.UID) bool
+	Server   Server
+	Tokens   Tokens
+	Now      func() time.Time
+	Log      *slog.Logger
+}
+
+// Cluster knows the objects that pods name.
+type Cluster interface {
 	// Names lists the objects that a pod needs.
-	Names func(*corev1.Pod) []object.Key
-	// Sets returns the objects of a pod that the table does not hold. known is false until they are certain. It is
-	// optional.
-	Sets func(p *corev1.Pod, named []object.Value) (s Sets, known bool)
-	// Tokens returns the tokens of a pod. It is optional.
-	Tokens func(types.UID) map[string]token.Token
-	// Answers reports whether the API server answers and Desired has all pods that it wants on this node.
-	Answers func() bool
-	Now     func() time.Time
-	Log     *slog.Logger
+	Names(p *corev1.Pod) []object.Key
+	// Received reports whether an object that is missing in Options.Objects certainly does not exist. Until then the
+	// saved copy stays.
+	Received(key object.Key) bool
+}
+
+// Server is the API server as this node sees it.
+type Server interface {
+	// Answers reports whether the API server answers and Options.Desired has all pods that it wants on this node.
+	Answers() bool
+	// Sets returns the objects of a pod that Options.Objects does not hold. known is false until they are certain.
+	Sets(p *corev1.Pod, named []object.Value) (s Sets, known bool)
+}
+
+// Tokens holds the service account tokens of pods.
+type Tokens interface {
+	// Of returns the tokens of a pod, by the request of its volume.
+	Of(uid types.UID) map[string]token.Token
 }
 
 // Offline saves admitted pods on disk.

@@ -80,34 +80,40 @@ func TestStartableDropsPodsThatAreTooOld(t *testing.T) {
 	}
 }
 
+// server is an API server with the objects that a test has set. Each pod names one Secret and has one token.
+type server struct {
+	answers bool
+	unknown map[object.Key]bool
+	sets    Sets
+}
+
+func (s *server) Answers() bool                                 { return s.answers }
+func (s *server) Sets(*corev1.Pod, []object.Value) (Sets, bool) { return s.sets, true }
+func (s *server) Received(k object.Key) bool                    { return !s.unknown[k] }
+
+func (s *server) Names(p *corev1.Pod) []object.Key {
+	return []object.Key{{Kind: object.Secret, Namespace: p.Namespace,
+		Name: p.Spec.Containers[0].EnvFrom[0].SecretRef.Name}}
+}
+
+func (s *server) Of(uid types.UID) map[string]token.Token {
+	return map[string]token.Token{"api": {Value: "token of " + string(uid)}}
+}
+
 // node holds the inputs of an Offline.
 type node struct {
 	Options
-	answers bool
-	unknown map[object.Key]bool
+	*server
 }
 
 func newNode(t *testing.T) *node {
-	n := &node{answers: true, unknown: map[object.Key]bool{}}
+	n := &node{server: &server{answers: true, unknown: map[object.Key]bool{}}}
 	n.Options = Options{
 		Root: t.TempDir(), All: true, Desired: store.New[types.UID, *pod.Pod](),
 		Objects:  store.New[object.Key, runtime.Object](),
 		Accepted: func(types.UID) bool { return true },
-		Names: func(p *corev1.Pod) []object.Key {
-			return []object.Key{{Kind: object.Secret, Namespace: p.Namespace,
-				Name: p.Spec.Containers[0].EnvFrom[0].SecretRef.Name}}
-		},
-		Tokens: func(uid types.UID) map[string]token.Token {
-			return map[string]token.Token{"api": {Value: "token of " + string(uid)}}
-		},
-		Answers: func() bool { return n.answers }, Now: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	}
-	n.Find = func(k object.Key) (object.Value, bool) {
-		v, ok := n.Objects.Get(k)
-		if !ok {
-			return nil, !n.unknown[k]
-		}
-		return v.(object.Value), true
+		Cluster:  n.server, Server: n.server, Tokens: n.server,
+		Now: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	return n
 }
@@ -155,9 +161,7 @@ func (n *node) load(t *testing.T) map[types.UID]Kept {
 func TestAPodIsSavedWithAllThatItNeeds(t *testing.T) {
 	n := newNode(t)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"}}
-	n.Sets = func(*corev1.Pod, []object.Value) (Sets, bool) {
-		return Sets{Services: []*corev1.Service{service}}, true
-	}
+	n.sets = Sets{Services: []*corev1.Service{service}}
 	n.during(t, func() { n.secret("one"); n.Desired.Put("a", apiPod("a")) })
 	n.during(t, func() { n.secret("two") })
 	got := n.load(t)["a"]
@@ -223,13 +227,11 @@ func TestASavedObjectStaysWhileUnknown(t *testing.T) {
 func TestOwnersAndClaimsAreSaved(t *testing.T) {
 	n := newNode(t)
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "pod-a", UID: "a", Controller: new(true)}}
-	n.Find = func(key object.Key) (object.Value, bool) {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
-			OwnerReferences: owner}}, true
-	}
+	owned := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s", OwnerReferences: owner}}
+	n.Objects.Put(object.KeyOf(owned), owned)
 	drivers := []*storagev1.CSIDriver{{ObjectMeta: metav1.ObjectMeta{Name: "csi.example.com"},
 		Spec: storagev1.CSIDriverSpec{AttachRequired: new(false)}}}
-	n.Sets = func(*corev1.Pod, []object.Value) (Sets, bool) { return Sets{Drivers: drivers}, true }
+	n.sets = Sets{Drivers: drivers}
 	made := corev1.PodStatus{
 		ResourceClaimStatuses:       []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: new("a-gpu-x")}},
 		ExtendedResourceClaimStatus: &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "a-extended"},
@@ -304,7 +306,7 @@ func TestAnUnchangedPodIsNotEncoded(t *testing.T) {
 	n, times := newNode(t), 0
 	secret := counted{
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s", ResourceVersion: "1"}}, &times}
-	n.Find = func(object.Key) (object.Value, bool) { return secret, true }
+	n.Objects.Put(object.KeyOf(secret.Secret), secret)
 	o := New(n.Options)
 	if _, err := o.Load(); err != nil {
 		t.Fatal(err)

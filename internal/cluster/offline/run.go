@@ -24,11 +24,11 @@ func (o *Offline) Changed(uid types.UID) {
 	o.wake.Wake()
 }
 
-// Resync compares the files on disk with the pods that the API server now wants. Call it when Answers has become
+// Resync compares the files on disk with the pods that the API server now wants. Call it when Server.Answers has become
 // true.
 func (o *Offline) Resync() { o.wake.Wake() }
 
-// SetsChanged must be called when the result of Sets may have changed. It checks all pods.
+// SetsChanged must be called when the result of Server.Sets may have changed. It checks all pods.
 func (o *Offline) SetsChanged() {
 	for uid := range o.Desired.Snapshot().All() {
 		o.mark(uid)
@@ -56,7 +56,7 @@ func (o *Offline) Run(ctx context.Context) error {
 	var confirmed time.Time
 	for pace.Wait(ctx, o.wake.C(), delay) {
 		err := o.write()
-		if o.Answers() && o.Now().Sub(confirmed) >= confirmInterval(o.MaxAge) {
+		if o.Server.Answers() && o.Now().Sub(confirmed) >= confirmInterval(o.MaxAge) {
 			e := checkpoint.Save(o.confirmedFile(), format(), confirmation{o.Now()})
 			if e == nil {
 				confirmed = o.Now()
@@ -101,7 +101,7 @@ func (o *Offline) watch(ctx context.Context) {
 			}
 			for uid, p := range o.Desired.Snapshot().All() {
 				if wanted(p, o.All) &&
-					slices.ContainsFunc(o.Names(p.Pod), func(k object.Key) bool { return changed[k] }) {
+					slices.ContainsFunc(o.Cluster.Names(p.Pod), func(k object.Key) bool { return changed[k] }) {
 					o.mark(uid)
 				}
 			}
@@ -116,7 +116,7 @@ func (o *Offline) write() error {
 	due := o.due
 	o.due = map[types.UID]bool{}
 	o.mu.Unlock()
-	if o.Answers() {
+	if o.Server.Answers() {
 		for uid := range o.written {
 			if _, ok := o.Desired.Get(uid); !ok {
 				due[uid] = true // it was removed while the API server was away
@@ -138,7 +138,7 @@ func (o *Offline) writeOne(uid types.UID) error {
 	p, ok := o.Desired.Get(uid)
 	switch {
 	case !ok || !wanted(p, o.All):
-		if !there || !ok && !o.Answers() {
+		if !there || !ok && !o.Server.Answers() {
 			return nil
 		}
 		if err := o.disk.Delete(string(uid)); err != nil {
@@ -174,22 +174,18 @@ func (o *Offline) writeOne(uid types.UID) error {
 // gather returns a pod with all that it needs. known is false until that is certain.
 func (o *Offline) gather(p *corev1.Pod) (k Kept, known bool) {
 	k.Pod = p
-	for _, key := range o.Names(p) {
-		v, known := o.Find(key)
-		if !known {
+	for _, key := range o.Cluster.Names(p) {
+		v, ok := o.Objects.Get(key)
+		if !ok && !o.Cluster.Received(key) {
 			return k, false
 		}
-		if v != nil {
+		if v, ok := v.(object.Value); ok {
 			k.Objects = append(k.Objects, v)
 		}
 	}
-	if o.Sets != nil {
-		if k.Sets, known = o.Sets(p, k.Objects); !known {
-			return k, false
-		}
+	if k.Sets, known = o.Server.Sets(p, k.Objects); !known {
+		return k, false
 	}
-	if o.Tokens != nil {
-		k.Tokens = o.Tokens(p.UID)
-	}
+	k.Tokens = o.Tokens.Of(p.UID)
 	return k, true
 }
