@@ -1,12 +1,14 @@
 package lock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,12 +40,12 @@ func Try(path string) (*os.File, error) {
 func Root(root string) (unlock func() error, err error) {
 	path := filepath.Join(root, "lock")
 	f, err := Try(path)
+	for end := time.Now().Add(inherited); errors.Is(err, ErrHeld) && dead(holder(path)) && time.Now().Before(end); {
+		time.Sleep(turn)
+		f, err = Try(path)
+	}
 	if errors.Is(err, ErrHeld) {
-		text, readErr := os.ReadFile(path)
-		pid := strings.TrimSpace(string(text))
-		if readErr != nil || pid == "" {
-			pid = "unknown"
-		}
+		pid := cmp.Or(holder(path), "unknown")
 		return nil, fmt.Errorf("lock %s: %w (pid %s); stop it, or choose another --root-dir", path, ErrLocked, pid)
 	}
 	if err != nil {
@@ -53,6 +55,25 @@ func Root(root string) (unlock func() error, err error) {
 		return nil, errors.Join(fmt.Errorf("write %s: %w", path, err), f.Close())
 	}
 	return f.Close, nil
+}
+
+// inherited is how long Root waits for the lock of an agent that has died. A process that the agent was about to start
+// has a copy of the lock until it runs its program, which takes long on a busy machine.
+const inherited = 15 * time.Second
+
+// holder returns the process ID in a lock file, or "".
+func holder(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// dead reports whether there is no process with this ID.
+func dead(pid string) bool {
+	n, err := strconv.Atoi(pid)
+	return err == nil && n > 0 && errors.Is(unix.Kill(n, 0), unix.ESRCH)
 }
 
 func writeAt(f *os.File, text string) error {

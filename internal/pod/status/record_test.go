@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -315,4 +316,45 @@ func TestMessageOfALogThatIsStillWritten(t *testing.T) {
 	if err := <-written; err != nil || got != "last words\n" {
 		t.Errorf("%q, %v", got, err)
 	}
+}
+
+// A condition that a user has set is on disk before the user has the answer, also while other changes are being saved.
+func TestASaveDoesNotBringBackAnEarlierStatus(t *testing.T) {
+	dir := t.TempDir()
+	r := NewRecord(RecordOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	done, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				r.touch("u1")
+				r.flush()
+			}
+		}
+	}()
+	in := podstatus.Input{Pod: newPod("u1"), Observed: observedOf(running("c1")), Node: node, Now: now}
+	for i := range 500 {
+		want := strconv.Itoa(i)
+		r.setCondition("u1", corev1.PodCondition{Type: "example.com/lb", Status: corev1.ConditionTrue, Message: want})
+		r.update(in)
+		next := NewRecord(RecordOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+		r.disk.Lock() // an agent that was killed writes no more
+		err := next.Load()
+		r.disk.Unlock()
+		got := fmt.Sprint(err)
+		for _, c := range next.Last("u1").Conditions {
+			if c.Type == "example.com/lb" {
+				got = c.Message
+			}
+		}
+		if got != want {
+			t.Errorf("an agent that starts now reads the condition %q, want %q", got, want)
+			break
+		}
+	}
+	close(done)
+	<-stopped
 }
