@@ -12,12 +12,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/base/dirwatch"
 )
 
-// confRetry is the time until the next attempt after the CNI configuration could not be read or written.
+// confRetry is the time until the next attempt after the CNI configuration could not be read or written, or while the
+// kernel does not report changes of it.
 const confRetry = 5 * time.Second
 
 // confFile is an entry of a directory of CNI configuration: a file with its text, or a link to a directory. Such a
@@ -110,16 +110,13 @@ func placeLink(path, to string) error {
 // Follow updates containerd's directory after every change of the machine's CNI configuration, until ctx ends. A
 // network plugin of a cluster writes that configuration when it is installed and removes it when it is uninstalled.
 func (n *Network) Follow(ctx context.Context) error {
-	notify, err := fsnotify.NewWatcher()
-	if err != nil {
-		return fmt.Errorf("watch CNI configuration: %w", err)
-	}
-	defer func() { _ = notify.Close() }()
+	dirs := dirwatch.Start(confRetry, n.config.Log)
+	defer dirs.Close()
 	reported := ""
 	for {
 		var again <-chan time.Time
 		failed := ""
-		if err := errors.Join(watch(notify, n.config.CNIConfDir), n.sync()); err != nil {
+		if err := errors.Join(watch(dirs, n.config.CNIConfDir), n.sync()); err != nil {
 			failed, again = err.Error(), time.After(confRetry)
 		}
 		if failed != reported && failed != "" {
@@ -128,25 +125,22 @@ func (n *Network) Follow(ctx context.Context) error {
 				"err", failed, "again in", confRetry)
 		}
 		reported = failed
-		if !n.await(ctx, notify, again) {
+		if !n.await(ctx, dirs, again) {
 			return nil
 		}
 	}
 }
 
 // await waits until the configuration may have changed or again fires. It returns false when ctx has ended.
-func (n *Network) await(ctx context.Context, notify *fsnotify.Watcher, again <-chan time.Time) bool {
+func (n *Network) await(ctx context.Context, dirs *dirwatch.Watcher, again <-chan time.Time) bool {
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-again:
 			return true
-		case err := <-notify.Errors: // events were lost
-			n.config.Log.Debug("watch of CNI configuration lost events, reading it again", "err", err)
-			return true
-		case event := <-notify.Events:
-			if concerns(event.Name, n.config.CNIConfDir) {
+		case name := <-dirs.Changes():
+			if name == dirwatch.Anything || concerns(name, n.config.CNIConfDir) {
 				return true
 			}
 		}
@@ -155,12 +149,12 @@ func (n *Network) await(ctx context.Context, notify *fsnotify.Watcher, again <-c
 
 // watch watches dir and its parent for changes. If dir does not exist, it watches the nearest existing directory above
 // it.
-func watch(notify *fsnotify.Watcher, dir string) error {
+func watch(dirs *dirwatch.Watcher, dir string) error {
 	for {
 		at := nearest(dir)
-		err := notify.Add(at)
+		err := dirs.Add(at)
 		if at == dir && err == nil {
-			err = notify.Add(filepath.Dir(dir))
+			err = dirs.Add(filepath.Dir(dir))
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("watch CNI configuration: %w", err)
