@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/berth-run/berth/test/calls"
 )
 
 // Options of a Plugin. PREFIX is the last part of the resource's name. The devices are called PREFIX-0, PREFIX-1, ...
@@ -46,10 +48,11 @@ type Options struct {
 type Plugin struct {
 	pluginapi.UnimplementedDevicePluginServer
 	registration.UnimplementedRegistrationServer
-	opts    Options
-	watcher *fsnotify.Watcher
-	stop    context.CancelFunc
-	done    sync.WaitGroup
+	*calls.Log // each call as its method and its devices
+	opts       Options
+	watcher    *fsnotify.Watcher
+	stop       context.CancelFunc
+	done       sync.WaitGroup
 
 	mu      sync.Mutex
 	server  *grpc.Server
@@ -57,13 +60,12 @@ type Plugin struct {
 	changed chan struct{} // closed and replaced at each change
 	hang    map[string]bool
 	refuse  map[string]bool
-	calls   []string
 }
 
 // Start serves the plugin, and registers it if an agent's socket exists. Otherwise the plugin registers when the
 // socket appears.
 func Start(o Options) (*Plugin, error) {
-	p := &Plugin{opts: o, changed: make(chan struct{}), hang: map[string]bool{}, refuse: map[string]bool{}}
+	p := &Plugin{Log: calls.New("device plugin"), opts: o, changed: make(chan struct{}), hang: map[string]bool{}, refuse: map[string]bool{}}
 	for i := range o.Devices {
 		d := &pluginapi.Device{ID: fmt.Sprintf("%s-%d", p.prefix(), i), Health: pluginapi.Healthy}
 		if o.NUMA > 0 {
@@ -96,7 +98,7 @@ func (p *Plugin) watch(ctx context.Context) {
 	for e := range p.watcher.Events {
 		if e.Name == p.agentSocket() && e.Has(fsnotify.Create) {
 			if err := p.serve(ctx); err != nil {
-				p.record("register again: " + err.Error())
+				p.Record("register again: " + err.Error())
 			}
 		}
 	}
@@ -145,7 +147,7 @@ func (p *Plugin) GetInfo(context.Context, *registration.InfoRequest) (*registrat
 // NotifyRegistrationStatus records the outcome of the registration as a call.
 func (p *Plugin) NotifyRegistrationStatus(_ context.Context,
 	s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
-	p.record(strings.TrimSpace(fmt.Sprint("Registered ", s.GetPluginRegistered(), " ", s.GetError())))
+	p.Record(strings.TrimSpace(fmt.Sprint("Registered ", s.GetPluginRegistered(), " ", s.GetError())))
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
@@ -210,41 +212,10 @@ func (p *Plugin) notify() {
 	p.changed = make(chan struct{})
 }
 
-// Calls returns the calls so far, each as a method and its devices.
-func (p *Plugin) Calls() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.calls)
-}
-
-func (p *Plugin) record(call string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.calls = append(p.calls, call)
-	p.notify()
-}
-
-// Await waits until the plugin has received a call, or until ctx ends.
-func (p *Plugin) Await(ctx context.Context, call string) error {
-	for {
-		p.mu.Lock()
-		changed, received := p.changed, slices.Contains(p.calls, call)
-		p.mu.Unlock()
-		if received {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the call %q of the device plugin: it received only %q", call, p.Calls())
-		}
-	}
-}
-
 // recordCall records a call, waits while the method hangs, and returns an error if the method refuses. Each method
 // that Hang and Refuse can change begins with it.
 func (p *Plugin) recordCall(ctx context.Context, method string, ids []string) error {
-	p.record(strings.TrimSpace(method + " " + strings.Join(slices.Sorted(slices.Values(ids)), ",")))
+	p.Record(strings.TrimSpace(method + " " + strings.Join(slices.Sorted(slices.Values(ids)), ",")))
 	for {
 		p.mu.Lock()
 		changed, hangs, refuses := p.changed, p.hang[method], p.refuse[method]

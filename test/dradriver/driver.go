@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -18,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
+
+	"github.com/berth-run/berth/test/calls"
 )
 
 // Options of a Driver.
@@ -41,16 +42,16 @@ type Options struct {
 
 // Driver serves until Stop.
 type Driver struct {
+	*calls.Log // such as "prepare default/claim"
+
 	helper *kubeletplugin.Helper
 	cancel context.CancelFunc
 	opts   Options
 
 	mu       sync.Mutex
 	prepared map[types.UID]bool
-	calls    []string
 	refuse   string
 	hang     string
-	received chan struct{} // closed and replaced at each call
 	health   map[string]kubeletplugin.HealthStatus
 	changed  chan struct{} // closed and replaced at each change of health or hang
 }
@@ -58,8 +59,8 @@ type Driver struct {
 // Start serves the driver, registers it and publishes its devices.
 func Start(ctx context.Context, o Options) (*Driver, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	d := &Driver{cancel: cancel, opts: o, prepared: map[types.UID]bool{},
-		health: map[string]kubeletplugin.HealthStatus{}, received: make(chan struct{}), changed: make(chan struct{})}
+	d := &Driver{Log: calls.New("DRA driver"), cancel: cancel, opts: o, prepared: map[types.UID]bool{},
+		health: map[string]kubeletplugin.HealthStatus{}, changed: make(chan struct{})}
 	registry, data := filepath.Join(o.Root, "plugins_registry"), filepath.Join(o.Root, "plugins", o.Name)
 	err := errors.Join(os.MkdirAll(registry, 0o750), os.MkdirAll(data, 0o750))
 	if err == nil {
@@ -127,29 +128,10 @@ func (d *Driver) SetHealth(device string, status kubeletplugin.HealthStatus) {
 	d.notify()
 }
 
-// Await waits until the driver has received a call, or until ctx ends.
-func (d *Driver) Await(ctx context.Context, call string) error {
-	for {
-		d.mu.Lock()
-		next, received := d.received, slices.Contains(d.calls, call)
-		d.mu.Unlock()
-		if received {
-			return nil
-		}
-		select {
-		case <-next:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the call %q of the DRA driver: it received only %q", call, d.Calls())
-		}
-	}
-}
-
 // record records a call, waits while the method hangs, and returns the error of Refuse. The caller holds mu, which
 // record releases while it waits.
 func (d *Driver) record(ctx context.Context, method, namespace, name string) error {
-	d.calls = append(d.calls, method+" "+namespace+"/"+name)
-	close(d.received)
-	d.received = make(chan struct{})
+	d.Record(method + " " + namespace + "/" + name)
 	for d.hang == method {
 		changed := d.changed
 		d.mu.Unlock()
@@ -166,13 +148,6 @@ func (d *Driver) record(ctx context.Context, method, namespace, name string) err
 		return errors.New(d.refuse)
 	}
 	return nil
-}
-
-// Calls returns the calls so far in order, such as "prepare default/claim".
-func (d *Driver) Calls() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.calls)
 }
 
 // Prepared is the number of prepared claims.
@@ -262,9 +237,7 @@ func (d *Driver) UnprepareResourceClaims(ctx context.Context,
 
 // HandleError implements kubeletplugin.DRAPlugin. It records the error as a call; the library retries.
 func (d *Driver) HandleError(_ context.Context, err error, msg string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.calls = append(d.calls, "error "+msg+": "+err.Error())
+	d.Record("error " + msg + ": " + err.Error())
 }
 
 // WatchHealthStatus implements kubeletplugin.DRAPlugin.

@@ -1,0 +1,2 @@
+// Package calls records the calls that a plugin for tests receives, so that tests can wait for them.
+package calls
