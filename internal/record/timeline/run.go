@@ -25,7 +25,7 @@ const fileVersion = 1
 const maxFile = 8 << 20
 
 // stored is the content of a timeline's file, <trace id>.json. It is not in the format of
-// package checkpoint, so that the files of earlier versions stay readable.
+// checkpoint.Save, so that the files of earlier versions stay readable.
 type stored struct {
 	Version  int      `json:"version"`
 	Timeline Timeline `json:"timeline"`
@@ -113,15 +113,7 @@ func (w *writer) store(id trace.TraceID, line Timeline) error {
 	if err := os.MkdirAll(w.dir, 0o700); err != nil {
 		return err
 	}
-	path := w.path(id)
-	next := path + ".tmp"
-	if err = os.WriteFile(next, text, 0o600); err == nil {
-		err = os.Rename(next, path)
-	}
-	if err != nil {
-		return errors.Join(err, removeIfThere(next))
-	}
-	return nil
+	return checkpoint.ReplaceUnsynced(w.path(id), text)
 }
 
 func removeIfThere(path string) error {
