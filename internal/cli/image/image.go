@@ -38,7 +38,8 @@ func with[T any](c commands, cmd *cobra.Command, run func(cmd *cobra.Command, ar
 }
 
 func (c commands) command(use, short, long, example string, args cobra.PositionalArgs) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Long: long, Example: "  berth image " + example, Args: command.Usage(args)}
+	return &cobra.Command{Use: use, Short: short, Long: long, Example: "  berth image " + example,
+		Args: command.Usage(args)}
 }
 
 func imageList(images []api.Image, err error) (api.ImageList, error) {
