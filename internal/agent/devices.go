@@ -29,7 +29,7 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 	d := device.New(device.Options{
 		Dir: filepath.Join(c.RootDir, "device-plugins"), State: filepath.Join(c.RootDir, "devices"),
 		Machine: a.steps.allocations.Nodes(), Boot: a.facts.Info.BootID,
-		Ledger: held, Changed: a.fleet.Reconsider, Statuses: a.stale,
+		Ledger: held, Admission: a.fleet, Statuses: a.stale,
 		Metrics: a.metrics, Events: a.events, Now: time.Now, Log: a.Log,
 	})
 	logDamage(a.Log, d.Load())

@@ -57,7 +57,7 @@ func buildImages(a *Agent) error {
 	o := image.Options{
 		Secrets: a.objects,
 		Client:  a.engine.Client.Images, Events: a.events, Parallel: c.Runtime.ParallelPulls, Records: a.store.records,
-		Pulled: a.store.garbage.Look,
+		Garbage: a.store.garbage,
 		Keys: credential.New(credential.Options{RootDir: c.RootDir, HomeDir: home, Providers: providers,
 			Environ: os.Environ(), Accounts: a.cluster.Puller(), Now: time.Now}),
 		Now: time.Now, Log: a.Log,

@@ -20,7 +20,7 @@ import (
 func buildVolumes(a *Agent) {
 	s := &a.steps
 	s.limits = emptydir.NewLimits(emptydir.LimitOptions{
-		Evict: func(p *corev1.Pod, message string) { a.stops().Evict(p, message) }, Log: a.Log,
+		Pods: a.stops(), Log: a.Log,
 	})
 	emptyDir := emptydir.Kind{
 		Limits:      s.limits,

@@ -41,9 +41,9 @@ func newPlugins(c *Cluster, standsIn *atomic.Bool) (*Plugins, error) {
 	o := c.o
 	x := &Plugins{node: o.Config.NodeName, nodes: c.nodes, desired: o.Sources.Desired, tokens: c.tokens}
 	x.volumes = csi.New(csi.Options{
-		Root: o.Config.RootDir, Node: o.Config.NodeName, Client: c.api.Main, StandsIn: standsIn.Load,
+		Root: o.Config.RootDir, Node: o.Config.NodeName, Client: c.api.Main, StandsIn: standsIn,
 		Objects: c.Objects(o.Sources.Objects),
-		Token:   x.token, Reported: x.reported, InUseChanged: c.factsChanged.Wake, Changed: c.changed,
+		Token:   x.token, Reported: x.reported, InUseChanged: c.factsChanged, Changed: c.changed,
 		Refresh: c.objects.Refresh,
 		Full:    o.Full, Label: csi.FileLabel(),
 		Events: o.Events, Now: time.Now, Log: o.Log,
@@ -51,7 +51,7 @@ func newPlugins(c *Cluster, standsIn *atomic.Bool) (*Plugins, error) {
 	var err error
 	x.claims, err = dra.New(dra.Options{
 		Client: c.api.Main, Node: o.Config.NodeName, Dir: o.Config.RootDir, Boot: o.Boot,
-		Pod: x.newest, StandsIn: standsIn.Load, Statuses: o.Stale, Events: o.Events, Metrics: o.Metrics,
+		Pod: x.newest, StandsIn: standsIn, Statuses: o.Stale, Events: o.Events, Metrics: o.Metrics,
 		Now: time.Now, Log: o.Log,
 	})
 	if err != nil {

@@ -33,6 +33,12 @@ type statuses interface {
 	Mark(types.UID)
 }
 
+// admission admits the pods that wait for devices.
+type admission interface {
+	// Reconsider repeats admission for the pods that wait for it. It must not block.
+	Reconsider()
+}
+
 // Options are the dependencies of Devices.
 type Options struct {
 	// Dir is the directory of the registration socket and of the plugins' sockets.
@@ -44,8 +50,8 @@ type Options struct {
 	// Boot is the kernel's boot id.
 	Boot   string
 	Ledger ledger
-	// Changed is called after each change of the inventory. It must not block.
-	Changed func()
+	// Admission looks at the inventory again after each change.
+	Admission admission
 	// Statuses show the health of devices, and what containers wait for.
 	Statuses statuses
 	// Metrics may be nil.
@@ -72,7 +78,7 @@ func New(o Options) *Devices {
 	d := &Devices{opts: o, metrics: newMetrics(), waits: wait.New(o.Statuses),
 		records: record.New(record.Options{Plugins: o.Dir, State: o.State, Boot: o.Boot, Log: o.Log})}
 	d.supply = supply.New(supply.Options{Dir: o.Dir, Machine: o.Machine, Records: d.records, Ledger: o.Ledger,
-		Changed: o.Changed, Statuses: o.Statuses, Metrics: o.Metrics, Now: o.Now, Log: o.Log})
+		Admission: o.Admission, Statuses: o.Statuses, Metrics: o.Metrics, Now: o.Now, Log: o.Log})
 	if o.Metrics != nil {
 		if err := d.metrics.register(o.Metrics); err != nil {
 			o.Log.Error("register metrics of device plugins", "err", err)

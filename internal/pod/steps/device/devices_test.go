@@ -43,11 +43,17 @@ type node struct {
 	*Devices
 	t       *testing.T
 	ledger  *resource.Ledger
-	changed chan struct{}
+	changed admissions
 	stop    func()
 	events  []string // events
 	marked  atomic.Pointer[func(types.UID)]
 }
+
+// admissions receives a value for each change of the inventory.
+type admissions chan struct{}
+
+// Reconsider implements admission.
+func (a admissions) Reconsider() { a <- struct{}{} }
 
 // Mark implements statuses.
 func (n *node) Mark(uid types.UID) {
@@ -71,16 +77,14 @@ func start(t *testing.T, root string) *node {
 	t.Helper()
 	n := &node{t: t,
 		ledger: resource.NewLedger(resource.LedgerOptions{Dir: filepath.Join(root, "ledger"),
-			Log: slog.New(slog.DiscardHandler)}), changed: make(chan struct{}, 100)}
+			Log: slog.New(slog.DiscardHandler)}), changed: make(admissions, 100)}
 	if _, err := n.ledger.Load(); err != nil {
 		t.Fatal(err)
 	}
 	n.Devices = New(Options{
 		Dir: filepath.Join(root, "device-plugins"), State: filepath.Join(root, "devices"), Machine: topology.Of(0, 1),
 		Boot: "boot-1", Ledger: n.ledger,
-		Changed: func() {
-			n.changed <- struct{}{}
-		}, Statuses: n, Events: n, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Admission: n.changed, Statuses: n, Events: n, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	if err := n.Load(); err != nil {
 		t.Fatal(err)
@@ -233,12 +237,10 @@ func TestALostResourceExpires(t *testing.T) {
 	n.holds("u1", "gpu-1")
 	n.stop()
 	synctest.Test(t, func(t *testing.T) {
-		changed := make(chan struct{}, 1)
+		changed := make(admissions, 1)
 		next := New(Options{
 			Dir: n.opts.Dir, State: n.opts.State, Ledger: n.ledger, Boot: "boot-1",
-			Changed: func() {
-				changed <- struct{}{}
-			}, Statuses: n, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Admission: changed, Statuses: n, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		})
 		if err := next.Load(); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,7 +43,7 @@ type Options struct {
 	Pod func(types.UID) *corev1.Pod
 	// StandsIn reports that the API server was never reachable since the agent started and its stored objects are used
 	// instead. Then claims that pods had before count as theirs. Optional.
-	StandsIn func() bool
+	StandsIn *atomic.Bool
 	// Statuses show the health of devices, and what pods wait for.
 	Statuses marker
 	Events   event.Sink

@@ -263,7 +263,8 @@ func TestReboot(t *testing.T) {
 	n.waits(one, "the API server to return ResourceClaim c")
 	n.cluster.Connect()
 	check(t, <-waits)
-	n.opts.Boot, n.opts.StandsIn = "after next", func() bool { return true }
+	n.opts.Boot, n.opts.StandsIn = "after next", &atomic.Bool{}
+	n.opts.StandsIn.Store(true)
 	n.cluster.Disconnect()
 	defer n.cluster.Connect()
 	if err := n.PreCreate(t.Context(), one, pod.Containers(one)[0],

@@ -142,7 +142,7 @@ func (c *Claims) find(ctx context.Context, p *corev1.Pod, n need, kept *record) 
 			fmt.Errorf("ResourceClaim %s: this node belongs to no cluster; next: run the agent with --kubeconfig",
 				n.claim)
 	}
-	if kept != nil && kept.PodUIDs.Has(string(p.UID)) && c.opts.StandsIn != nil && c.opts.StandsIn() {
+	if kept != nil && kept.PodUIDs.Has(string(p.UID)) && c.opts.StandsIn != nil && c.opts.StandsIn.Load() {
 		r = kept.clone() // the pod had the claim before the reboot
 	} else if r, lacks, err = c.read(ctx, p, n, kept); r == nil {
 		return nil, lacks, err

@@ -52,6 +52,12 @@ type records interface {
 	Allowed(image, repository, id string, have func() []credential.Secret) bool
 }
 
+// garbage removes unused images.
+type garbage interface {
+	// Look checks the disk usage soon. It is called after each pull that brought an image, and must not block.
+	Look()
+}
+
 // Options holds the dependencies and settings of Images. Client, Events and Now are required.
 type Options struct {
 	Client client
@@ -63,8 +69,8 @@ type Options struct {
 	Records records
 	// Progress reads how far a pull is. nil means that the runtime does not report it.
 	Progress progress
-	// Pulled is called after each pull that brought an image.
-	Pulled func()
+	// Garbage removes unused images. It may be nil.
+	Garbage garbage
 	// Parallel is how many pulls run at the same time on this node. 1 is the kubelet's serializeImagePulls, another
 	// number its maxParallelImagePulls, and 0 means no limit.
 	Parallel int
@@ -110,7 +116,7 @@ func New(o Options) *Images {
 		events: o.Events, now: o.Now, log: o.Log, pods: map[types.UID]*podImages{},
 		access: access{events: o.Events, secrets: o.Secrets, keys: o.Keys, records: o.Records, log: o.Log},
 		pool: pool{
-			runtime: store{o.Client}, records: o.Records, progress: o.Progress, done: o.Pulled, metrics: newMetrics(),
+			runtime: store{o.Client}, records: o.Records, progress: o.Progress, garbage: o.Garbage, metrics: newMetrics(),
 			now: o.Now, log: o.Log, queue: queue{limit: o.Parallel}, pulls: map[string]*pull{},
 		},
 	}

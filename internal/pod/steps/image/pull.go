@@ -68,7 +68,7 @@ type pool struct {
 	runtime  store
 	records  records  // nil: not recorded
 	progress progress // nil: the runtime does not report progress
-	done     func()   // called after each successful pull; may be nil
+	garbage  garbage  // may be nil
 	metrics  metrics
 	now      func() time.Time
 	log      *slog.Logger
@@ -148,8 +148,8 @@ func (s *pool) run(ctx context.Context, p *pull) {
 	s.drop(p)
 	s.queue.leave(p)
 	s.mu.Unlock()
-	if p.err == nil && s.done != nil {
-		s.done()
+	if p.err == nil && s.garbage != nil {
+		s.garbage.Look()
 	}
 }
 

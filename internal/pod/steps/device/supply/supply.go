@@ -52,6 +52,12 @@ type statuses interface {
 	Mark(types.UID)
 }
 
+// admission admits the pods that wait for devices.
+type admission interface {
+	// Reconsider repeats admission for the pods that wait for it. It must not block.
+	Reconsider()
+}
+
 // Options are the dependencies of a Supply.
 type Options struct {
 	// Dir is the directory of the registration socket and of the plugins' sockets.
@@ -60,8 +66,8 @@ type Options struct {
 	Machine topology.Nodes
 	Records records
 	Ledger  ledger
-	// Changed is called after each change of the inventory. It must not block.
-	Changed func()
+	// Admission looks at the inventory again after each change.
+	Admission admission
 	// Statuses show the health of the devices that pods hold.
 	Statuses statuses
 	// Metrics may be nil.
@@ -204,7 +210,7 @@ func (d *Supply) announce(name corev1.ResourceName) {
 			}
 		}
 	}
-	d.opts.Changed()
+	d.opts.Admission.Reconsider()
 }
 
 func (d *Supply) save() error {

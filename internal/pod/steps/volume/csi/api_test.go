@@ -204,7 +204,9 @@ func TestRegistrationWithoutTheAPIServer(t *testing.T) {
 
 // After a boot without an API server, the state on disk is enough to mount a volume that no controller attaches.
 func TestMountWithoutTheAPIServer(t *testing.T) {
-	n, _ := joined(t, Options{StandsIn: func() bool { return true }})
+	standsIn := &atomic.Bool{}
+	standsIn.Store(true)
+	n, _ := joined(t, Options{StandsIn: standsIn})
 	n.away.Store(true)
 	v := n.persistent("data", corev1.PersistentVolumeFilesystem)
 	v.Spec.CSI.NodeStageSecretRef = &corev1.SecretReference{Namespace: "x", Name: "key"}

@@ -86,8 +86,8 @@ func (a *attacher) setInUse(name corev1.UniqueVolumeName, used bool) {
 		delete(a.inUse, name)
 	}
 	a.mu.Unlock()
-	if changed && a.o.InUseChanged != nil {
-		a.o.InUseChanged()
+	if changed {
+		a.o.InUseChanged.Wake()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -37,7 +38,7 @@ type Options struct {
 	Client kubernetes.Interface
 	// StandsIn reports that the API server has been unreachable since the agent started, so that the state on disk
 	// stands in for it. No volume is attached meanwhile. nil: never.
-	StandsIn func() bool
+	StandsIn *atomic.Bool
 	// Objects has the claims and volumes of pods. Its Secrets are used only without a Client or while StandsIn:
 	// otherwise a Secret is read from the API server when it is needed.
 	Objects objects
@@ -48,9 +49,8 @@ type Options struct {
 	// Reported returns the status.volumesInUse that the API server has accepted. A volume is used only once it is in
 	// that list. nil: there is no such check.
 	Reported func() []corev1.UniqueVolumeName
-	// InUseChanged is called when InUse has changed, so that the Node's status is written soon. It must not block. It
-	// may be nil.
-	InUseChanged func()
+	// InUseChanged is raised when InUse has changed, so that the Node's status is written soon.
+	InUseChanged wake.Signal
 	// Changed wakes the pods that wait for these keys: see driver.KindDriver. It must not block.
 	Changed func(map[object.Key]bool)
 	// Refresh reads objects of the table again. It must not block. It may be nil.

@@ -12,7 +12,7 @@ import (
 )
 
 // away reports that the API server has been unreachable since the agent started.
-func (o *Options) away() bool { return o.StandsIn != nil && o.StandsIn() }
+func (o *Options) away() bool { return o.StandsIn != nil && o.StandsIn.Load() }
 
 // secrets returns the data of a Secret, or nothing for a nil reference.
 func (o *Options) secrets(ctx context.Context, ref *corev1.SecretReference) (map[string]string, error) {

@@ -27,11 +27,16 @@ type Limits struct {
 	volumes map[string]*limited // by target
 }
 
+// pods ends pods.
+type pods interface {
+	// Evict ends a pod. It may be called again for the same pod.
+	Evict(p *corev1.Pod, message string)
+}
+
 // LimitOptions are the options of Limits. All are required.
 type LimitOptions struct {
-	// Evict ends a pod. It may be called again for the same pod.
-	Evict func(p *corev1.Pod, message string)
-	Log   *slog.Logger
+	Pods pods
+	Log  *slog.Logger
 }
 
 type limited struct {
@@ -115,11 +120,11 @@ func (l *Limits) measure(ctx context.Context, target string, v *limited) {
 	took := time.Since(began)
 	switch {
 	case errors.Is(err, diskusage.ErrTooDeep):
-		l.opts.Evict(v.pod,
+		l.opts.Pods.Evict(v.pod,
 			fmt.Sprintf("Usage of EmptyDir volume %q cannot be measured against the limit %q: %v.", v.name, v.text,
 				err))
 	case err == nil && used.Bytes > v.limit:
-		l.opts.Evict(v.pod, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q.", v.name, v.text))
+		l.opts.Pods.Evict(v.pod, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q.", v.name, v.text))
 	case err != nil && ctx.Err() == nil && !errors.Is(err, fs.ErrNotExist):
 		l.opts.Log.Warn("cannot measure emptyDir volume, retrying", "pod", v.pod.Namespace+"/"+v.pod.Name, "volume",
 			v.name, "err",

@@ -27,6 +27,11 @@ func TestNextMeasurement(t *testing.T) {
 	}
 }
 
+// evictFunc implements pods.
+type evictFunc func(*corev1.Pod, string)
+
+func (f evictFunc) Evict(p *corev1.Pod, message string) { f(p, message) }
+
 func TestLimitsEvictThePod(t *testing.T) {
 	needRoot(t)
 	var mu sync.Mutex
@@ -40,11 +45,11 @@ func TestLimitsEvictThePod(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		limits := NewLimits(LimitOptions{Log: slog.New(slog.DiscardHandler),
-			Evict: func(p *corev1.Pod, message string) {
+			Pods: evictFunc(func(p *corev1.Pod, message string) {
 				mu.Lock()
 				defer mu.Unlock()
 				evicted = append(evicted, p.Name+": "+message)
-			}})
+			})})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- limits.Run(ctx) }()
