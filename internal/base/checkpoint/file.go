@@ -30,7 +30,8 @@ func (e *DamagedError) Error() string {
 
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// Damaged splits the error of Dir.LoadAll into the errors of damaged files, which were moved aside, and any other error.
+// Damaged splits the error of Dir.LoadAll into the errors of damaged files, which were moved aside, and any other
+// error.
 func Damaged(err error) (damaged []error, other error) {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -162,8 +162,8 @@ func (g *Collector) remove(ctx context.Context, o *pod.Observed, w work) error {
 			continue
 		}
 		if g.opts.LinkDir != "" {
-			errs = append(errs,
-				safepath.IgnoreMissing(removeFile(podlog.LegacyLink(g.opts.LinkDir, o.Namespace, o.Name, c.Name, c.ID))))
+			link := podlog.LegacyLink(g.opts.LinkDir, o.Namespace, o.Name, c.Name, c.ID)
+			errs = append(errs, safepath.IgnoreMissing(removeFile(link)))
 		}
 	}
 	for _, id := range w.Sandboxes {

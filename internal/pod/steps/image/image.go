@@ -116,8 +116,8 @@ func New(o Options) *Images {
 		events: o.Events, now: o.Now, log: o.Log, pods: map[types.UID]*podImages{},
 		access: access{events: o.Events, secrets: o.Secrets, keys: o.Keys, records: o.Records, log: o.Log},
 		pool: pool{
-			runtime: store{o.Client}, records: o.Records, progress: o.Progress, garbage: o.Garbage, metrics: newMetrics(),
-			now: o.Now, log: o.Log, queue: queue{limit: o.Parallel}, pulls: map[string]*pull{},
+			runtime: store{o.Client}, records: o.Records, progress: o.Progress, garbage: o.Garbage,
+			metrics: newMetrics(), now: o.Now, log: o.Log, queue: queue{limit: o.Parallel}, pulls: map[string]*pull{},
 		},
 	}
 }

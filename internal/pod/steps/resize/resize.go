@@ -102,8 +102,8 @@ func (s *Resizes) Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *
 		s.pend(want, answer{})
 		return s.complete(want)
 	}
-	a := decide(question{was: now.Pod, want: want.Pod, fixed: s.opts.Allocations.Fixed(now.Pod, want.Pod), alone: alone(want),
-		beside: beside(want), swap: s.opts.Swap})
+	a := decide(question{was: now.Pod, want: want.Pod, fixed: s.opts.Allocations.Fixed(now.Pod, want.Pod),
+		alone: alone(want), beside: beside(want), swap: s.opts.Swap})
 	if a == (answer{}) {
 		if err := s.promise(want); err != nil {
 			s.opts.Log.Error("save allocated resources of a pod failed, its resize is deferred", "pod",

@@ -139,7 +139,7 @@ func (d *Supply) adopt(ctx context.Context, resource, socket string) (*Client, e
 // Client is a connection to one device plugin.
 type Client struct {
 	pluginapi.DevicePluginClient
-	// Options is what the plugin said at its registration.
+	// Options are the options that the plugin reported at its registration.
 	Options *pluginapi.DevicePluginOptions
 
 	resource corev1.ResourceName
