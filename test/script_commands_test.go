@@ -54,7 +54,7 @@ import (
 //
 // Waiting for pods and for the agent:
 //
-//	await POD CONDITION         waits for Ready, Running, Succeeded, Failed, Gone, NotReady or restarts=N, for a
+//	await POD CONDITION         waits for Ready, Running, Succeeded, Failed, Gone, NotReady, restarts=N or restarts>=N, for a
 //	                            reason of the pod or a container, or for the first words of a waiting
 //	                            container's message
 //	await-event POD REASON [TEXT]

@@ -347,6 +347,11 @@ func shows(p *corev1.Pod, what string) bool {
 		if n, ok := strings.CutPrefix(what, "restarts="); ok && n == strconv.Itoa(int(c.RestartCount)) {
 			return true
 		}
+		if least, ok := strings.CutPrefix(what, "restarts>="); ok {
+			if n, err := strconv.Atoi(least); err == nil && int(c.RestartCount) >= n {
+				return true
+			}
+		}
 	}
 	return false
 }
