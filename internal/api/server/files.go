@@ -43,12 +43,12 @@ func (s fileRoutes) pack(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := &archiveWriter{w: w}
+	out := answer.NewArchive(w)
 	err = s.files.Pack(r.Context(), p, c.Name, path, out)
 	if err != nil {
 		err = fmt.Errorf("read %s in container %q of pod %s: %w", path, c.Name, pod.FullName(p), err)
 	}
-	return out.end(err)
+	return out.End(err)
 }
 
 func (s fileRoutes) unpack(w http.ResponseWriter, r *http.Request) error {

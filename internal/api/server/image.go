@@ -111,42 +111,15 @@ func (s imageRoutes) pulls(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// archiveWriter begins the answer with the first byte, so that an earlier error can still become the
-// answer.
-type archiveWriter struct {
-	w     http.ResponseWriter
-	begun bool
-}
-
-// Write implements io.Writer.
-func (a *archiveWriter) Write(p []byte) (int, error) {
-	if !a.begun {
-		a.begun = true
-		a.w.Header().Set("Content-Type", "application/x-tar")
-		a.w.WriteHeader(http.StatusOK)
-	}
-	return a.w.Write(p)
-}
-
-// end returns err if it can still become the answer. If the answer has begun, it reports err in a trailer
-// and returns nil.
-func (a *archiveWriter) end(err error) error {
-	if err == nil || !a.begun {
-		return err
-	}
-	answer.SetErrorTrailer(a.w, err)
-	return nil
-}
-
 func (s imageRoutes) save(w http.ResponseWriter, r *http.Request) error {
 	q := query.Of(r)
 	imageName(q)
 	if q.Err != nil {
 		return q.Err
 	}
-	out := &archiveWriter{w: w}
+	out := answer.NewArchive(w)
 	err := s.images.Save(r.Context(), q.Values["name"], out)
-	return out.end(err)
+	return out.End(err)
 }
 
 // pullPeriod is the time between two progress lines of a pull.
