@@ -53,7 +53,8 @@ func TestValidate(t *testing.T) {
 }
 
 func TestServerConfig(t *testing.T) {
-	golden.JSON(t, "server.json", serverConfig(example(), host{overlay: true, lowerOOM: true}, "localhost/pause:1").Plugins)
+	made := serverConfig(example(), host{overlay: true, lowerOOM: true}, "localhost/pause:1")
+	golden.JSON(t, "server.json", made.Plugins)
 	bounded := example()
 	bounded.SystemdCgroup = true
 	golden.JSON(t, "server-bounded.json", serverConfig(bounded, host{}, "localhost/pause:1").Plugins)

@@ -16,7 +16,8 @@ import (
 type Runtime interface {
 	// Connect returns the client of the runtime. For the embedded runtime it first uses launch to start the runtime.
 	Connect(ctx context.Context, launch Launch, o cri.Options) (*cri.Client, error)
-	// Import puts the images of an archive into the runtime, and returns their names. Export writes images as an archive.
+	// Import puts the images of an archive into the runtime, and returns their names. Export writes images as an
+	// archive.
 	Import(ctx context.Context, archive io.Reader) ([]string, error)
 	Export(ctx context.Context, archive io.Writer, names ...string) error
 	// Progress reports how far pulls are; nil if the runtime cannot say.

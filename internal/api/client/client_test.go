@@ -275,7 +275,8 @@ func TestPortForward(t *testing.T) {
 		t.Error(err)
 	}
 	none := client.New(a.Socket).Pod(types.NamespacedName{Namespace: "default", Name: "none"})
-	if err := none.PortForward(t.Context(), client.Forward{}); err == nil || !strings.Contains(err.Error(), "not found") {
+	if err := none.PortForward(t.Context(), client.Forward{}); err == nil ||
+		!strings.Contains(err.Error(), "not found") {
 		t.Errorf("no pod: %v", err)
 	}
 }

@@ -136,7 +136,8 @@ func (s *Server) Get(_ context.Context, r *api.GetPodResourcesRequest) (*api.Get
 func (s *Server) GetAllocatableResources(context.Context,
 	*api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse, error) {
 	return &api.AllocatableResourcesResponse{
-		Devices: healthy(s.opts.Devices.Inventory()), CpuIds: ids(s.opts.Ledger.CPUs()), Memory: blocks(s.opts.Ledger.Memory()),
+		Devices: healthy(s.opts.Devices.Inventory()), CpuIds: ids(s.opts.Ledger.CPUs()),
+		Memory: blocks(s.opts.Ledger.Memory()),
 	}, nil
 }
 

@@ -112,7 +112,8 @@ func TestPackThenUnpackKeepsTheTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"fifo: is a named pipe", "outside: is a link to /etc/passwd, which is outside the directory",
+	if diff := cmp.Diff([]string{"fifo: is a named pipe",
+		"outside: is a link to /etc/passwd, which is outside the directory",
 		"sub/up: is a link to ../../up, which is outside the directory"}, skipped); diff != "" {
 		t.Errorf("skipped (-want +got):\n%s", diff)
 	}

@@ -19,8 +19,8 @@ var ErrLocked = errors.New("another agent works on this root directory")
 // ErrHeld is the error of Try if another process holds the lock.
 var ErrHeld = errors.New("another process holds the lock")
 
-// Try takes the lock of a file (flock(2)) without waiting. It creates the file if there is none. The kernel releases the
-// lock when the process ends, and the caller by closing the file.
+// Try takes the lock of a file (flock(2)) without waiting. It creates the file if there is none. The kernel releases
+// the lock when the process ends, and the caller by closing the file.
 func Try(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -33,7 +33,9 @@ func run(t *testing.T, prepare func(*fake.Runtime), body func(*testing.T, *bench
 		f.AddImage(image)
 		prepare(f)
 		client := f.Client(cri.Options{})
-		p := New(Options{Runtime: client.Runtime, Table: observed.New(), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+		p := New(Options{
+			Runtime: client.Runtime, Table: observed.New(), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- p.Run(ctx) }()

@@ -21,7 +21,8 @@ func TestKindsOfRuntimeDiffer(t *testing.T) {
 			StateDir: "/run/berth", LogsOOMFloor: true},
 		"socket": {Shared: true, StateDir: "/"},
 	}
-	if diff := cmp.Diff(want, map[string]engine.Traits{"embedded": own.Traits(), "socket": external.Traits()}); diff != "" {
+	got := map[string]engine.Traits{"embedded": own.Traits(), "socket": external.Traits()}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if own.Progress() == nil || external.Progress() != nil {
