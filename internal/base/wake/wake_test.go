@@ -20,3 +20,18 @@ func TestWakesAreOneUntilReceived(t *testing.T) {
 	s.Wake()
 	<-s.C()
 }
+
+func TestASetIsTakenOnce(t *testing.T) {
+	s := NewSet[string]()
+	s.Add("a")
+	s.AddAll(map[string]bool{"a": true, "b": true})
+	<-s.C()
+	if keys := s.Take(); len(keys) != 2 || !keys["a"] || !keys["b"] {
+		t.Errorf("took %v", keys)
+	}
+	if keys := s.Take(); len(keys) != 0 {
+		t.Errorf("took %v again", keys)
+	}
+	s.Add("c")
+	<-s.C()
+}

@@ -68,7 +68,7 @@ func (s *Statuses) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-s.opts.Stale.signal.C():
+		case <-s.opts.Stale.marks.C():
 		}
 		pods, all := s.opts.Stale.take()
 		if all {
