@@ -19,6 +19,7 @@ import (
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/base/heap"
 	"github.com/berth-run/berth/internal/base/lock"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/join"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
@@ -59,28 +60,33 @@ type Agent struct {
 	heap    *heap.Heap
 	metrics *prometheus.Registry
 
-	records
-	demand
+	records      records
+	tables       tables
+	demand       demand
+	machine      machine
+	steps        steps
+	doors        doors
+	housekeeping housekeeping
+}
 
-	machine
-	engine   *engine.Engine
-	monitor  *cri.Monitor
-	observed *observed.Table
-	pleg     *pleg.PLEG
-	steps    steps
+// tables are what several parts look at. Those that need no file or directory are made first.
+type tables struct {
+	fleet    *fleet.Fleet
+	observed *observed.Table // the pods that the runtime shows
 	record   *status.Record
 	stale    *status.Stale
 	statuses *status.Statuses
-	fleet    *fleet.Fleet
-	doors
-	store imageStore
-	housekeeping
+	changed  *wake.Set[object.Key] // objects of the cluster
+	counts   gate.Counts
 }
 
-// machine describes the machine that this agent runs on.
+// machine describes the machine that this agent runs on, and its container runtime.
 type machine struct {
-	facts node.Facts // read when the agent started
-	ips   *node.Addresses
+	facts   node.Facts // read when the agent started
+	ips     *node.Addresses
+	engine  *engine.Engine
+	monitor *cri.Monitor
+	pleg    *pleg.PLEG
 }
 
 // doors are the parts through which requests enter this node, other than the sources of pods.
@@ -111,10 +117,11 @@ type records struct {
 func New(o Options) *Agent {
 	c := o.Config
 	a := &Agent{
-		Options: o, ready: make(chan struct{}), heap: heap.New(),
-		stale: status.NewStale(),
-		fleet: fleet.New(time.Now, o.Log), observed: observed.New(),
-		metrics: prometheus.NewRegistry(),
+		Options: o, ready: make(chan struct{}), heap: heap.New(), metrics: prometheus.NewRegistry(),
+		tables: tables{
+			fleet: fleet.New(time.Now, o.Log), observed: observed.New(), stale: status.NewStale(),
+			changed: wake.NewSet[object.Key](),
+		},
 		records: records{
 			events: event.New(event.Options{Dir: filepath.Join(c.RootDir, "events"), Component: join.EventSource(c),
 				Host: c.NodeName, Log: o.Log}),
@@ -122,12 +129,13 @@ func New(o Options) *Agent {
 				Log: o.Log}),
 		},
 	}
-	a.sources = source.New(source.Options{
+	a.tables.counts = gate.NewCounts(a.metrics)
+	a.demand.sources = source.New(source.Options{
 		NodeName: c.NodeName, Path: c.Sources.StaticPodPath, Period: c.Sources.FileCheckFrequency,
 		URL: c.Sources.StaticPodURL, URLHeader: c.Sources.StaticPodURLHeader, URLPeriod: c.Sources.HTTPCheckFrequency,
 		Applied: filepath.Join(c.RootDir, "applied"), Identities: filepath.Join(c.RootDir, "identities.json"),
-		Report: problems{a.events}, Log: o.Log,
-		Node: a.fleet, Running: takeover.Pods{Observed: a.observed}, Cluster: c.Cluster != nil,
+		Report: problems{a.records.events}, Log: o.Log,
+		Node: a.tables.fleet, Running: takeover.Pods{Observed: a.tables.observed}, Cluster: c.Cluster != nil,
 	})
 	return a
 }
@@ -165,8 +173,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	// calls that they have started.
 	launch, stop := foundation(context.WithoutCancel(ctx))
 	defer func() { err = errors.Join(err, stop()) }()
-	launch(a.events.Run, cancel)
-	launch(a.timeline.Run, cancel)
+	launch(a.records.events.Run, cancel)
+	launch(a.records.timeline.Run, cancel)
 	group, ctx := errgroup.WithContext(ctx)
 	if err := a.build(ctx, func(run func(context.Context) error) { launch(run, cancel) }); err != nil {
 		return ended(err)
@@ -204,16 +212,16 @@ func ended(err error) error {
 // end last, such as the runtime.
 func (a *Agent) build(ctx context.Context, launch func(func(context.Context) error)) error {
 	var err error
-	if a.facts, err = node.Read(a.nodeConfig()); err != nil {
+	if a.machine.facts, err = node.Read(a.nodeConfig()); err != nil {
 		return fmt.Errorf("look at the machine: %w", err)
 	}
-	a.ips = node.Follow(a.nodeConfig(), a.facts, func() { addressesChanged(a) })
+	a.machine.ips = node.Follow(a.nodeConfig(), a.machine.facts, func() { addressesChanged(a) })
 	if err := connect(a); err != nil {
 		return err
 	}
 	var shutdown func(context.Context) error
-	a.tracer, shutdown, err = timeline.Provider(ctx, timeline.ProviderOptions{
-		Recorder: a.timeline, OTLP: otlp(a.Config), Version: a.Version, Host: a.Config.NodeName, Log: a.Log,
+	a.records.tracer, shutdown, err = timeline.Provider(ctx, timeline.ProviderOptions{
+		Recorder: a.records.timeline, OTLP: otlp(a.Config), Version: a.Version, Host: a.Config.NodeName, Log: a.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("set up tracing: %w", err)
@@ -227,13 +235,15 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 		}
 		return nil
 	})
-	if a.engine, err = engine.Start(ctx, launch, engine.Options{
-		Config: a.Config, Kinds: a.Runtimes, Classes: a.objects, Metrics: a.metrics, Tracer: a.tracer, Log: a.Log,
+	if a.machine.engine, err = engine.Start(ctx, launch, engine.Options{
+		Config: a.Config, Kinds: a.Runtimes, Classes: a.demand.objects, Metrics: a.metrics, Tracer: a.records.tracer,
+		Log: a.Log,
 	}); err != nil {
 		return fmt.Errorf("start the container runtime: %w", err)
 	}
-	a.monitor = cri.NewMonitor(a.engine.Client, join.Monitoring(a.cluster), a.Log)
-	a.pleg = pleg.New(pleg.Options{Runtime: a.engine.Client.Runtime, Table: a.observed, Now: time.Now, Log: a.Log})
+	a.machine.monitor = cri.NewMonitor(a.machine.engine.Client, join.Monitoring(a.demand.cluster), a.Log)
+	a.machine.pleg = pleg.New(pleg.Options{Runtime: a.machine.engine.Client.Runtime, Table: a.tables.observed,
+		Now: time.Now, Log: a.Log})
 	if a.steps.allocations, err = newAllocations(a); err != nil {
 		return err
 	}

@@ -20,25 +20,28 @@ import (
 
 // node returns the state of this agent for the local API.
 func (a *Agent) node() local.Node {
-	return local.Node{Name: a.Config.NodeName, Root: a.Config.RootDir, Began: a.began, Engine: a.engine,
-		Monitor: a.monitor, Problems: a.sources.Problems, Fleet: a.fleet}
+	return local.Node{Name: a.Config.NodeName, Root: a.Config.RootDir, Began: a.began, Engine: a.machine.engine,
+		Monitor: a.machine.monitor, Problems: a.demand.sources.Problems, Fleet: a.tables.fleet}
 }
 
 func (a *Agent) serverOptions(in input.Node) server.Options {
 	pods := local.Pods{
-		Node: a.Config.NodeName, Statuses: a.statuses, Sources: a.sources, Fleet: a.fleet,
+		Node: a.Config.NodeName, Statuses: a.tables.statuses, Sources: a.demand.sources, Fleet: a.tables.fleet,
 		Explainer: explain.Explainer{Node: a.Config.NodeName, Input: in.Of, Others: func() []fleet.Other {
-			return slices.Concat(a.fleet.Holders(), a.fleet.Reserved())
+			return slices.Concat(a.tables.fleet.Holders(), a.tables.fleet.Reserved())
 		}},
 	}
 	return server.Options{
-		Socket: a.Config.Socket, Pods: a.statuses.Pods(), Settled: a.fleet.Settled(), Events: a.events, Applier: pods,
+		Socket: a.Config.Socket, Pods: a.tables.statuses.Pods(), Settled: a.tables.fleet.Settled(),
+		Events: a.records.events, Applier: pods,
 		Explainer: pods,
-		Objects:   local.Objects{Table: a.sources.Objects, Claims: a.steps.claims, Local: a.sources.Local},
-		Amender:   pods, Timelines: a.timeline, Streams: streamsOf(a),
-		Images: local.Images{Archives: a.engine, Store: a.store.garbage, Puller: a.steps.images, Pods: a.fleet},
-		Files:  files.Files{CRI: a.engine.Client, Runtime: a.engine.Name(), ID: stream.ContainerID},
-		Node:   a.node(), Resources: a.steps.allocations, Metrics: a.metrics,
+		Objects: local.Objects{Table: a.demand.sources.Objects, Claims: a.steps.claims,
+			Local: a.demand.sources.Local},
+		Amender: pods, Timelines: a.records.timeline, Streams: streamsOf(a),
+		Images: local.Images{Archives: a.machine.engine, Store: a.housekeeping.images, Puller: a.steps.images,
+			Pods: a.tables.fleet},
+		Files: files.Files{CRI: a.machine.engine.Client, Runtime: a.machine.engine.Name(), ID: stream.ContainerID},
+		Node:  a.node(), Resources: a.steps.allocations, Metrics: a.metrics,
 		LogDir: a.Config.Pods.LogsDir, Started: a.began, Log: a.Log,
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/berth-run/berth/internal/agent/leftover"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/config"
-	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/node/telemetry"
@@ -76,14 +75,14 @@ func (a *Agent) buildSteps() error {
 	c := a.Config
 	s := &a.steps
 	s.dirs = poddir.New(poddir.Config{
-		Root: c.RootDir, Logs: c.Pods.LogsDir, ResolvConf: c.Pods.ResolvConf, Events: a.events,
+		Root: c.RootDir, Logs: c.Pods.LogsDir, ResolvConf: c.Pods.ResolvConf, Events: a.records.events,
 		Resolver: poddir.Resolver{ClusterDNS: c.Pods.ClusterDNS, ClusterDomain: c.Pods.ClusterDomain,
-			Standalone: a.cluster == nil, NodeIPs: a.facts.IPs},
+			Standalone: a.demand.cluster == nil, NodeIPs: a.machine.facts.IPs},
 	})
-	a.record = status.NewRecord(status.RecordOptions{
+	a.tables.record = status.NewRecord(status.RecordOptions{
 		Dir: filepath.Join(c.RootDir, "status"), MessagePath: s.dirs.MessagePath, Log: a.Log,
 	})
-	logDamage(a.Log, a.record.Load())
+	logDamage(a.Log, a.tables.record.Load())
 	var err error
 	if s.drift, err = newDrift(a); err != nil {
 		return err
@@ -102,30 +101,34 @@ func (a *Agent) buildSteps() error {
 	}
 	places := sandbox.NewPlaces(startsAtOnce(), patience)
 	s.sandboxes = sandbox.New(sandbox.Options{
-		Runtime: a.engine.Client.Runtime, Events: a.events, Names: s.dirs, Cgroups: s.cgroups, Observer: a.pleg,
-		Limit: places, Network: podNetwork{a.monitor}, Classes: a.objects, Resources: renderNode,
-		Userns: userns.New(userns.Config{Root: c.RootDir, IDsPerPod: c.Pods.UsernsIDs}),
+		Runtime: a.machine.engine.Client.Runtime, Events: a.records.events, Names: s.dirs, Cgroups: s.cgroups,
+		Observer: a.machine.pleg,
+		Limit:    places, Network: sandbox.Network{Monitor: a.machine.monitor}, Classes: a.demand.objects,
+		Resources: renderNode,
+		Userns:    userns.New(userns.Config{Root: c.RootDir, IDsPerPod: c.Pods.UsernsIDs}),
 	})
 	s.resizes = newResizes(a, renderNode)
 	logDamage(a.Log, s.resizes.Load())
 	s.containers = container.New(container.Options{
-		Runtime: a.engine.Client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes, Dirs: s.dirs,
-		Objects: a.objects, Services: a.cluster,
+		Runtime: a.machine.engine.Client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes,
+		Dirs:    s.dirs,
+		Objects: a.demand.objects, Services: a.demand.cluster,
 		Lifecycle: append(s.lifecycle(hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")})),
-			a.cluster.Plugins().Lifecycle()...),
-		Observer: a.pleg, Events: a.events, Limit: places.Ahead(), Node: renderNode, Handlers: a.engine,
+			a.demand.cluster.Plugins().Lifecycle()...),
+		Observer: a.machine.pleg, Events: a.records.events, Limit: places.Ahead(), Node: renderNode,
+		Handlers:     a.machine.engine,
 		LegacyLogDir: podlog.LinkDir(c.Pods.LogsDir), Log: a.Log,
 	})
 	s.probes, err = probe.New(probe.Options{
-		CRI: a.engine.Client.Runtime, Events: a.events, Observed: a.observed,
+		CRI: a.machine.engine.Client.Runtime, Events: a.records.events, Observed: a.tables.observed,
 		PodIP: func(p *corev1.Pod, o *pod.Observed) string {
 			if ips := podstatus.PodIPs(p, o, view(a).HostIPs()); len(ips) > 0 {
 				return ips[0]
 			}
 			return ""
 		},
-		Containers: s.containers, Before: status.Before{Record: a.record, Desired: a.sources.Desired},
-		Statuses: a.stale,
+		Containers: s.containers, Before: status.Before{Record: a.tables.record, Desired: a.demand.sources.Desired},
+		Statuses: a.tables.stale,
 		Dir:      filepath.Join(c.RootDir, "probes"), Metrics: a.metrics, Log: a.Log,
 	})
 	if err != nil {
@@ -143,24 +146,14 @@ func logDamage(log *slog.Logger, err error) {
 	}
 }
 
-// podNetwork waits for the runtime's pod network, and says in the kubelet's words why it is not ready.
-type podNetwork struct{ monitor *cri.Monitor }
-
-func (n podNetwork) Await(ctx context.Context, why func(message string)) error {
-	return n.monitor.AwaitNetwork(ctx, func(c cri.Condition) {
-		why(fmt.Sprintf("container runtime network not ready: NetworkReady=false reason:%s message:%s", c.Reason,
-			c.Message))
-	})
-}
-
 func (a *Agent) renderNode() (n render.Node, err error) {
 	c := a.Config.Pods
 	_, statErr := os.Stat("/sys/fs/cgroup/cgroup.controllers")
 	v2 := statErr == nil
 	n = render.Node{
 		CgroupV2:       v2,
-		MemoryCapacity: a.facts.Capacity.Memory().Value(),
-		Allocatable:    a.facts.Allocatable,
+		MemoryCapacity: a.machine.facts.Capacity.Memory().Value(),
+		Allocatable:    a.machine.facts.Allocatable,
 		HostIPs:        view(a).HostIPs(),
 		CFSQuota:       c.CPUCFSQuota, CFSPeriod: c.CPUCFSQuotaPeriod,
 		LimitedSwap:    c.LimitedSwap,
@@ -173,13 +166,13 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 	if a.Config.Node.Enforce.ThrottleExclusive {
 		n.Unthrottled = nil
 	}
-	if swap := a.facts.Info.Swap; swap != nil && swap.Capacity != nil {
+	if swap := a.machine.facts.Info.Swap; swap != nil && swap.Capacity != nil {
 		n.SwapCapacity = *swap.Capacity
 	}
 	if n, err = container.ReadHost("/", n); err != nil {
 		return n, err
 	}
-	if n.MinOOMScoreAdj != nil && !a.engine.LogsOOMFloor {
+	if n.MinOOMScoreAdj != nil && !a.machine.engine.LogsOOMFloor {
 		a.Log.Info("no CAP_SYS_RESOURCE: oom_score_adj of containers is never below this process's own", "own",
 			*n.MinOOMScoreAdj)
 	}
@@ -193,42 +186,46 @@ func (a *Agent) buildFleet() error {
 	if err := a.buildStatuses(); err != nil {
 		return err
 	}
-	a.resources = newPodResources(a)
+	a.doors.resources = newPodResources(a)
 	if err := buildDoors(a); err != nil {
 		return err
 	}
-	in := input.Node{Config: c, Began: a.began, Engine: a.engine, Sources: a.sources, Objects: a.objects,
-		Ledger: a.steps.allocations, View: view(a)}
-	a.server = server.New(a.serverOptions(in))
-	a.gate = gate.New(gate.Options{
-		Input: in.Of, Observed: a.observed.Table, Statuses: a.record, Shutdown: a.power, Labels: a.cluster,
+	in := input.Node{Config: c, Began: a.began, Engine: a.machine.engine, Sources: a.demand.sources,
+		Objects: a.demand.objects,
+		Ledger:  a.steps.allocations, View: view(a)}
+	a.doors.server = server.New(a.serverOptions(in))
+	a.doors.gate = gate.New(gate.Options{
+		Input: in.Of, Observed: a.tables.observed.Table, Statuses: a.tables.record, Shutdown: a.doors.power,
+		Labels:  a.demand.cluster,
 		Devices: a.steps.devices, Ledger: a.steps.allocations, Resources: a.steps.resizes, Pods: a.stops(),
-		Began: a.began, Now: time.Now, Recorder: a.timeline, Provider: a.tracer, Metrics: a.metrics, Events: a.events,
+		Began: a.began, Now: time.Now, Recorder: a.records.timeline, Provider: a.records.tracer,
+		Counts: a.tables.counts, Events: a.records.events,
 		Log: a.Log,
 	})
 	return nil
 }
 
 // stops returns the part that evicts, preempts and rejects pods that already run.
-func (a *Agent) stops() stop.Pods { return stop.Pods{Fleet: a.fleet, Events: a.events} }
+func (a *Agent) stops() stop.Pods { return stop.Pods{Fleet: a.tables.fleet, Events: a.records.events} }
 
 // buildStatuses makes the part that publishes the statuses of pods.
 func (a *Agent) buildStatuses() error {
-	starts, err := telemetry.NewStarts(a.metrics, a.timeline.Get, time.Now)
+	starts, err := telemetry.NewStarts(a.metrics, a.records.timeline.Get, time.Now)
 	if err != nil {
 		return err
 	}
 	s := &a.steps
-	a.statuses = status.New(status.Options{
-		Record: a.record, Stale: a.stale, Fleet: a.fleet, Reporter: a.cluster, Starts: starts, Timeline: a.timeline,
+	a.tables.statuses = status.New(status.Options{
+		Record: a.tables.record, Stale: a.tables.stale, Fleet: a.tables.fleet, Reporter: a.demand.cluster,
+		Starts: starts, Timeline: a.records.timeline,
 		Source: status.Parts{
-			Runtime: a.engine, Observer: a.pleg, Containers: s.containers, Probes: s.probes,
-			Resizes: s.resizes, Devices: s.devices, Claims: a.cluster.Plugins(), Addresses: view(a),
+			Runtime: a.machine.engine, Observer: a.machine.pleg, Containers: s.containers, Probes: s.probes,
+			Resizes: s.resizes, Devices: s.devices, Claims: a.demand.cluster.Plugins(), Addresses: view(a),
 		},
 		Gone: []func(types.UID){
-			func(uid types.UID) { a.gate.Forget(uid) },
+			func(uid types.UID) { a.doors.gate.Forget(uid) },
 			s.containers.Forget, s.images.Forget, s.probes.Forget, s.resizes.Forget, s.placements.Forget,
-			s.allocations.Free, a.cluster.Forget, a.housekeeping.garbage.Gone,
+			s.allocations.Free, a.demand.cluster.Forget, a.housekeeping.garbage.Gone,
 		},
 	})
 	return nil
@@ -238,13 +235,14 @@ func (a *Agent) buildStatuses() error {
 func (a *Agent) parts() fleet.Parts {
 	s := &a.steps
 	return fleet.Parts{
-		Desired: a.sources.Desired, Observed: a.observed, DesiredSynced: a.sources.Synced(), Admission: a.gate,
-		Leftovers: a.leftovers(), Prefetcher: s.images, Statuses: a.statuses,
-		Watchers: []fleet.Watcher{a.cluster, a.power}, Heap: a.heap,
+		Desired: a.demand.sources.Desired, Observed: a.tables.observed, DesiredSynced: a.demand.sources.Synced(),
+		Admission: a.doors.gate,
+		Leftovers: a.leftovers(), Prefetcher: s.images, Statuses: a.tables.statuses,
+		Watchers: []fleet.Watcher{a.demand.cluster, a.doors.power}, Heap: a.heap,
 		Worker: worker.Options{
-			Steps:    s.list(a.cluster.Plugins().Steps()...),
-			Observer: cgroup.View{Runtime: a.pleg, Cgroups: s.cgroups, Pods: a.fleet},
-			Probes:   s.probes, Statuses: a.record, Resizes: s.resizes, Timelines: a.timeline,
+			Steps:    s.list(a.demand.cluster.Plugins().Steps()...),
+			Observer: cgroup.View{Runtime: a.machine.pleg, Cgroups: s.cgroups, Pods: a.tables.fleet},
+			Probes:   s.probes, Statuses: a.tables.record, Resizes: s.resizes, Timelines: a.records.timeline,
 			MaxBackoff: a.Config.Pods.MaxRestartBackoff, Now: time.Now, Log: a.Log,
 		},
 	}
@@ -255,6 +253,6 @@ func (a *Agent) leftovers() leftover.Finder {
 	s := &a.steps
 	return leftover.Finder{
 		Orphans: []leftover.Owner{s.dirs, s.volumes, s.cgroups},
-		Users:   []leftover.User{s.claims, s.devices.Records(), a.cluster.Plugins()},
+		Users:   []leftover.User{s.claims, s.devices.Records(), a.demand.cluster.Plugins()},
 	}
 }

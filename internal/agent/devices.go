@@ -28,9 +28,9 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 	c := a.Config
 	d := device.New(device.Options{
 		Dir: filepath.Join(c.RootDir, "device-plugins"), State: filepath.Join(c.RootDir, "devices"),
-		Machine: a.steps.allocations.Nodes(), Boot: a.facts.Info.BootID,
-		Ledger: held, Admission: a.fleet, Statuses: a.stale,
-		Metrics: a.metrics, Events: a.events, Now: time.Now, Log: a.Log,
+		Machine: a.steps.allocations.Nodes(), Boot: a.machine.facts.Info.BootID,
+		Ledger: held, Admission: a.tables.fleet, Statuses: a.tables.stale,
+		Metrics: a.metrics, Events: a.records.events, Now: time.Now, Log: a.Log,
 	})
 	logDamage(a.Log, d.Load())
 	_, takenErr := held.TakeOver(d.Records().FromKubelet())
@@ -43,7 +43,7 @@ func newDevices(a *Agent, held deviceHoldings) *device.Devices {
 func newPodResources(a *Agent) *podresources.Server {
 	held := a.steps.allocations
 	return podresources.New(podresources.Options{
-		Socket: filepath.Join(a.Config.RootDir, "pod-resources", "kubelet.sock"), Pods: a.fleet, Ledger: held,
-		Devices: a.steps.devices, Claims: a.cluster.Plugins(), Log: a.Log,
+		Socket: filepath.Join(a.Config.RootDir, "pod-resources", "kubelet.sock"), Pods: a.tables.fleet, Ledger: held,
+		Devices: a.steps.devices, Claims: a.demand.cluster.Plugins(), Log: a.Log,
 	})
 }

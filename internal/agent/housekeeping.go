@@ -8,24 +8,26 @@ import (
 
 	"github.com/berth-run/berth/internal/node/gc"
 	"github.com/berth-run/berth/internal/node/logrotate"
+	"github.com/berth-run/berth/internal/pod/steps/image/garbage"
 	"github.com/berth-run/berth/internal/record/podlog"
 )
 
-// housekeeping rotates logs and removes dead containers, so that disk use stays bounded.
+// housekeeping rotates logs and removes dead containers and unused images, so that disk use stays bounded.
 type housekeeping struct {
 	logs    *logrotate.Rotator
 	garbage *gc.Collector
+	images  *garbage.Collector
 }
 
 func (a *Agent) buildHousekeeping() {
-	c, cri := a.Config.Pods, a.engine.Client.Runtime
+	c, cri := a.Config.Pods, a.machine.engine.Client.Runtime
 	a.housekeeping.logs = logrotate.New(logrotate.Options{
-		Runtime: cri, Observed: a.observed.Table, Workers: c.Logs.Workers, Now: time.Now, Log: a.Log,
+		Runtime: cri, Observed: a.tables.observed.Table, Workers: c.Logs.Workers, Now: time.Now, Log: a.Log,
 		Limits: logrotate.Limits{MaxSize: c.Logs.MaxSize, MaxFiles: c.Logs.MaxFiles},
 	})
 	a.housekeeping.garbage = gc.New(gc.Options{
-		Runtime: cri, Observer: a.pleg, Observed: a.observed.Table,
-		Synced: []<-chan struct{}{a.sources.Synced(), a.observed.Synced()},
+		Runtime: cri, Observer: a.machine.pleg, Observed: a.tables.observed.Table,
+		Synced: []<-chan struct{}{a.demand.sources.Synced(), a.tables.observed.Synced()},
 		Known:  a.known, Logs: a.steps.dirs, LogsDir: c.LogsDir, LinkDir: podlog.LinkDir(c.LogsDir),
 		Policy: gc.Policy(a.Config.Dead), Log: a.Log,
 	})
@@ -33,18 +35,18 @@ func (a *Agent) buildHousekeeping() {
 
 // known reports whether a source wants a pod or the fleet still has it, for example while it ends.
 func (a *Agent) known(uid types.UID) bool {
-	if _, wanted := a.sources.Desired.Get(uid); wanted {
+	if _, wanted := a.demand.sources.Desired.Get(uid); wanted {
 		return true
 	}
-	_, here := a.fleet.Member(uid)
+	_, here := a.tables.fleet.Member(uid)
 	return here
 }
 
 // retain drops the statuses and allocations of pods that were removed while no agent ran.
 func (a *Agent) retain(ctx context.Context) error {
 	select {
-	case <-a.fleet.Settled():
-		a.record.Retain(a.known)
+	case <-a.tables.fleet.Settled():
+		a.tables.record.Retain(a.known)
 		a.steps.allocations.Retain()
 	case <-ctx.Done():
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,12 +16,6 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// imageStore owns the images of the node: the records of pulls, and the removal of unused images.
-type imageStore struct {
-	records *record.Records
-	garbage *garbage.Collector
-}
-
 // buildImages makes the parts that pull and remove images.
 func buildImages(a *Agent) error {
 	c := a.Config
@@ -31,23 +26,26 @@ func buildImages(a *Agent) error {
 			return err
 		}
 	}
-	a.store.records = record.New(record.Options{
+	records := record.New(record.Options{
 		Dir:    filepath.Join(c.RootDir, "image_manager"),
 		Policy: record.Policy{Verification: c.Images.Verification, Allowlist: c.Images.Allowlist}, Log: a.Log,
 	})
-	a.store.garbage = garbage.New(garbage.Options{
-		Images: a.engine.Client.Images, Containers: a.engine.Client.Runtime,
-		Wanted: func() []string { return wantedImages(a) }, Removed: func(id string) { forgetImage(a, id) },
+	a.housekeeping.images = garbage.New(garbage.Options{
+		Images: a.machine.engine.Client.Images, Containers: a.machine.engine.Client.Runtime,
+		Wanted: func() []string { return wantedImages(a) }, Removed: func(id string) {
+			forgetImage(records, id,
+				a.Log)
+		},
 		Dir:    c.RootDir,
-		Synced: []<-chan struct{}{a.sources.Synced(), a.observed.Synced()},
+		Synced: []<-chan struct{}{a.demand.sources.Synced(), a.tables.observed.Synced()},
 		Thresholds: garbage.Thresholds{
 			High: c.Images.HighThreshold, Low: c.Images.LowThreshold, MinAge: c.Images.MinimumAge,
 			MaxAge: c.Images.MaximumAge,
 		},
-		Events: a.events, Node: event.NodeRef(c.NodeName),
+		Events: a.records.events, Node: event.NodeRef(c.NodeName),
 		Now: time.Now, Log: a.Log,
 	})
-	if err := errors.Join(a.store.records.Load(), a.store.garbage.Load()); err != nil {
+	if err := errors.Join(records.Load(), a.housekeeping.images.Load()); err != nil {
 		return err
 	}
 	home, err := os.UserHomeDir()
@@ -55,14 +53,15 @@ func buildImages(a *Agent) error {
 		home = "" // a service without HOME
 	}
 	o := image.Options{
-		Secrets: a.objects,
-		Client:  a.engine.Client.Images, Events: a.events, Parallel: c.Runtime.ParallelPulls, Records: a.store.records,
-		Garbage: a.store.garbage,
+		Secrets: a.demand.objects,
+		Client:  a.machine.engine.Client.Images, Events: a.records.events, Parallel: c.Runtime.ParallelPulls,
+		Records: records,
+		Garbage: a.housekeeping.images,
 		Keys: credential.New(credential.Options{RootDir: c.RootDir, HomeDir: home, Providers: providers,
-			Environ: os.Environ(), Accounts: a.cluster.Puller(), Now: time.Now}),
+			Environ: os.Environ(), Accounts: a.demand.cluster.Puller(), Now: time.Now}),
 		Now: time.Now, Log: a.Log,
 	}
-	if progress := a.engine.Progress(); progress != nil {
+	if progress := a.machine.engine.Progress(); progress != nil {
 		o.Progress = progress
 	}
 	a.steps.images = image.New(o)
@@ -71,8 +70,8 @@ func buildImages(a *Agent) error {
 
 // wantedImages are the images that the pods of the node and their sandboxes use.
 func wantedImages(a *Agent) []string {
-	names := slices.Clone(a.engine.SandboxImages)
-	for _, p := range a.fleet.Pods() {
+	names := slices.Clone(a.machine.engine.SandboxImages)
+	for _, p := range a.tables.fleet.Pods() {
 		for _, c := range pod.Containers(p) {
 			names = append(names, c.Image)
 		}
@@ -85,8 +84,8 @@ func wantedImages(a *Agent) []string {
 	return names
 }
 
-func forgetImage(a *Agent, id string) {
-	if err := a.store.records.Forget(id); err != nil {
-		a.Log.Warn("cannot delete the pull record of a removed image", "image", id, "err", err)
+func forgetImage(records *record.Records, id string, log *slog.Logger) {
+	if err := records.Forget(id); err != nil {
+		log.Warn("cannot delete the pull record of a removed image", "image", id, "err", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // wakePods retries the parts of pods that wait for an object when the object appears or changes.
 func (a *Agent) wakePods(ctx context.Context) error {
-	watcher := a.sources.Objects.Watch()
+	watcher := a.demand.sources.Objects.Watch()
 	defer watcher.Stop()
 	for {
 		changes, err := watcher.Next(ctx)
@@ -24,23 +24,39 @@ func (a *Agent) wakePods(ctx context.Context) error {
 		for _, c := range changes {
 			keys[c.Key] = true
 		}
-		a.fleet.ObjectsChanged(keys)
+		a.tables.fleet.ObjectsChanged(keys)
+	}
+}
+
+// followObjects retries the parts of pods that wait for changed objects of the cluster. It updates the volumes that
+// show the objects.
+func (a *Agent) followObjects(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.tables.changed.C():
+		}
+		keys := a.tables.changed.Take()
+		a.tables.fleet.ObjectsChanged(keys)
+		a.steps.contents.Changed(keys)
 	}
 }
 
 // newClaims makes the part that binds claims to volumes.
 func newClaims(a *Agent) *claim.Claims {
 	c := claim.Config{
-		Root: a.Config.RootDir, Objects: a.sources.Objects, Labels: func() map[string]string {
+		Root: a.Config.RootDir, Objects: a.demand.sources.Objects, Labels: func() map[string]string {
 			return view(a).Labels()
-		}, Synced: a.sources.LocalSynced(),
-		Complete: func() bool { return a.sources.Problems.Len() == 0 },
-		Node:     &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.facts.Name, Labels: a.facts.Labels}},
-		Changed:  a.fleet.ObjectsChanged,
-		Events:   a.events, Now: time.Now, Log: a.Log,
+		}, Synced: a.demand.sources.LocalSynced(),
+		Complete: func() bool { return a.demand.sources.Problems.Len() == 0 },
+		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.machine.facts.Name,
+			Labels: a.machine.facts.Labels}},
+		Changed: a.tables.fleet.ObjectsChanged,
+		Events:  a.records.events, Now: time.Now, Log: a.Log,
 	}
-	if a.cluster != nil {
-		c.Cluster = a.objects
+	if a.demand.cluster != nil {
+		c.Cluster = a.demand.objects
 	}
 	return claim.New(c)
 }

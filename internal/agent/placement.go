@@ -27,23 +27,23 @@ type holdings interface {
 func newPlacements(a *Agent, held holdings, changed <-chan struct{}) *placement.Placements {
 	return placement.New(placement.Options{
 		Ledger: held, Changed: changed, Runtime: a.steps.updates(a), Cgroups: a.steps.cgroups.Containers(),
-		Observed: a.observed.Table, Pod: a.fleet.Pod, Log: a.Log,
+		Observed: a.tables.observed.Table, Pod: a.tables.fleet.Pod, Log: a.Log,
 	})
 }
 
 // updates returns the runtime for parts that change the resources of running containers.
 func (s *steps) updates(a *Agent) heldUpdates {
-	return heldUpdates{a.engine.Client.Runtime, func() *drift.Containers { return s.contained }}
+	return heldUpdates{a.machine.engine.Client.Runtime, func() *drift.Containers { return s.contained }}
 }
 
 // newCgroups makes the part that owns the cgroups above containers.
 func newCgroups(a *Agent) *cgroup.Cgroups {
 	c := a.Config
 	return cgroup.New(cgroup.Config{
-		Drift: a.steps.drift, Lost: a.fleet.Wake, Node: event.NodeRef(c.NodeName),
-		Driver: a.engine.Driver, Root: c.Node.CgroupRoot, Usable: cgroup.Usable(a.facts, c.Node),
-		QOSReserved: c.Node.Enforce.QOSReservedMemory, Reserved: cgroup.ReservedOf(c.Node), Events: a.events,
-		Log: a.Log, Pods: a.fleet.Pods,
+		Drift: a.steps.drift, Lost: a.tables.fleet.Wake, Node: event.NodeRef(c.NodeName),
+		Driver: a.machine.engine.Driver, Root: c.Node.CgroupRoot, Usable: cgroup.Usable(a.machine.facts, c.Node),
+		QOSReserved: c.Node.Enforce.QOSReservedMemory, Reserved: cgroup.ReservedOf(c.Node), Events: a.records.events,
+		Log: a.Log, Pods: a.tables.fleet.Pods,
 		Options: cgroup.Options{
 			CFSQuota: c.Pods.CPUCFSQuota, CFSPeriod: c.Pods.CPUCFSQuotaPeriod, PidsLimit: c.Pods.PidsLimit,
 			MemoryQoS: c.Node.Enforce.MemoryQoS,
@@ -61,13 +61,14 @@ func newDrift(a *Agent) (*drift.Watch, error) {
 	if pinning := a.Config.Node.Pinning; pinning.CPUs {
 		audit = pinning.ReconcilePeriod
 	}
-	return drift.New(drift.Options{Audit: audit, Metrics: a.metrics, Events: a.events, Log: a.Log})
+	return drift.New(drift.Options{Audit: audit, Metrics: a.metrics, Events: a.records.events, Log: a.Log})
 }
 
 // newContainerDrift makes the part that notices changes of container cgroups from outside.
 func newContainerDrift(a *Agent) *drift.Containers {
 	return drift.NewContainers(drift.ContainerOptions{
-		Watch: a.steps.drift, Runtime: a.engine.Client.Runtime, Observed: a.observed.Table, Pod: a.fleet.Pod,
+		Watch: a.steps.drift, Runtime: a.machine.engine.Client.Runtime, Observed: a.tables.observed.Table,
+		Pod:   a.tables.fleet.Pod,
 		Group: a.steps.cgroups.Containers().Find, Place: a.steps.placements.Place,
 	})
 }

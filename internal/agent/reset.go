@@ -31,8 +31,8 @@ func (a *Agent) Reset(ctx context.Context) error {
 		return err
 	}
 	err = a.resetPods(ctx)
-	if a.engine != nil {
-		err = errors.Join(err, a.engine.RemoveNetwork())
+	if a.machine.engine != nil {
+		err = errors.Join(err, a.machine.engine.RemoveNetwork())
 	}
 	err = errors.Join(err, unlock())
 	for _, dir := range []string{a.Config.RunDir, root} {
@@ -62,14 +62,14 @@ func (a *Agent) resetPods(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	client := a.engine.Client.Runtime
+	client := a.machine.engine.Client.Runtime
 	boxes, err := client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
 		return err
 	}
 	for _, box := range boxes.Items {
 		uid := types.UID(box.Labels[pod.LabelPodUID])
-		if a.engine.Shared && !slices.Contains(ours, uid) {
+		if a.machine.engine.Shared && !slices.Contains(ours, uid) {
 			continue // another program's pod in a shared runtime
 		}
 		ours = append(ours, uid)

@@ -22,22 +22,23 @@ type loop struct {
 // loops lists all loops of the agent, one a line.
 func (a *Agent) loops() []loop {
 	s, keep := &a.steps, &a.housekeeping
-	plugins := a.cluster.Plugins().Watcher(a.Config.RootDir, s.devices.Supply().Registry(), a.Log)
+	plugins := a.demand.cluster.Plugins().Watcher(a.Config.RootDir, s.devices.Supply().Registry(), a.Log)
 	oom := kmsg.New(kmsg.Options{
-		Path: kmsg.Device, Node: event.NodeRef(a.Config.NodeName), Events: a.events, Log: a.Log,
+		Path: kmsg.Device, Node: event.NodeRef(a.Config.NodeName), Events: a.records.events, Log: a.Log,
 	})
 	return []loop{
 		// the desired and the observed pods
-		{"runtime health", a.monitor.Run},
-		{"observed pods", a.pleg.Run},
-		{"pod sources", a.sources.Run},
+		{"runtime health", a.machine.monitor.Run},
+		{"observed pods", a.machine.pleg.Run},
+		{"pod sources", a.demand.sources.Run},
 		{"woken pods", a.wakePods},
-		{"cluster", a.cluster.Run},
-		{"node addresses", a.ips.Run},
+		{"changed objects", a.followObjects},
+		{"cluster", a.demand.cluster.Run},
+		{"node addresses", a.machine.ips.Run},
 		// pods and their status
-		{"fleet", func(ctx context.Context) error { return a.fleet.Run(ctx, a.parts()) }},
-		{"pod statuses", a.statuses.Run},
-		{"pod status files", a.record.Run},
+		{"fleet", func(ctx context.Context) error { return a.tables.fleet.Run(ctx, a.parts()) }},
+		{"pod statuses", a.tables.statuses.Run},
+		{"pod status files", a.tables.record.Run},
 		{"forgotten pods", a.retain},
 		// the loops of the steps
 		{"probes", s.probes.Run},
@@ -56,14 +57,14 @@ func (a *Agent) loops() []loop {
 		// the node
 		{"log rotation", keep.logs.Run},
 		{"container garbage", keep.garbage.Run},
-		{"image garbage", a.store.garbage.Run},
-		{"machine shutdown", a.power.Run},
+		{"image garbage", a.housekeeping.images.Run},
+		{"machine shutdown", a.doors.power.Run},
 		{"OOM kills", oom.Run},
 		{"heap", a.heap.Run},
 		// the servers
-		{"local API", a.server.Run},
-		{"pod resources API", a.resources.Run},
-		{"node API", a.remote.Run},
+		{"local API", a.doors.server.Run},
+		{"pod resources API", a.doors.resources.Run},
+		{"node API", a.doors.remote.Run},
 		{"ready", a.opened},
 	}
 }
@@ -71,7 +72,7 @@ func (a *Agent) loops() []loop {
 // opened closes Ready when the local API is open.
 func (a *Agent) opened(ctx context.Context) error {
 	select {
-	case <-a.server.Ready():
+	case <-a.doors.server.Ready():
 		close(a.ready)
 	case <-ctx.Done():
 	}

@@ -24,15 +24,16 @@ func buildVolumes(a *Agent) {
 	})
 	emptyDir := emptydir.Kind{
 		Limits:      s.limits,
-		Allocatable: a.facts.Allocatable.Memory().Value(),
+		Allocatable: a.machine.facts.Allocatable.Memory().Value(),
 		MemoryLimit: func(p *corev1.Pod) int64 { return cgroup.ForPod(p, cgroup.Options{}).Memory },
 	}
-	s.contents = payload.New(payload.Config{Objects: a.objects, Synced: a.sources.LocalSynced(), EmptyDir: emptyDir,
-		Events: a.events, Log: a.Log})
+	s.contents = payload.New(payload.Config{Objects: a.demand.objects, Synced: a.demand.sources.LocalSynced(),
+		EmptyDir: emptyDir,
+		Events:   a.records.events, Log: a.Log})
 	s.claims = newClaims(a)
 	logDamage(a.Log, s.claims.Load())
-	s.volumes = volume.New(volume.Config{Root: a.Config.RootDir, Events: a.events, Claims: s.claims,
-		Kinds: append(a.cluster.Plugins().Kinds(a.Config.RootDir),
+	s.volumes = volume.New(volume.Config{Root: a.Config.RootDir, Events: a.records.events, Claims: s.claims,
+		Kinds: append(a.demand.cluster.Plugins().Kinds(a.Config.RootDir),
 			emptyDir,
 			hostpath.Kind{},
 			local.Kind{},
@@ -40,8 +41,9 @@ func buildVolumes(a *Agent) {
 			imagevolume.Kind{Images: s.images},
 			s.contents.Disk(keyvalue.ConfigMap),
 			s.contents.Memory(keyvalue.Secret),
-			s.contents.Memory(downwardapi.Source{Allocatable: a.facts.Allocatable}),
-			s.contents.Memory(projected.Source{Allocatable: a.facts.Allocatable, Issuer: a.cluster.Issuer()}),
+			s.contents.Memory(downwardapi.Source{Allocatable: a.machine.facts.Allocatable}),
+			s.contents.Memory(projected.Source{Allocatable: a.machine.facts.Allocatable,
+				Issuer: a.demand.cluster.Issuer()}),
 		)})
 	logDamage(a.Log, s.volumes.Adopt())
 }

@@ -36,20 +36,30 @@ type Options struct {
 	Version string
 	Sources *source.Sources
 	Events  *event.Recorder
-	// Accepted reports whether the node has admitted a pod.
-	Accepted func(types.UID) bool
-	// Changed reconsiders the pods and volumes that wait for one of these objects.
-	Changed func(map[object.Key]bool)
-	// Full rejects a pod that needs more volumes than the node can attach.
-	Full func(p *corev1.Pod, message string)
-	// NodeChanged is called after every change of the Node object.
-	NodeChanged func()
+	Fleet   Fleet
+	// Changed collects the objects that pods and volumes wait for, and that have changed.
+	Changed *wake.Set[object.Key]
+	// Rejecter rejects a pod that needs more volumes than the node can attach.
+	Rejecter Rejecter
 	// Stale collects the pods whose status must be published again.
 	Stale *status.Stale
 	// Boot is the machine's boot ID.
 	Boot    string
 	Metrics *prometheus.Registry
 	Log     *slog.Logger
+}
+
+// Fleet is the set of this node's pods.
+type Fleet interface {
+	// Working reports whether the node has admitted a pod.
+	Working(types.UID) bool
+	// Reconsider repeats admission for the pods that wait for it, after a change of the Node object.
+	Reconsider()
+}
+
+// Rejecter ends pods that were admitted but lack something they need.
+type Rejecter interface {
+	Reject(p *corev1.Pod, why, message string)
 }
 
 // Cluster is the agent's membership in a cluster. A nil Cluster is a standalone agent.
@@ -112,7 +122,7 @@ func Connect(o Options) (*Cluster, error) {
 
 // changed passes on changes of objects that the object table does not show.
 func (c *Cluster) changed(keys map[object.Key]bool) {
-	c.o.Changed(keys)
+	c.o.Changed.AddAll(keys)
 	for key := range keys {
 		if key.Kind == object.Service || key.Kind == object.ClusterTrustBundle || key.Kind == driver.KindDriver {
 			c.record.offline.SetsChanged()

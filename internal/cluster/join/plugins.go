@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/cluster/token"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/plugin"
+	"github.com/berth-run/berth/internal/pod/admission"
 	"github.com/berth-run/berth/internal/pod/steps/container"
 	"github.com/berth-run/berth/internal/pod/steps/dra"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
@@ -45,7 +46,10 @@ func newPlugins(c *Cluster, standsIn *atomic.Bool) (*Plugins, error) {
 		Objects: c.Objects(o.Sources.Objects),
 		Token:   x.token, Reported: x.reported, InUseChanged: c.factsChanged, Changed: c.changed,
 		Refresh: c.objects.Refresh,
-		Full:    o.Full, Label: csi.FileLabel(),
+		Full: func(p *corev1.Pod, message string) {
+			o.Rejecter.Reject(p, admission.VolumeAttachmentLimitExceeded, message)
+		},
+		Label:  csi.FileLabel(),
 		Events: o.Events, Now: time.Now, Log: o.Log,
 	})
 	var err error

@@ -50,7 +50,7 @@ func newRecord(c *Cluster, standsIn *atomic.Bool) *record {
 	}
 	r.offline = offline.New(offline.Options{
 		Root: cfg.RootDir, All: cfg.Offline != nil, KeyFile: keep.KeyFile, MaxAge: keep.MaxAge,
-		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Cluster: c.objects, Accepted: o.Accepted, Server: r,
+		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Cluster: c.objects, Accepted: o.Fleet.Working, Server: r,
 		Tokens: c.tokens, Now: time.Now, Log: o.Log,
 	})
 	r.load()

@@ -94,7 +94,7 @@ func (c *Cluster) watchPods(ctx context.Context) error {
 
 // nodeChanged reconsiders the pods that wait for something of the node.
 func (c *Cluster) nodeChanged(context.Context, *corev1.Node) time.Duration {
-	c.o.NodeChanged()
+	c.o.Fleet.Reconsider()
 	return 0
 }
 

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,7 +36,7 @@ type Options struct {
 	Now      func() time.Time
 	Recorder *timeline.Recorder
 	Provider trace.TracerProvider
-	Metrics  prometheus.Registerer
+	Counts   Counts
 	Events   event.Sink
 	Log      *slog.Logger
 }
@@ -96,13 +95,11 @@ type Resources interface {
 // Pods ends pods.
 type Pods interface {
 	Preempt(types.UID)
-	Reject(uid types.UID, why, message string)
 }
 
 // Gate takes pods through admission.
 type Gate struct {
 	Options
-	counts counts
 	stages []Stage
 
 	mu   sync.Mutex
@@ -111,7 +108,7 @@ type Gate struct {
 
 // New makes a gate.
 func New(o Options) *Gate {
-	g := &Gate{Options: o, counts: newCounts(o.Metrics), open: map[types.UID]*inquiry{}}
+	g := &Gate{Options: o, open: map[types.UID]*inquiry{}}
 	g.stages = g.Stages()
 	return g
 }

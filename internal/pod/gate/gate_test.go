@@ -147,7 +147,7 @@ func newStation(t *testing.T) *station {
 		Observed: store.New[types.UID, *pod.Observed](), Statuses: s, Shutdown: s, Labels: s, Devices: s, Ledger: s,
 		Resources: s, Pods: s, Now: func() time.Time { return time.Unix(1000, 0) },
 		Recorder: timeline.NewRecorder(timeline.RecorderOptions{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}),
-		Provider: noop.NewTracerProvider(), Metrics: s.registry, Events: &s.events, Log: slog.New(slog.DiscardHandler),
+		Provider: noop.NewTracerProvider(), Counts: NewCounts(s.registry), Events: &s.events, Log: slog.New(slog.DiscardHandler),
 	})
 	return s
 }
@@ -288,7 +288,8 @@ func TestStagesAreNamed(t *testing.T) {
 // A pod that turns out not to fit after it was admitted ends, with an event and a count.
 func TestReject(t *testing.T) {
 	s := newStation(t)
-	s.Gate.Reject(asking("a", "", "1m").Pod, "VolumeAttachmentLimitExceeded", "no room")
+	rejecter := Rejecter{Counts: s.Counts, Events: &s.events, Pods: s}
+	rejecter.Reject(asking("a", "", "1m").Pod, "VolumeAttachmentLimitExceeded", "no room")
 	if diff := cmp.Diff([]string{"reject a: VolumeAttachmentLimitExceeded: no room"}, s.did()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}

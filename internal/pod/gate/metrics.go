@@ -8,11 +8,12 @@ import (
 	"github.com/berth-run/berth/internal/pod/admission"
 )
 
-// counts are the metrics of admission, under the kubelet's names.
-type counts struct{ rejections, preemptions *prometheus.CounterVec }
+// Counts are the metrics of admission, under the kubelet's names.
+type Counts struct{ rejections, preemptions *prometheus.CounterVec }
 
-func newCounts(metrics prometheus.Registerer) counts {
-	c := counts{
+// NewCounts makes and registers the metrics.
+func NewCounts(metrics prometheus.Registerer) Counts {
+	c := Counts{
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubelet_admission_rejections_total",
 			Help: "Pods that were rejected, by reason.",
@@ -26,10 +27,10 @@ func newCounts(metrics prometheus.Registerer) counts {
 	return c
 }
 
-func (c counts) rejected(why string) { c.rejections.WithLabelValues(admission.MetricReason(why)).Inc() }
+func (c Counts) rejected(why string) { c.rejections.WithLabelValues(admission.MetricReason(why)).Inc() }
 
 // preempted counts a preemption by the resource that a critical pod lacked. why is "OutOf" and the name of the
 // resource.
-func (c counts) preempted(why string) {
+func (c Counts) preempted(why string) {
 	c.preemptions.WithLabelValues(strings.TrimPrefix(why, "OutOf")).Inc()
 }

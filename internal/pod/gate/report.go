@@ -35,7 +35,7 @@ func (g *Gate) report(q *question) {
 		g.close(q.pod.UID, nil)
 	case v.Reject:
 		g.close(q.pod.UID, reason.New(v.Reason, "%s", v.Message))
-		g.counts.rejected(v.Reason)
+		g.Counts.rejected(v.Reason)
 		g.Events.Event(ref, corev1.EventTypeWarning, v.Reason, "%s", v.Message)
 	case i.waits != v.Message:
 		i.done()
@@ -48,12 +48,20 @@ func (g *Gate) report(q *question) {
 	}
 }
 
-// Reject ends a pod that was admitted but turns out to lack something it needs. It is recorded as a rejection at
-// admission is.
-func (g *Gate) Reject(p *corev1.Pod, why, message string) {
-	g.counts.rejected(why)
-	g.Events.Event(event.PodRef(p), corev1.EventTypeWarning, why, "%s", message)
-	g.Pods.Reject(p.UID, why, message)
+// Rejecter ends pods that were admitted but turn out to lack something they need.
+type Rejecter struct {
+	Counts Counts
+	Events event.Sink
+	Pods   interface {
+		Reject(uid types.UID, why, message string)
+	}
+}
+
+// Reject ends a pod. It is recorded as a rejection at admission is.
+func (r Rejecter) Reject(p *corev1.Pod, why, message string) {
+	r.Counts.rejected(why)
+	r.Events.Event(event.PodRef(p), corev1.EventTypeWarning, why, "%s", message)
+	r.Pods.Reject(p.UID, why, message)
 }
 
 // Forget ends the inquiry of a pod that is gone.

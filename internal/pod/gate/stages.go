@@ -115,7 +115,7 @@ func (g *Gate) preempt(q *question) {
 		return
 	}
 	for _, uid := range q.answer.Preempt {
-		g.counts.preempted(q.answer.Reason)
+		g.Counts.preempted(q.answer.Reason)
 		g.Pods.Preempt(uid)
 	}
 }
