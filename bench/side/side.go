@@ -21,8 +21,9 @@ import (
 )
 
 const (
-	// Binary is the path of the measured program, Archive of the image of the pods' containers.
-	Binary  = "bin/berth"
+	// Binary is the path of the measured program.
+	Binary = "bin/berth"
+	// Archive is the path of the archive with the image of the pods' containers.
 	Archive = "bin/workload.tar"
 	image   = "example.com/workload:1"
 	// Namespace is the namespace of all pods and objects.

@@ -127,8 +127,8 @@ func startAll(ctx context.Context, all []boot, beside int, start func(context.Co
 			return nil
 		})
 	}
-	group.Wait()
-	return errors.Join(failed...)
+	err := group.Wait()
+	return errors.Join(append(failed, err)...)
 }
 
 // bounded starts the machine, and ends it when it takes longer than limit.

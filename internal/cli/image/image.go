@@ -21,7 +21,7 @@ type commands struct{ app *command.App }
 
 // with sets the function of a command: it calls run and prints the result with show, or in the format of
 // -o.
-func with[T any](c commands, cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (T, error),
+func with[T any](cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (T, error),
 	show func(io.Writer, T) error) *cobra.Command {
 	write := command.FormatFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -52,7 +52,7 @@ func (c commands) transfers(cmd *cobra.Command) transfer.Agent {
 }
 
 func (c commands) load() *cobra.Command {
-	return with(c,
+	return with(
 		c.command("load FILE|-",
 			"Load images from an archive: an OCI layout or the output of docker save, as a tar file",
 			"Load images from an archive: an OCI layout or the output of docker save, as a tar file, plain or\n"+
@@ -64,7 +64,7 @@ func (c commands) load() *cobra.Command {
 }
 
 func (c commands) pull() *cobra.Command {
-	return with(c,
+	return with(
 		c.command("pull NAME", "Pull an image with the node's credentials",
 			"Pull an image with the node's credentials: its docker configuration and credential provider plugins.\n"+
 				"Pulls for pods have precedence.", "pull registry.example.com/team/web:1", cobra.ExactArgs(1)),
@@ -88,7 +88,7 @@ func (c commands) save() *cobra.Command {
 
 func (c commands) remove() *cobra.Command {
 	var force bool
-	cmd := with(c,
+	cmd := with(
 		c.command("rm NAME|ID ...", "Remove images, with all their names", "", "rm web:1", cobra.MinimumNArgs(1)),
 		func(cmd *cobra.Command, args []string) (api.ImageList, error) {
 			return imageList(c.transfers(cmd).Remove(cmd.Context(), args, force))
@@ -99,7 +99,7 @@ func (c commands) remove() *cobra.Command {
 
 func (c commands) prune() *cobra.Command {
 	var all bool
-	cmd := with(c,
+	cmd := with(
 		c.command("prune", "Remove unused images",
 			"Remove the images that no container and no pod of the node uses. Pinned images of the runtime stay.\n"+
 				"Images loaded from archives stay too, unless --all is set.", "prune", cobra.NoArgs),
@@ -111,7 +111,7 @@ func (c commands) prune() *cobra.Command {
 }
 
 func (c commands) df() *cobra.Command {
-	return with(c, c.command("df", "Show the disk space that images use", "", "df", cobra.NoArgs),
+	return with(c.command("df", "Show the disk space that images use", "", "df", cobra.NoArgs),
 		func(cmd *cobra.Command, _ []string) (*api.ImageUsage, error) {
 			return c.app.Client().Images().Usage(cmd.Context())
 		}, printer.ImageUsage)

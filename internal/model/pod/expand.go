@@ -41,6 +41,7 @@ func Expand(s string, lookup func(name string) (string, bool)) string {
 	}
 }
 
+// ExpandAll expands each string of a list.
 func ExpandAll(list []string, lookup func(string) (string, bool)) []string {
 	var out []string
 	for _, s := range list {
