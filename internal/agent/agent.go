@@ -244,9 +244,6 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 	a.machine.monitor = cri.NewMonitor(a.machine.engine.Client, join.Monitoring(a.demand.cluster), a.Log)
 	a.machine.pleg = pleg.New(pleg.Options{Runtime: a.machine.engine.Client.Runtime, Table: a.tables.observed,
 		Now: time.Now, Log: a.Log})
-	if a.steps.allocations, err = newAllocations(a); err != nil {
-		return err
-	}
 	if err := a.buildSteps(); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node"
+	"github.com/berth-run/berth/internal/node/drift"
 	"github.com/berth-run/berth/internal/node/telemetry"
 	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/gate"
@@ -29,6 +30,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/container"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 	"github.com/berth-run/berth/internal/pod/steps/hook"
+	"github.com/berth-run/berth/internal/pod/steps/placement"
 	"github.com/berth-run/berth/internal/pod/steps/poddir"
 	"github.com/berth-run/berth/internal/pod/steps/probe"
 	"github.com/berth-run/berth/internal/pod/steps/sandbox"
@@ -87,15 +89,21 @@ func (a *Agent) buildSteps() error {
 	if s.drift, err = newDrift(a); err != nil {
 		return err
 	}
-	s.cgroups = newCgroups(a)
-	s.placements = newPlacements(a, s.allocations, s.allocations.Subscribe())
-	s.contained = newContainerDrift(a)
+	n, ledger, err := a.readNode()
+	if err != nil {
+		return err
+	}
+	rules := placement.Rules{Ledger: ledger}
+	s.cgroups = newCgroups(a, rules)
+	a.buildAllocations(n, ledger)
+	s.contained = newContainerDrift(a, rules)
+	updates := drift.Updates{RuntimeServiceClient: a.machine.engine.Client.Runtime, Containers: s.contained}
+	s.placements = newPlacements(a, ledger, updates)
 	if err := buildImages(a); err != nil {
 		return err
 	}
 	buildVolumes(a)
-	s.devices = newDevices(a, s.allocations)
-	renderNode, err := a.renderNode()
+	renderNode, err := a.renderNode(rules)
 	if err != nil {
 		return fmt.Errorf("look at the machine: %w", err)
 	}
@@ -107,7 +115,7 @@ func (a *Agent) buildSteps() error {
 		Resources: renderNode,
 		Userns:    userns.New(userns.Config{Root: c.RootDir, IDsPerPod: c.Pods.UsernsIDs}),
 	})
-	s.resizes = newResizes(a, renderNode)
+	s.resizes = newResizes(a, renderNode, updates)
 	logDamage(a.Log, s.resizes.Load())
 	s.containers = container.New(container.Options{
 		Runtime: a.machine.engine.Client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes,
@@ -146,7 +154,7 @@ func logDamage(log *slog.Logger, err error) {
 	}
 }
 
-func (a *Agent) renderNode() (n render.Node, err error) {
+func (a *Agent) renderNode(rules placement.Rules) (n render.Node, err error) {
 	c := a.Config.Pods
 	_, statErr := os.Stat("/sys/fs/cgroup/cgroup.controllers")
 	v2 := statErr == nil
@@ -160,7 +168,7 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 		MemoryQoS:      a.Config.Node.Enforce.MemoryQoS,
 		GroupOOMKill:   v2 && (c.SingleProcessOOMKill == nil || !*c.SingleProcessOOMKill),
 		SeccompDefault: c.SeccompDefault,
-		Unthrottled:    a.steps.placements.Unthrottled,
+		Unthrottled:    rules.Unthrottled,
 		SeccompRoot:    filepath.Join(a.Config.RootDir, "seccomp"),
 	}
 	if a.Config.Node.Enforce.ThrottleExclusive {
@@ -183,17 +191,14 @@ func (a *Agent) renderNode() (n render.Node, err error) {
 func (a *Agent) buildFleet() error {
 	c := a.Config
 	completeCluster(a)
-	if err := a.buildStatuses(); err != nil {
-		return err
-	}
 	a.doors.resources = newPodResources(a)
-	if err := buildDoors(a); err != nil {
+	var err error
+	if a.doors.power, err = newPower(a); err != nil {
 		return err
 	}
 	in := input.Node{Config: c, Began: a.began, Engine: a.machine.engine, Sources: a.demand.sources,
 		Objects: a.demand.objects,
 		Ledger:  a.steps.allocations, View: view(a)}
-	a.doors.server = server.New(a.serverOptions(in))
 	a.doors.gate = gate.New(gate.Options{
 		Input: in.Of, Observed: a.tables.observed.Table, Statuses: a.tables.record, Shutdown: a.doors.power,
 		Labels:  a.demand.cluster,
@@ -202,7 +207,11 @@ func (a *Agent) buildFleet() error {
 		Counts: a.tables.counts, Events: a.records.events,
 		Log: a.Log,
 	})
-	return nil
+	if err := a.buildStatuses(); err != nil {
+		return err
+	}
+	a.doors.server = server.New(a.serverOptions(in))
+	return buildDoors(a)
 }
 
 // stops returns the part that evicts, preempts and rejects pods that already run.
@@ -223,8 +232,7 @@ func (a *Agent) buildStatuses() error {
 			Resizes: s.resizes, Devices: s.devices, Claims: a.demand.cluster.Plugins(), Addresses: view(a),
 		},
 		Gone: []func(types.UID){
-			func(uid types.UID) { a.doors.gate.Forget(uid) },
-			s.containers.Forget, s.images.Forget, s.probes.Forget, s.resizes.Forget, s.placements.Forget,
+			a.doors.gate.Forget, s.containers.Forget, s.images.Forget, s.probes.Forget, s.resizes.Forget, s.placements.Forget,
 			s.allocations.Free, a.demand.cluster.Forget, a.housekeeping.garbage.Gone,
 		},
 	})

@@ -38,7 +38,15 @@ func completeCluster(a *Agent) {
 	})
 }
 
-// buildDoors registers the metrics, and makes the part for the machine's shutdown and the node's HTTPS server.
+// newPower makes the part for the machine's shutdown.
+func newPower(a *Agent) (*power.Machine, error) {
+	return power.New(power.Options{
+		Config: a.Config, Fleet: a.tables.fleet, Observed: a.tables.observed, Flush: a.demand.cluster.Flush,
+		Conditions: a.demand.cluster.Conditions(), Metrics: a.metrics, Events: a.records.events, Log: a.Log,
+	})
+}
+
+// buildDoors registers the metrics, and makes the node's HTTPS server.
 func buildDoors(a *Agent) error {
 	err := series.Register(series.Options{
 		Registry: a.metrics, Node: a.Config.NodeName, Version: join.KubernetesVersion,
@@ -49,13 +57,6 @@ func buildDoors(a *Agent) error {
 	})
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
-	}
-	a.doors.power, err = power.New(power.Options{
-		Config: a.Config, Fleet: a.tables.fleet, Observed: a.tables.observed, Flush: a.demand.cluster.Flush,
-		Conditions: a.demand.cluster.Conditions(), Metrics: a.metrics, Events: a.records.events, Log: a.Log,
-	})
-	if err != nil {
-		return err
 	}
 	a.doors.remote, err = serveNode(a)
 	return err
@@ -108,5 +109,5 @@ func addressesChanged(a *Agent) {
 
 // view returns the Node object, or the facts of the machine when there is no Node object.
 func view(a *Agent) nodeview.View {
-	return nodeview.View{Object: a.demand.cluster.Object(), Facts: a.machine.facts, IPs: a.machine.ips}
+	return nodeview.View{Cluster: a.demand.cluster, Facts: a.machine.facts, IPs: a.machine.ips}
 }

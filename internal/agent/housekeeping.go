@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/berth-run/berth/internal/node/gc"
 	"github.com/berth-run/berth/internal/node/logrotate"
 	"github.com/berth-run/berth/internal/pod/steps/image/garbage"
@@ -28,25 +26,16 @@ func (a *Agent) buildHousekeeping() {
 	a.housekeeping.garbage = gc.New(gc.Options{
 		Runtime: cri, Observer: a.machine.pleg, Observed: a.tables.observed.Table,
 		Synced: []<-chan struct{}{a.demand.sources.Synced(), a.tables.observed.Synced()},
-		Known:  a.known, Logs: a.steps.dirs, LogsDir: c.LogsDir, LinkDir: podlog.LinkDir(c.LogsDir),
+		Pods:   a.roll(), Logs: a.steps.dirs, LogsDir: c.LogsDir, LinkDir: podlog.LinkDir(c.LogsDir),
 		Policy: gc.Policy(a.Config.Dead), Log: a.Log,
 	})
-}
-
-// known reports whether a source wants a pod or the fleet still has it, for example while it ends.
-func (a *Agent) known(uid types.UID) bool {
-	if _, wanted := a.demand.sources.Desired.Get(uid); wanted {
-		return true
-	}
-	_, here := a.tables.fleet.Member(uid)
-	return here
 }
 
 // retain drops the statuses and allocations of pods that were removed while no agent ran.
 func (a *Agent) retain(ctx context.Context) error {
 	select {
 	case <-a.tables.fleet.Settled():
-		a.tables.record.Retain(a.known)
+		a.tables.record.Retain(a.roll().Known)
 		a.steps.allocations.Retain()
 	case <-ctx.Done():
 	}

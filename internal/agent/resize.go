@@ -3,16 +3,17 @@ package agent
 import (
 	"path/filepath"
 
+	"github.com/berth-run/berth/internal/node/drift"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 	"github.com/berth-run/berth/internal/pod/steps/resize"
 )
 
-func newResizes(a *Agent, node render.Node) *resize.Resizes {
+func newResizes(a *Agent, node render.Node, updates drift.Updates) *resize.Resizes {
 	return resize.New(resize.Options{
-		Runtime: a.steps.updates(a), Cgroups: a.steps.cgroups, Swap: node.LimitedSwap && node.CgroupV2,
+		Runtime: updates, Cgroups: a.steps.cgroups, Swap: node.LimitedSwap && node.CgroupV2,
 		Resources: node, Allocations: a.steps.allocations,
 		Events: a.records.events, Dir: filepath.Join(a.Config.RootDir, "allocations"),
 		Synced: a.demand.sources.Synced(),
-		Known:  a.known, Log: a.Log,
+		Pods:   a.roll(), Log: a.Log,
 	})
 }

@@ -49,7 +49,7 @@ func (n Node) Of(p *pod.Pod) admission.In {
 		in.Config.Taints, in.Offered = seen.Spec.Taints, seen.Status.Allocatable
 	}
 	if p.Source == pod.SourceAPI {
-		in.Config.NodeUnknown, in.Config.NodeOld = seen == nil, n.View.Object.AsOf().Before(p.Seen)
+		in.Config.NodeUnknown, in.Config.NodeOld = seen == nil, n.View.Cluster.Object().AsOf().Before(p.Seen)
 	}
 	in.Devices = n.Ledger.Node().Devices
 	in.Given, _ = n.Ledger.Get(p.UID)
@@ -65,7 +65,7 @@ func (n Node) settings(p *pod.Pod) admission.Config {
 		SupplementalGroupsPolicy: n.Engine.Features.GetSupplementalGroupsPolicy(),
 		Declared:                 nodeobject.Declared(n.Config.Server.HTTPS.IsValid()),
 		Handlers:                 n.Engine.Handlers(),
-		Standalone:               n.View.Object == nil, Taints: n.Config.Node.Taints,
+		Standalone:               n.View.Cluster.Object() == nil, Taints: n.Config.Node.Taints,
 	}
 	if _, err := os.Stat("/sys/fs/selinux/enforce"); err == nil {
 		c.NoSELinux = n.Engine.NoSELinux

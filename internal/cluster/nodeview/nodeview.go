@@ -10,19 +10,23 @@ import (
 
 // View of a node.
 type View struct {
-	// Object is nil without a cluster.
-	Object *nodeobject.Object
+	Cluster cluster
 	// Facts are from the agent's start, IPs are the machine's current addresses.
 	Facts node.Facts
 	IPs   *node.Addresses
 }
 
+type cluster interface {
+	// Object returns the Node object. It is nil without a cluster, and until the agent reports this node.
+	Object() *nodeobject.Object
+}
+
 // Node returns the Node object, or nil before it was received. It is shared and must not be changed.
 func (v View) Node() *corev1.Node {
-	if v.Object != nil {
+	if o := v.Cluster.Object(); o != nil {
 		select {
-		case <-v.Object.Received():
-			return v.Object.Node()
+		case <-o.Received():
+			return o.Node()
 		default:
 		}
 	}

@@ -36,13 +36,28 @@ type runtime interface {
 type ContainerOptions struct {
 	Watch   *Watch
 	Runtime runtime
-	// Observed are the pods as the runtime reports them. Pod returns a pod of the node.
+	// Observed are the pods as the runtime reports them.
 	Observed *store.Table[types.UID, *pod.Observed]
-	Pod      func(types.UID) (*corev1.Pod, bool)
-	// Group finds the cgroup of a container.
-	Group func(p *corev1.Pod, id string) (cgroupfile.Group, bool)
-	// Place returns the CPUs and NUMA nodes allocated to a container. "" means any.
-	Place func(p *corev1.Pod, container string) (cpus, mems string)
+	Pods     pods
+	Cgroups  cgroups
+	Places   places
+}
+
+// pods are the pods of this node.
+type pods interface {
+	Pod(types.UID) (*corev1.Pod, bool)
+}
+
+// cgroups are the cgroups of running containers.
+type cgroups interface {
+	// Find returns false for a container whose cgroup is unknown.
+	Find(p *corev1.Pod, id string) (cgroupfile.Group, bool)
+}
+
+// places are the CPUs and NUMA nodes allocated to containers.
+type places interface {
+	// Place returns "" for CPUs or NUMA nodes that are not restricted.
+	Place(p *corev1.Pod, container string) (cpus, mems string)
 }
 
 // Containers registers the cgroups of running containers with a Watch. The wanted values come from the runtime, because
@@ -90,14 +105,14 @@ func (s *Containers) follow(ctx context.Context) error {
 
 func (s *Containers) observe(uid types.UID, o *pod.Observed, gone bool) {
 	running := map[string]bool{}
-	p, known := s.opts.Pod(uid)
+	p, known := s.opts.Pods.Pod(uid)
 	for _, c := range o.ContainersOf() {
 		if gone || !known || c.State != pod.StateRunning {
 			continue
 		}
 		if s.opts.Watch.Watched(key(c.ID)) {
 			running[c.ID] = true
-		} else if group, ok := s.opts.Group(p, c.ID); ok {
+		} else if group, ok := s.opts.Cgroups.Find(p, c.ID); ok {
 			running[c.ID] = true
 			s.opts.Watch.Watch(key(c.ID), s.subject(p, c, group))
 		}
@@ -186,7 +201,7 @@ func (x *container) compare(b cgroupfile.Bounds) ([]cgroupfile.Change, error) {
 
 // placed returns the bounds with the CPUs and NUMA nodes of the ledger.
 func (x *container) placed(b cgroupfile.Bounds) cgroupfile.Bounds {
-	cpus, mems := x.s.opts.Place(x.pod, x.name)
+	cpus, mems := x.s.opts.Places.Place(x.pod, x.name)
 	if cpus != "" {
 		b.CPUs = cpus
 	}

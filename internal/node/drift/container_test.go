@@ -47,10 +47,15 @@ func (h hanging) UpdateContainerResources(ctx context.Context, r *runtimeapi.Upd
 func contained(w *Watch, g cgroupfile.Group, silent bool) (*container, chan *runtimeapi.LinuxContainerResources) {
 	runtime := hanging{make(chan *runtimeapi.LinuxContainerResources), silent}
 	s := NewContainers(ContainerOptions{
-		Watch: w, Runtime: runtime, Place: func(*corev1.Pod, string) (cpus, mems string) { return "", "" },
+		Watch: w, Runtime: runtime, Places: anywhere{},
 	})
 	return &container{s: s, pod: &corev1.Pod{}, id: "1", name: "app", group: g}, runtime.updates
 }
+
+// anywhere are places without restrictions.
+type anywhere struct{}
+
+func (anywhere) Place(*corev1.Pod, string) (cpus, mems string) { return "", "" }
 
 // A second change is repaired, counted and reported while the runtime still works on the first update.
 func TestRepairDoesNotWaitForTheRuntime(t *testing.T) {

@@ -41,9 +41,8 @@ type Options struct {
 	Observed *store.Table[types.UID, *pod.Observed]
 	// Synced channels are closed once the wanted pods and the pods in the runtime are known. Nothing is removed before.
 	Synced []<-chan struct{}
-	// Known reports whether a pod is wanted or being ended.
-	Known func(types.UID) bool
-	Logs  logs
+	Pods   pods
+	Logs   logs
 	// LogsDir is podLogsDir. LinkDir holds links to logs for older log collectors; "" means none.
 	LogsDir, LinkDir string
 	// Policy limits the dead instances that stay.
@@ -67,6 +66,12 @@ type Collector struct {
 	failures map[types.UID]int             // in a row
 	last     map[types.UID]map[string]int  // restart counts at the last check of the logs
 	excess   map[types.UID]map[string]bool // surplus containers by pod
+}
+
+// pods are the pods of this node.
+type pods interface {
+	// Known reports whether a pod is wanted or being ended.
+	Known(types.UID) bool
 }
 
 // New returns a Collector that has removed nothing.

@@ -57,7 +57,7 @@ func (g *Collector) sweep(ctx context.Context) error {
 // known reports whether a pod is wanted or still in the runtime.
 func (g *Collector) known(uid types.UID) bool {
 	_, seen := g.opts.Observed.Get(uid)
-	return seen || g.opts.Known(uid)
+	return seen || g.opts.Pods.Known(uid)
 }
 
 // sweepLinks removes links to logs that no longer exist.

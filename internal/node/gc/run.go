@@ -93,7 +93,7 @@ func (g *Collector) findSurplus(now time.Time) {
 	}
 	var live []*pod.Observed
 	for uid, o := range g.opts.Observed.Snapshot().All() {
-		if g.opts.Known(uid) {
+		if g.opts.Pods.Known(uid) {
 			live = append(live, o)
 		}
 	}
@@ -106,7 +106,7 @@ func (g *Collector) findSurplus(now time.Time) {
 // collect decides about one pod and removes its garbage in a goroutine, if there is any.
 func (g *Collector) collect(ctx context.Context, uid types.UID) {
 	o, _ := g.opts.Observed.Get(uid)
-	gone := !g.opts.Known(uid)
+	gone := !g.opts.Pods.Known(uid)
 	if o == nil && gone {
 		delete(g.last, uid)
 		delete(g.failures, uid)
@@ -138,7 +138,7 @@ func (g *Collector) finish(r result) {
 	delete(g.busy, r.uid)
 	if r.err == nil {
 		delete(g.failures, r.uid)
-		if g.opts.Known(r.uid) {
+		if g.opts.Pods.Known(r.uid) {
 			g.last[r.uid] = r.counts
 		}
 		return

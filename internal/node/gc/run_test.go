@@ -42,14 +42,14 @@ func newNode(t *testing.T) *node {
 		table: store.New[types.UID, *pod.Observed](),
 		known: map[types.UID]bool{}, synced: make(chan struct{})}
 	n.collector = New(Options{
-		Runtime: n, Observer: n, Observed: n.table, Synced: []<-chan struct{}{n.synced}, Known: n.isKnown,
+		Runtime: n, Observer: n, Observed: n.table, Synced: []<-chan struct{}{n.synced}, Pods: n,
 		Logs: poddir.New(poddir.Config{Logs: n.root}), LogsDir: n.root, LinkDir: n.links,
 		Policy: Policy{PerContainer: 1, Total: -1}, Log: slog.New(slog.DiscardHandler),
 	})
 	return n
 }
 
-func (n *node) isKnown(uid types.UID) bool {
+func (n *node) Known(uid types.UID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.known[uid]

@@ -24,6 +24,14 @@ type Node struct {
 	Devices device.Inventory
 }
 
+// NUMANodes returns the machine's NUMA nodes.
+func (n Node) NUMANodes() (all topology.Nodes) {
+	for _, node := range n.Machine.Nodes {
+		all |= topology.Of(node.ID)
+	}
+	return all
+}
+
 // Policy is the configuration of the allocators. The zero value pins nothing: only devices are allocated.
 type Policy struct {
 	// CPUs is true under cpuManagerPolicy static.

@@ -48,21 +48,38 @@ type Options struct {
 	Node resource.Node
 	// Dir is the directory of the ledger. Root is the directory where a kubelet stores its state.
 	Dir, Root string
-	// Devices returns the devices that plugins offer now.
-	Devices func() device.Inventory
-	// Desired holds the pods that should run here. Observed holds the running parts of each pod. Pinned returns the
-	// CPUs and NUMA nodes that the kernel has set for a container. From these three, allocations are restored that the
-	// ledger lost.
+	// Ledger records what each pod holds. Several parts share it.
+	Ledger *resource.Ledger
+	// Devices are the devices that plugins offer.
+	Devices devices
+	// Desired holds the pods that should run here. Observed holds the running parts of each pod. From these two and the
+	// cgroups of containers, allocations are restored that the ledger lost.
 	Desired  *store.Table[types.UID, *pod.Pod]
 	Observed *store.Table[types.UID, *pod.Observed]
 	// Synced are closed when both have held everything once.
-	Synced []<-chan struct{}
-	Pinned func(p *corev1.Pod, id string) (cpus, mems string, ok bool)
-	// Known reports whether a pod is desired or being ended. Working reports whether this agent has admitted a pod that
-	// is not removed yet.
-	Known, Working func(types.UID) bool
-	Events         event.Sink
-	Log            *slog.Logger
+	Synced  []<-chan struct{}
+	Cgroups cgroups
+	Pods    pods
+	Events  event.Sink
+	Log     *slog.Logger
+}
+
+type devices interface {
+	// Inventory returns the devices that plugins offer now.
+	Inventory() device.Inventory
+}
+
+type cgroups interface {
+	// Pinned returns the CPUs and NUMA nodes that the kernel has set for a container.
+	Pinned(p *corev1.Pod, id string) (cpus, mems string, ok bool)
+}
+
+// pods are the pods of this node.
+type pods interface {
+	// Known reports whether a pod is desired or being ended.
+	Known(types.UID) bool
+	// Working reports whether this agent has admitted a pod that is not removed yet.
+	Working(types.UID) bool
 }
 
 // AllocationChanged is the reason of the event for a pod that cannot keep its allocation because the machine or the
@@ -88,33 +105,24 @@ type Allocations struct {
 	reserved resource.Held       // reserved for pods that wait until others have ended
 }
 
-// New returns Allocations with an empty ledger. Call Load before its other methods.
+// New returns Allocations. Call Load before its other methods.
 func New(o Options) *Allocations {
-	ledger := resource.NewLedger(resource.LedgerOptions{Dir: o.Dir, Node: o.Node, Log: o.Log})
 	return &Allocations{
-		opts: o, settled: make(chan struct{}), changed: ledger.Subscribe(), metrics: newMetrics(),
+		opts: o, settled: make(chan struct{}), changed: o.Ledger.Subscribe(), metrics: newMetrics(),
 		lost: map[types.UID]error{}, reserved: resource.Held{},
-		Ledger: ledger,
+		Ledger: o.Ledger,
 	}
 }
 
 // Node returns the machine with the devices that plugins offer now.
 func (s *Allocations) Node() resource.Node {
 	n := s.opts.Node
-	n.Devices = s.opts.Devices()
+	n.Devices = s.opts.Devices.Inventory()
 	return n
 }
 
 // Machine returns the machine.
 func (s *Allocations) Machine() machine.Machine { return s.opts.Node.Machine }
-
-// Nodes returns the machine's NUMA nodes.
-func (s *Allocations) Nodes() (all topology.Nodes) {
-	for _, n := range s.opts.Node.Machine.Nodes {
-		all |= topology.Of(n.ID)
-	}
-	return all
-}
 
 // Allot computes the resources that a pod would get beside these pods. It books nothing.
 func (s *Allocations) Allot(p *corev1.Pod, beside []types.UID) (resource.Allocation, error) {
@@ -204,7 +212,7 @@ func (s *Allocations) takeLost(uid types.UID) error {
 func (s *Allocations) live(p *corev1.Pod, o *pod.Observed) map[string]resource.Place {
 	places := map[string]resource.Place{}
 	for _, c := range o.ContainersOf() {
-		cpus, mems, ok := s.opts.Pinned(p, c.ID)
+		cpus, mems, ok := s.opts.Cgroups.Pinned(p, c.ID)
 		if !ok || c.State != pod.StateRunning {
 			continue
 		}
@@ -255,7 +263,7 @@ func (s *Allocations) held(uid types.UID, beside []types.UID) resource.Held {
 		if other == uid || slices.Contains(beside, other) {
 			continue
 		}
-		if o, _ := s.opts.Observed.Get(other); s.opts.Working(other) || !s.opts.Known(other) && !o.Running() {
+		if o, _ := s.opts.Observed.Get(other); s.opts.Pods.Working(other) || !s.opts.Pods.Known(other) && !o.Running() {
 			delete(held, other)
 		}
 	}
@@ -282,7 +290,7 @@ func (s *Allocations) Free(uid types.UID) {
 // Retain frees the allocations of pods that disappeared while no agent ran.
 func (s *Allocations) Retain() {
 	for uid := range s.All() {
-		if !s.opts.Known(uid) {
+		if !s.opts.Pods.Known(uid) {
 			s.Free(uid)
 		}
 	}

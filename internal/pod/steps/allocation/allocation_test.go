@@ -42,6 +42,20 @@ type world struct {
 	events  events
 }
 
+// Inventory is that of a node without device plugins.
+func (w *world) Inventory() device.Inventory { return nil }
+
+func (w *world) Pinned(p *corev1.Pod, _ string) (cpus, mems string, ok bool) {
+	return w.runs[p.UID], "0-1", true
+}
+
+func (w *world) Known(uid types.UID) bool {
+	_, ok := w.desired.Get(uid)
+	return ok
+}
+
+func (w *world) Working(uid types.UID) bool { return w.working[uid] }
+
 func newWorld(t *testing.T) *world {
 	return &world{root: t.TempDir(), desired: store.New[types.UID, *pod.Pod](), runs: map[types.UID]string{},
 		working: map[types.UID]bool{}}
@@ -56,15 +70,14 @@ func (w *world) start(t *testing.T) *Allocations {
 		observed.Put(uid,
 			&pod.Observed{UID: uid, Containers: []pod.ContainerStatus{{ID: "1", Name: "app", State: pod.StateRunning}}})
 	}
+	n := resource.Node{Machine: machinetest.Load(t, "2x8-smt"),
+		Policy: resource.Policy{CPUs: true, ReservedCPUs: cpuset.New(0), Topology: w.near}}
+	dir, log := filepath.Join(w.root, "resources"), slog.New(slog.DiscardHandler)
 	s := New(Options{
-		Node: resource.Node{Machine: machinetest.Load(t, "2x8-smt"),
-			Policy: resource.Policy{CPUs: true, ReservedCPUs: cpuset.New(0), Topology: w.near}},
-		Dir: filepath.Join(w.root, "resources"), Root: w.root, Log: slog.New(slog.DiscardHandler),
-		Devices: func() device.Inventory { return nil }, Desired: w.desired, Synced: []<-chan struct{}{synced},
-		Observed: observed,
-		Pinned:   func(p *corev1.Pod, _ string) (string, string, bool) { return w.runs[p.UID], "0-1", true },
-		Known:    func(uid types.UID) bool { _, ok := w.desired.Get(uid); return ok },
-		Working:  func(uid types.UID) bool { return w.working[uid] }, Events: &w.events,
+		Node: n, Ledger: resource.NewLedger(resource.LedgerOptions{Dir: dir, Node: n, Log: log}),
+		Dir: dir, Root: w.root, Log: log,
+		Devices: w, Desired: w.desired, Synced: []<-chan struct{}{synced},
+		Observed: observed, Cgroups: w, Pods: w, Events: &w.events,
 	})
 	if err := s.Load(); err != nil {
 		t.Log(err)

@@ -39,15 +39,20 @@ type Config struct {
 	QOSReserved int64
 	// Reserved lists cgroups outside the pods' cgroups that get limits too.
 	Reserved []Reserved
-	// Pods returns the admitted pods. Their requests determine the CPU share of all Burstable pods together.
-	Pods func() []*corev1.Pod
+	Fleet    Fleet
 	// Drift watches the cgroups for changes from outside. It may be nil.
-	Drift drift
-	// Lost is called when a pod's cgroup has vanished. It may be nil.
-	Lost   func(types.UID)
+	Drift  drift
 	Node   corev1.ObjectReference
 	Events event.Sink
 	Log    *slog.Logger
+}
+
+// Fleet is the set of this node's pods.
+type Fleet interface {
+	// Pods returns the admitted pods. Their requests determine the CPU share of all Burstable pods together.
+	Pods() []*corev1.Pod
+	// Wake makes the worker of a pod plan again, because the pod's cgroup has vanished.
+	Wake(types.UID)
 }
 
 // Cgroups makes and removes the cgroups above containers.

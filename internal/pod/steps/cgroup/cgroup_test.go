@@ -32,6 +32,12 @@ func (r *recorded) Event(_ corev1.ObjectReference, _, reason, format string, arg
 }
 
 // node returns a Cgroups below its own root on this machine.
+// pods are the admitted pods of a node.
+type pods []*corev1.Pod
+
+func (p *pods) Pods() []*corev1.Pod { return *p }
+func (p *pods) Wake(types.UID)      {}
+
 func node(t testing.TB, c Config) *Cgroups {
 	t.Helper()
 	roottest.Need(t, "making cgroups")
@@ -40,8 +46,8 @@ func node(t testing.TB, c Config) *Cgroups {
 	if c.Events == nil {
 		c.Events = &recorded{}
 	}
-	if c.Pods == nil {
-		c.Pods = func() []*corev1.Pod { return nil }
+	if c.Fleet == nil {
+		c.Fleet = &pods{}
 	}
 	n := New(c)
 	tree, err := n.host.open()
@@ -286,13 +292,13 @@ func TestOrphans(t *testing.T) {
 }
 
 func TestSharesFollowThePods(t *testing.T) {
-	var pods []*corev1.Pod
-	n := node(t, Config{Pods: func() []*corev1.Pod { return pods }})
+	var fleet pods
+	n := node(t, Config{Fleet: &fleet})
 	r := run("u1", apps(container(list("cpu", "2"), nil)))
 	if err := n.Step().Setup(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	pods = []*corev1.Pod{r.Pod.Pod}
+	fleet = pods{r.Pod.Pod}
 	select {
 	case <-n.changed.C():
 	default:

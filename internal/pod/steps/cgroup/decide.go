@@ -24,8 +24,14 @@ type Options struct {
 	PidsLimit int64
 	// MemoryQoS protects the memory that pods request (KEP-2570), on cgroup v2 only.
 	MemoryQoS *config.MemoryQoS
-	// Unthrottled reports whether a pod has exclusive CPUs and therefore no quota. nil means that no pod has.
-	Unthrottled func(*corev1.Pod) bool
+	// Quota says which pods have no quota. nil means that every pod with a limit has one.
+	Quota Quota
+}
+
+// Quota says which pods have no quota.
+type Quota interface {
+	// PodUnthrottled reports whether a pod has exclusive CPUs and therefore no quota.
+	PodUnthrottled(*corev1.Pod) bool
 }
 
 // ForPod decides the limits of a pod's cgroup.
@@ -57,7 +63,7 @@ func ForPod(p *corev1.Pod, o Options) hierarchy.Limits {
 		period := cmp.Or(o.CFSPeriod, cgroupfile.DefaultPeriod)
 		l.Period = uint64(period.Microseconds())
 		l.Quota = -1
-		if o.CFSQuota && (o.Unthrottled == nil || !o.Unthrottled(p)) {
+		if o.CFSQuota && (o.Quota == nil || !o.Quota.PodUnthrottled(p)) {
 			l.Quota = cgroupfile.Quota(limits.Cpu().MilliValue(), period)
 		}
 	}

@@ -54,7 +54,7 @@ func (c *Cgroups) forget(uid types.UID) {
 // outside of the cgroup and without its limits.
 func (c *Cgroups) Vanished(uid types.UID) time.Time { return c.pods.vanished(uid) }
 
-// restore makes a pod's vanished cgroup again for new containers, and calls Lost so that the old ones are killed. As in
+// restore makes a pod's vanished cgroup again for new containers, and wakes its worker so that the old ones are killed. As in
 // the kubelet, this happens only if the cgroup vanishes while the agent runs. If it is missing at the agent's start, it
 // is only made again.
 func (c *Cgroups) restore(uid types.UID) {
@@ -68,9 +68,7 @@ func (c *Cgroups) restore(uid types.UID) {
 		c.cfg.Log.Warn("cannot make a vanished pod cgroup again, retrying at the pod's next setup", "pod", p.Name,
 			"err", err)
 	}
-	if c.cfg.Lost != nil {
-		c.cfg.Lost(uid)
-	}
+	c.cfg.Fleet.Wake(uid)
 }
 
 // wanted is a cgroup with the limits that it should have. want returns false while any limits are right.

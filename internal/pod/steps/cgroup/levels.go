@@ -43,7 +43,7 @@ func (l *levels) ensure(class corev1.PodQOSClass) (*hierarchy.Tree, error) {
 	if l.made && t.Complete(l.name(class)) {
 		return t, nil
 	}
-	l.demand = demandOf(l.cfg.Pods())
+	l.demand = demandOf(l.cfg.Fleet.Pods())
 	for _, class := range classes() {
 		limits := levelLimits(class, l.demand, *l.cfg)
 		err := t.Apply(l.name(class), limits)
@@ -97,7 +97,7 @@ func (l *levels) set(class corev1.PodQOSClass) error {
 
 // follow updates the limits of the levels if the requests of all pods have changed.
 func (l *levels) follow() error {
-	current := demandOf(l.cfg.Pods())
+	current := demandOf(l.cfg.Fleet.Pods())
 	t, err := l.host.open()
 	if err != nil {
 		return err

@@ -42,6 +42,11 @@ type cgroups interface {
 	Pinned(p *corev1.Pod, id string) (cpus, mems string, ok bool)
 }
 
+// pods are the pods of this node.
+type pods interface {
+	Pod(types.UID) (*corev1.Pod, bool)
+}
+
 // Options are the dependencies of Placements. All are required.
 type Options struct {
 	Ledger ledger
@@ -49,9 +54,9 @@ type Options struct {
 	Changed <-chan struct{}
 	Runtime runtime
 	Cgroups cgroups
-	// Observed holds the pods as the runtime reports them. Pod returns a pod of this node.
+	// Observed holds the pods as the runtime reports them.
 	Observed *store.Table[types.UID, *pod.Observed]
-	Pod      func(types.UID) (*corev1.Pod, bool)
+	Pods     pods
 	Log      *slog.Logger
 }
 
@@ -88,28 +93,8 @@ func New(o Options) *Placements {
 	return &Placements{opts: o, wake: wake.New(), made: map[ref]place{}, booked: map[string]*booking{}}
 }
 
-// Unthrottled reports whether a container runs without a CPU quota.
-func (s *Placements) Unthrottled(p *corev1.Pod, c pod.Container) bool {
-	a, ok := s.opts.Ledger.Get(p.UID)
-	return ok && unthrottled(p, c, a)
-}
-
-// PodUnthrottled reports whether a pod's cgroup has no CPU quota.
-func (s *Placements) PodUnthrottled(p *corev1.Pod) bool {
-	a, ok := s.opts.Ledger.Get(p.UID)
-	return ok && podUnthrottled(p, a)
-}
-
-// Place returns where a container should run, in the format of cpuset.cpus and cpuset.mems. An empty part is not
-// restricted.
-func (s *Placements) Place(p *corev1.Pod, container string) (cpus, mems string) {
-	at := s.wanted(p, container)
-	return at.cpus, at.mems
-}
-
 func (s *Placements) wanted(p *corev1.Pod, name string) place {
-	a, _ := s.opts.Ledger.Get(p.UID)
-	return placeOf(p, name, a, s.opts.Ledger.Shared())
+	return Rules{s.opts.Ledger}.wanted(p, name)
 }
 
 // settle moves all containers that are not in their place. After it returns, the containers that could be moved have

@@ -23,6 +23,11 @@ import (
 	"github.com/berth-run/berth/internal/node/resource"
 )
 
+// everyPod is a node that has each pod.
+type everyPod struct{}
+
+func (everyPod) Pod(uid types.UID) (*corev1.Pod, bool) { return aPod(uid), true }
+
 // node is a machine with 8 CPUs. Containers hold some of them.
 type node struct {
 	mu      sync.Mutex
@@ -100,7 +105,7 @@ func (n *node) give(uid types.UID, name string, cpus ...int) {
 func (n *node) placements(observed *store.Table[types.UID, *pod.Observed], changed <-chan struct{}) *Placements {
 	return New(Options{
 		Ledger: n, Changed: changed, Runtime: n, Cgroups: n, Observed: observed,
-		Pod: func(uid types.UID) (*corev1.Pod, bool) { return aPod(uid), true }, Log: slog.New(slog.DiscardHandler),
+		Pods: everyPod{}, Log: slog.New(slog.DiscardHandler),
 	})
 }
 

@@ -78,7 +78,7 @@ func (s *Placements) observe(uid types.UID, o *pod.Observed, gone bool) {
 	if gone || len(running) == 0 {
 		return
 	}
-	p, ok := s.opts.Pod(uid)
+	p, ok := s.opts.Pods.Pod(uid)
 	if !ok {
 		return // the pod is ending, so its containers stay where they are
 	}

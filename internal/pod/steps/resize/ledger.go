@@ -36,7 +36,7 @@ type ledger struct {
 	disk   *checkpoint.Dir[record]
 	wake   wake.Signal
 	synced <-chan struct{}
-	known  func(types.UID) bool
+	node   pods
 
 	mu    sync.Mutex
 	pods  map[types.UID]*entry
@@ -47,7 +47,7 @@ type ledger struct {
 
 func newLedger(o Options) *ledger {
 	return &ledger{
-		log: o.Log, synced: o.Synced, known: o.Known,
+		log: o.Log, synced: o.Synced, node: o.Pods,
 		disk: checkpoint.NewDir[record](o.Dir, checkpoint.Format{Version: 1}), wake: wake.New(),
 		pods: map[types.UID]*entry{}, dirty: map[types.UID]bool{},
 	}
@@ -97,7 +97,7 @@ func (s *ledger) retain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for uid := range s.pods {
-		if !s.known(uid) {
+		if !s.node.Known(uid) {
 			delete(s.pods, uid)
 			s.touch(uid)
 		}

@@ -48,6 +48,12 @@ type allocations interface {
 	Fixed(was, want *corev1.Pod) string
 }
 
+// pods are the pods of this node.
+type pods interface {
+	// Known reports whether a pod is desired or being ended.
+	Known(types.UID) bool
+}
+
 // Options are the dependencies of Resizes.
 type Options struct {
 	Runtime runtime
@@ -61,10 +67,9 @@ type Options struct {
 	Events event.Sink
 	// Dir is the directory of the allocations, one file a pod.
 	Dir string
-	// Synced is closed when all desired pods are known. Allocations of pods that Known does not report are removed
-	// then.
+	// Synced is closed when all desired pods are known. Allocations of unknown pods are removed then.
 	Synced <-chan struct{}
-	Known  func(types.UID) bool
+	Pods   pods
 	Log    *slog.Logger
 }
 

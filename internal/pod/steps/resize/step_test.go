@@ -16,6 +16,11 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
+// all are pods that are all known.
+type all struct{}
+
+func (all) Known(types.UID) bool { return true }
+
 // node records the calls of its methods in order.
 type node struct {
 	log   []string
@@ -81,7 +86,7 @@ func start(t *testing.T, n *node, dir string) rig {
 	t.Helper()
 	s := New(Options{
 		Runtime: n, Cgroups: n, Resources: n, Allocations: n, Events: n, Dir: dir,
-		Known: func(types.UID) bool { return true }, Log: slog.New(slog.DiscardHandler),
+		Pods: all{}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err := s.Load(); err != nil {
 		t.Fatal(err)
