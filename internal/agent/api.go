@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/agent/explain"
@@ -13,7 +11,6 @@ import (
 	"github.com/berth-run/berth/internal/api/stream"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/object"
-	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/source"
 	"github.com/berth-run/berth/internal/record/event"
 )
@@ -27,9 +24,7 @@ func (a *Agent) node() local.Node {
 func (a *Agent) serverOptions(in input.Node) server.Options {
 	pods := local.Pods{
 		Node: a.Config.NodeName, Statuses: a.tables.statuses, Sources: a.demand.sources, Fleet: a.tables.fleet,
-		Explainer: explain.Explainer{Node: a.Config.NodeName, Input: in.Of, Others: func() []fleet.Other {
-			return slices.Concat(a.tables.fleet.Holders(), a.tables.fleet.Reserved())
-		}},
+		Explainer: explain.Explainer{Node: a.Config.NodeName, Inputs: in, Fleet: a.tables.fleet},
 	}
 	return server.Options{
 		Socket: a.Config.Socket, Pods: a.tables.statuses.Pods(), Settled: a.tables.fleet.Settled(),

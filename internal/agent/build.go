@@ -82,7 +82,7 @@ func (a *Agent) buildSteps() error {
 			Standalone: a.demand.cluster == nil, NodeIPs: a.machine.facts.IPs},
 	})
 	a.tables.record = status.NewRecord(status.RecordOptions{
-		Dir: filepath.Join(c.RootDir, "status"), MessagePath: s.dirs.MessagePath, Log: a.Log,
+		Dir: filepath.Join(c.RootDir, "status"), Dirs: s.dirs, Log: a.Log,
 	})
 	logDamage(a.Log, a.tables.record.Load())
 	var err error
@@ -200,7 +200,7 @@ func (a *Agent) buildFleet() error {
 		Objects: a.demand.objects,
 		Ledger:  a.steps.allocations, View: view(a)}
 	a.doors.gate = gate.New(gate.Options{
-		Input: in.Of, Observed: a.tables.observed.Table, Statuses: a.tables.record, Shutdown: a.doors.power,
+		Inputs: in, Observed: a.tables.observed.Table, Statuses: a.tables.record, Shutdown: a.doors.power,
 		Labels:  a.demand.cluster,
 		Devices: a.steps.devices, Ledger: a.steps.allocations, Resources: a.steps.resizes, Pods: a.stops(),
 		Began: a.began, Now: time.Now, Recorder: a.records.timeline, Provider: a.records.tracer,

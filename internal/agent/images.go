@@ -2,13 +2,10 @@ package agent
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
-	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/image"
 	"github.com/berth-run/berth/internal/pod/steps/image/credential"
 	"github.com/berth-run/berth/internal/pod/steps/image/garbage"
@@ -32,10 +29,7 @@ func buildImages(a *Agent) error {
 	})
 	a.housekeeping.images = garbage.New(garbage.Options{
 		Images: a.machine.engine.Client.Images, Containers: a.machine.engine.Client.Runtime,
-		Wanted: func() []string { return wantedImages(a) }, Removed: func(id string) {
-			forgetImage(records, id,
-				a.Log)
-		},
+		Pods: a.tables.fleet, Sandboxes: a.machine.engine.SandboxImages, Records: records,
 		Dir:    c.RootDir,
 		Synced: []<-chan struct{}{a.demand.sources.Synced(), a.tables.observed.Synced()},
 		Thresholds: garbage.Thresholds{
@@ -66,26 +60,4 @@ func buildImages(a *Agent) error {
 	}
 	a.steps.images = image.New(o)
 	return nil
-}
-
-// wantedImages are the images that the pods of the node and their sandboxes use.
-func wantedImages(a *Agent) []string {
-	names := slices.Clone(a.machine.engine.SandboxImages)
-	for _, p := range a.tables.fleet.Pods() {
-		for _, c := range pod.Containers(p) {
-			names = append(names, c.Image)
-		}
-		for _, v := range p.Spec.Volumes {
-			if v.Image != nil {
-				names = append(names, v.Image.Reference)
-			}
-		}
-	}
-	return names
-}
-
-func forgetImage(records *record.Records, id string, log *slog.Logger) {
-	if err := records.Forget(id); err != nil {
-		log.Warn("cannot delete the pull record of a removed image", "image", id, "err", err)
-	}
 }

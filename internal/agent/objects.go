@@ -46,14 +46,12 @@ func (a *Agent) followObjects(ctx context.Context) error {
 // newClaims makes the part that binds claims to volumes.
 func newClaims(a *Agent) *claim.Claims {
 	c := claim.Config{
-		Root: a.Config.RootDir, Objects: a.demand.sources.Objects, Labels: func() map[string]string {
-			return view(a).Labels()
-		}, Synced: a.demand.sources.LocalSynced(),
-		Complete: func() bool { return a.demand.sources.Problems.Len() == 0 },
+		Root: a.Config.RootDir, Objects: a.demand.sources.Objects, Labels: view(a), Synced: a.demand.sources.LocalSynced(),
+		Problems: a.demand.sources.Problems,
 		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.machine.facts.Name,
 			Labels: a.machine.facts.Labels}},
-		Changed: a.tables.fleet.ObjectsChanged,
-		Events:  a.records.events, Now: time.Now, Log: a.Log,
+		Pods:   a.tables.fleet,
+		Events: a.records.events, Now: time.Now, Log: a.Log,
 	}
 	if a.demand.cluster != nil {
 		c.Cluster = a.demand.objects

@@ -82,10 +82,11 @@ func Start(o Options) (*Plugin, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
-	if _, statErr := os.Stat(p.agentSocket()); statErr == nil || o.Registry != "" {
+	served, statErr := os.Stat(p.agentSocket())
+	if statErr == nil || o.Registry != "" {
 		err = p.serve(ctx)
 	}
-	p.done.Go(func() { p.watch(ctx) })
+	p.done.Go(func() { p.watch(ctx, served) })
 	return p, err
 }
 
@@ -94,12 +95,20 @@ func (p *Plugin) dir() string         { return cmp.Or(p.opts.Registry, p.opts.Di
 func (p *Plugin) agentSocket() string { return filepath.Join(p.opts.Dir, "kubelet.sock") }
 func (p *Plugin) name() string        { return "test-" + p.prefix() + ".sock" }
 
-func (p *Plugin) watch(ctx context.Context) {
+// watch serves anew for each agent that makes its socket. served is the socket of the agent that the plugin registered
+// at already; the event of its making may still come.
+func (p *Plugin) watch(ctx context.Context, served os.FileInfo) {
 	for e := range p.watcher.Events {
-		if e.Name == p.agentSocket() && e.Has(fsnotify.Create) {
-			if err := p.serve(ctx); err != nil {
-				p.Record("register again: " + err.Error())
-			}
+		if e.Name != p.agentSocket() || !e.Has(fsnotify.Create) {
+			continue
+		}
+		now, err := os.Stat(p.agentSocket())
+		if err == nil && served != nil && os.SameFile(served, now) && served.ModTime().Equal(now.ModTime()) {
+			continue
+		}
+		served = now
+		if err := p.serve(ctx); err != nil {
+			p.Record("register again: " + err.Error())
 		}
 	}
 }

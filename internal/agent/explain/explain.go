@@ -28,9 +28,17 @@ import (
 type Explainer struct {
 	// Node is the node's name.
 	Node string
-	// Input returns what the rules depend on, without the other pods. Others returns those.
-	Input  func(*pod.Pod) admission.In
-	Others func() []fleet.Other
+	// Inputs collects what the rules depend on, without the other pods.
+	Inputs gate.Inputs
+	Fleet  Fleet
+}
+
+// Fleet is the set of this node's pods.
+type Fleet interface {
+	// Holders returns the pods that hold resources of the node, and Reserved those that wait for resources which are
+	// reserved for them.
+	Holders() []fleet.Other
+	Reserved() []fleet.Other
 }
 
 // Explain returns the answer for each pod of the manifests, as if that pod alone were applied now.
@@ -58,13 +66,13 @@ func (x Explainer) explain(m manifest.Object, classes []*nodev1.RuntimeClass) ap
 		return e
 	}
 	p.Seen, p.UID = time.Now(), cmp.Or(p.UID, uuid.NewUUID())
-	class := withRuntimeClasses(classes, x.Input(p).RuntimeClass)
+	class := withRuntimeClasses(classes, x.Inputs.Of(p).RuntimeClass)
 	if name := p.Spec.RuntimeClassName; name != nil {
 		if c, err := class(*name); err == nil { // a rule of admission reports a missing class
 			object.ApplyClass(&p.Spec, c)
 		}
 	}
-	others := slices.DeleteFunc(x.Others(), func(o fleet.Other) bool {
+	others := slices.DeleteFunc(slices.Concat(x.Fleet.Holders(), x.Fleet.Reserved()), func(o fleet.Other) bool {
 		mine := x.replaces(p, o.Pod)
 		if mine {
 			e.Replaces = pod.FullName(o.Pod.Pod)
@@ -72,7 +80,7 @@ func (x Explainer) explain(m manifest.Object, classes []*nodev1.RuntimeClass) ap
 		}
 		return mine
 	})
-	in := gate.Beside(x.Input(p), others)
+	in := gate.Beside(x.Inputs.Of(p), others)
 	in.RuntimeClass = class
 	answer, traces := admission.Admit(in)
 	e.Answer = answerOf(answer)

@@ -39,6 +39,22 @@ func asking(name, class, cpu string) *pod.Pod {
 	}}
 }
 
+// others are the pods that hold resources.
+type others []fleet.Other
+
+func (o others) Holders() []fleet.Other { return o }
+func (others) Reserved() []fleet.Other  { return nil }
+
+// inputs are those of a node without runtime classes. Each pod gets the same resources for itself.
+type inputs struct{ holding resources.Allocation }
+
+func (i inputs) Of(p *pod.Pod) admission.In {
+	in := input(p)
+	in.RuntimeClass = func(string) (*nodev1.RuntimeClass, error) { return nil, errors.New("none") }
+	in.Allot = func([]types.UID) (resources.Allocation, error) { return i.holding, nil }
+	return in
+}
+
 // A manifest of a pod that runs already is explained without that pod, since it would replace it.
 func TestExplain(t *testing.T) {
 	static := asking("web-node1", "", "600m")
@@ -47,13 +63,7 @@ func TestExplain(t *testing.T) {
 		Devices: map[corev1.ResourceName][]string{"example.com/gpu": {"g1"}},
 		Memory:  []memory.Block{{Nodes: topology.Of(1), Resource: "memory", Size: 7}}}}}
 	x := Explainer{
-		Node: "node1", Others: func() []fleet.Other { return []fleet.Other{{Pod: static}} },
-		Input: func(p *pod.Pod) admission.In {
-			in := input(p)
-			in.RuntimeClass = func(string) (*nodev1.RuntimeClass, error) { return nil, errors.New("none") }
-			in.Allot = func([]types.UID) (resources.Allocation, error) { return holding, nil }
-			return in
-		},
+		Node: "node1", Fleet: others{{Pod: static}}, Inputs: inputs{holding},
 	}
 	objects, err := manifest.Decode([]byte(`
 {apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: app, image: a, resources: {requests: {cpu: 900m}}}]}}

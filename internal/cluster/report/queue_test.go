@@ -138,7 +138,6 @@ func TestAnotherWriterIsNotFought(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, writer := start(t, Options{})
 		for i := range 8 { // each second the watch sends the other writer's version
-			writer.Set(rowOf("web", fmt.Sprint(10+i), "ours"))
 			w.set(func() {
 				w.answer = func(string) (*http.Response, error) {
 					p := rowOf("web", "5", "").Pod
@@ -146,6 +145,7 @@ func TestAnotherWriterIsNotFought(t *testing.T) {
 					return respond(http.StatusOK, nil, p), nil
 				}
 			})
+			writer.Set(rowOf("web", fmt.Sprint(10+i), "ours"))
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()

@@ -20,8 +20,7 @@ import (
 
 // Options of a Gate. All but Labels are required.
 type Options struct {
-	// Input collects what the rules depend on, without the other pods.
-	Input    func(*pod.Pod) admission.In
+	Inputs   Inputs
 	Observed *store.Table[types.UID, *pod.Observed]
 	Statuses Statuses
 	Shutdown Shutdown
@@ -39,6 +38,12 @@ type Options struct {
 	Counts   Counts
 	Events   event.Sink
 	Log      *slog.Logger
+}
+
+// Inputs collects what the rules depend on.
+type Inputs interface {
+	// Of returns what the rules about a pod depend on, without the other pods.
+	Of(*pod.Pod) admission.In
 }
 
 // Statuses are the statuses of pods that earlier agents and this one have published.
@@ -123,7 +128,7 @@ func (g *Gate) Allocate(want *pod.Pod, others []fleet.Other) *pod.Pod {
 // lacks returns a message about the requests of a pod that the node cannot meet beside others. It returns "" if the pod
 // fits.
 func (g *Gate) lacks(p *pod.Pod, others []fleet.Other) string {
-	if answer := admission.Fits(Beside(g.Input(p), others)); answer.Verdict != admission.Admitted {
+	if answer := admission.Fits(Beside(g.Inputs.Of(p), others)); answer.Verdict != admission.Admitted {
 		return answer.Message
 	}
 	return ""

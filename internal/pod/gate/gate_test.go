@@ -134,17 +134,19 @@ func (s *station) did() []string {
 	return calls
 }
 
+// Of is a standalone node with one CPU. For the pod picky, it knows only an old Node object.
+func (s *station) Of(p *pod.Pod) admission.In {
+	facts := node.Facts{Name: "node1",
+		Allocatable: corev1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("9")}}
+	return admission.In{Pod: p.Pod, Node: facts,
+		Config: admission.Config{Standalone: true, NodeOld: p.Name == "picky"}}
+}
+
 func newStation(t *testing.T) *station {
 	s := &station{registry: prometheus.NewRegistry(), last: map[types.UID]corev1.PodStatus{},
 		kept: map[types.UID]corev1.PodStatus{}}
 	s.Gate = New(Options{
-		Input: func(p *pod.Pod) admission.In {
-			facts := node.Facts{Name: "node1",
-				Allocatable: corev1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("9")}}
-			return admission.In{Pod: p.Pod, Node: facts,
-				Config: admission.Config{Standalone: true, NodeOld: p.Name == "picky"}}
-		},
-		Observed: store.New[types.UID, *pod.Observed](), Statuses: s, Shutdown: s, Labels: s, Devices: s, Ledger: s,
+		Inputs: s, Observed: store.New[types.UID, *pod.Observed](), Statuses: s, Shutdown: s, Labels: s, Devices: s, Ledger: s,
 		Resources: s, Pods: s, Now: func() time.Time { return time.Unix(1000, 0) },
 		Recorder: timeline.NewRecorder(timeline.RecorderOptions{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}),
 		Provider: noop.NewTracerProvider(), Counts: NewCounts(s.registry), Events: &s.events, Log: slog.New(slog.DiscardHandler),

@@ -94,7 +94,7 @@ func (g *Gate) shutdown(q *question) {
 }
 
 func (g *Gate) rules(q *question) {
-	q.answer, _ = admission.Admit(Beside(g.Input(q.pod), q.others))
+	q.answer, _ = admission.Admit(Beside(g.Inputs.Of(q.pod), q.others))
 	q.decide(verdict(q.answer))
 }
 

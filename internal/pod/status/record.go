@@ -24,10 +24,16 @@ type RecordOptions struct {
 	// Delay is the least time between two writes. The first change after a pause is written at once. The default is 2
 	// s.
 	Delay time.Duration
+	// Dirs may be nil: then no container has a termination log.
+	Dirs Dirs
+	Log  *slog.Logger
+}
+
+// Dirs are the directories of pods.
+type Dirs interface {
 	// MessagePath returns the file on the host that is the termination log of one run of a container; "" if there is
 	// none.
-	MessagePath func(uid types.UID, container string, restartCount int) string
-	Log         *slog.Logger
+	MessagePath(uid types.UID, container string, restartCount int) string
 }
 
 // Record is the last status of each pod, in memory and on disk. Statuses writes it; everybody else reads it. Its
@@ -193,8 +199,8 @@ func (r *Record) readMessages(e *entry, in *podstatus.Input) map[string]string {
 		message, read := e.messages[run.ID]
 		if !read {
 			path := ""
-			if r.opts.MessagePath != nil && run.TerminationMessagePath != "" {
-				path = r.opts.MessagePath(in.Pod.UID, run.Name, run.RestartCount)
+			if r.opts.Dirs != nil && run.TerminationMessagePath != "" {
+				path = r.opts.Dirs.MessagePath(in.Pod.UID, run.Name, run.RestartCount)
 			}
 			message = terminationMessage(run, path)
 		}

@@ -138,12 +138,20 @@ func TestTerminationMessage(t *testing.T) {
 	}
 }
 
+// logs are termination logs that do not exist. of are the runs of containers whose log was looked for.
+type logs struct {
+	missing string
+	of      []string
+}
+
+func (l *logs) MessagePath(uid types.UID, name string, count int) string {
+	l.of = append(l.of, string(uid)+"/"+name+"/"+strconv.Itoa(count))
+	return l.missing
+}
+
 func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
-	asked := []string{}
-	s := NewRecord(RecordOptions{MessagePath: func(uid types.UID, name string, count int) string {
-		asked = append(asked, string(uid)+"/"+name+"/"+strconv.Itoa(count))
-		return filepath.Join(t.TempDir(), "none")
-	}})
+	asked := logs{missing: filepath.Join(t.TempDir(), "none")}
+	s := NewRecord(RecordOptions{Dirs: &asked})
 	run := exited("a1", 1)
 	run.TerminationFromLogs, run.TerminationMessagePath, run.LogPath, run.RestartCount = true, "/dev/termination-log",
 		writeLog(t, "boom"), 2
@@ -156,7 +164,7 @@ func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
 	if _, changed := s.update(in); changed || s.table.Revision() != 1 {
 		t.Errorf("an equal status was written again (revision %d)", s.table.Revision())
 	}
-	if diff := cmp.Diff([]string{"u1/app/2"}, asked); diff != "" {
+	if diff := cmp.Diff([]string{"u1/app/2"}, asked.of); diff != "" {
 		t.Errorf("messages read (-want +got):\n%s", diff)
 	}
 	again := running("a2")

@@ -31,19 +31,31 @@ type Config struct {
 	Objects *object.Table
 	// Cluster has the claims and volumes of the API server's pods, which a control plane binds. nil: there is none.
 	Cluster cluster
-	// Labels returns the Node's labels in the cluster. nil: the labels of Node count.
-	Labels func() map[string]string
+	// Labels are those of the Node in the cluster. nil: the labels of Node count.
+	Labels nodeLabels
 	// Synced is closed once Objects has everything.
 	Synced <-chan struct{}
-	// Complete reports whether every manifest could be read. Only then is a claim that is not found gone.
-	Complete func() bool
+	// Problems are the manifests that could not be read. Only while there are none is a claim that is not found gone.
+	Problems problems
 	// Node has the name and labels that a volume's nodeAffinity is matched with.
-	Node *corev1.Node
-	// Changed wakes the pods that wait for these claims.
-	Changed func(map[object.Key]bool)
-	Events  event.Sink
-	Now     func() time.Time
-	Log     *slog.Logger
+	Node   *corev1.Node
+	Pods   pods
+	Events event.Sink
+	Now    func() time.Time
+	Log    *slog.Logger
+}
+
+type nodeLabels interface {
+	Labels() map[string]string
+}
+
+type problems interface {
+	Len() int
+}
+
+type pods interface {
+	// ObjectsChanged wakes the pods that wait for these claims.
+	ObjectsChanged(map[object.Key]bool)
 }
 
 // Claims are the claims of the node.

@@ -39,14 +39,24 @@ func newMachine(t *testing.T, values ...object.Value) *machine {
 	return m
 }
 
+// Len is the number of manifests that cannot be read.
+func (m *machine) Len() int {
+	if m.complete {
+		return 0
+	}
+	return 1
+}
+
+func (m *machine) ObjectsChanged(map[object.Key]bool) {}
+
 // agent starts an agent with the files that the previous one left on disk.
 func (m *machine) agent(t *testing.T) *Claims {
 	t.Helper()
 	synced := make(chan struct{})
 	close(synced)
 	c := New(Config{
-		Root: m.root, Objects: m.objects, Synced: synced, Complete: func() bool { return m.complete }, Node: node,
-		Changed: func(map[object.Key]bool) {}, Events: silent{}, Now: func() time.Time {
+		Root: m.root, Objects: m.objects, Synced: synced, Problems: m, Node: node,
+		Pods: m, Events: silent{}, Now: func() time.Time {
 			return m.now
 		}, Log: slog.New(slog.DiscardHandler),
 	})
@@ -233,12 +243,17 @@ func TestBoundNamesTheMissingObject(t *testing.T) {
 	}
 }
 
+// waiting are pods that wait for claims. It passes on the keys of changed ones.
+type waiting chan map[object.Key]bool
+
+func (w waiting) ObjectsChanged(keys map[object.Key]bool) { w <- keys }
+
 func TestRunWakesPodsWhenAVolumeAppears(t *testing.T) {
 	claim := newClaim("c", class(""))
 	m := newMachine(t, claim)
 	c := m.agent(t)
 	woken := make(chan map[object.Key]bool, 1)
-	c.cfg.Changed = func(keys map[object.Key]bool) { woken <- keys }
+	c.cfg.Pods = waiting(woken)
 	if _, err := c.Bound(t.Context(), newPod("u1"), &corev1.Volume{VolumeSource: claimed("c")}); err == nil {
 		t.Fatal("bound to nothing")
 	}

@@ -59,7 +59,7 @@ func (c *Claims) node() *corev1.Node {
 		return c.cfg.Node
 	}
 	n := c.cfg.Node.DeepCopy()
-	n.Labels = c.cfg.Labels()
+	n.Labels = c.cfg.Labels.Labels()
 	return n
 }
 

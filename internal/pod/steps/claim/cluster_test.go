@@ -32,6 +32,11 @@ func boundVolume(edit func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	return v
 }
 
+// currentLabels are the labels of the Node in the cluster.
+type currentLabels struct{}
+
+func (currentLabels) Labels() map[string]string { return node.Labels }
+
 // joined are the claims of a node of a cluster whose API server has answered for every object.
 func (m *machine) joined(t *testing.T) *Claims {
 	t.Helper()
@@ -39,13 +44,8 @@ func (m *machine) joined(t *testing.T) *Claims {
 	close(synced)
 	return New(Config{
 		Root: m.root, Objects: m.objects, Cluster: object.Joined(m.objects, func(object.Key) bool { return true }),
-		Synced: synced,
-		Complete: func() bool {
-			return true
-		}, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}}, Labels: func() map[string]string {
-			return node.Labels
-		},
-		Changed: func(map[object.Key]bool) {}, Events: silent{}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Synced: synced, Problems: &machine{complete: true}, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}},
+		Labels: currentLabels{}, Pods: m, Events: silent{}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }
 

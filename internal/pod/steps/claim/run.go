@@ -61,7 +61,7 @@ func (c *Claims) pass(ctx context.Context) (next time.Time) {
 		changed[keyOf(name)] = true
 	}
 	if len(changed) > 0 {
-		c.cfg.Changed(changed)
+		c.cfg.Pods.ObjectsChanged(changed)
 	}
 	return next
 }
@@ -117,7 +117,7 @@ func (c *Claims) release() (gone map[types.NamespacedName]*Binding, next time.Ti
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	gone = map[types.NamespacedName]*Binding{}
-	complete := c.cfg.Complete()
+	complete := c.cfg.Problems.Len() == 0
 	for name, b := range c.bindings {
 		exists := c.local(name) != nil
 		if b.Owner != "" {

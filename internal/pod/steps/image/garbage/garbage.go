@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
 	"github.com/berth-run/berth/internal/base/wake"
+	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
@@ -36,16 +37,27 @@ type containers interface {
 		...grpc.CallOption) (*runtimeapi.ListContainersResponse, error)
 }
 
+type pods interface {
+	// Pods returns the pods of the node, whose images are in use.
+	Pods() []*corev1.Pod
+}
+
+// records are what is kept of the pull of each image.
+type records interface {
+	// Forget drops the record of an image that is gone.
+	Forget(id string) error
+}
+
 // Options of a Collector. All but Disk and Period are required.
 type Options struct {
 	Images     images
 	Containers containers
-	// Wanted returns the images that pods of the node name, in their spelling.
-	Wanted func() []string
-	// Synced has channels that are closed when Wanted knows the pods. Nothing is removed before.
-	Synced []<-chan struct{}
-	// Removed is called with the id of each image that is gone.
-	Removed func(id string)
+	Pods       pods
+	// Sandboxes are the images of sandboxes, which are always in use.
+	Sandboxes []string
+	// Synced has channels that are closed when Pods has all pods. Nothing is removed before.
+	Synced  []<-chan struct{}
+	Records records
 	// Dir is the directory of images.json.
 	Dir        string
 	Thresholds Thresholds
@@ -195,7 +207,9 @@ func (c *Collector) list(ctx context.Context) ([]Image, error) {
 // gone removes an image from the ledger. The caller holds mu.
 func (c *Collector) gone(id string) {
 	delete(c.ledger, id)
-	c.opts.Removed(id)
+	if err := c.opts.Records.Forget(id); err != nil {
+		c.opts.Log.Warn("cannot delete the pull record of a removed image", "image", id, "err", err)
+	}
 }
 
 // uses has the ids and full names of images in use.
@@ -218,8 +232,24 @@ func (c *Collector) used(ctx context.Context) (uses, error) {
 			}
 		}
 	}
-	for _, name := range c.opts.Wanted() {
+	for _, name := range c.wanted() {
 		all[name], all[FullName(name)] = true, true
 	}
 	return all, nil
+}
+
+// wanted returns the images of sandboxes and those that the pods of the node name, in their spelling.
+func (c *Collector) wanted() []string {
+	names := slices.Clone(c.opts.Sandboxes)
+	for _, p := range c.opts.Pods.Pods() {
+		for _, one := range pod.Containers(p) {
+			names = append(names, one.Image)
+		}
+		for _, v := range p.Spec.Volumes {
+			if v.Image != nil {
+				names = append(names, v.Image.Reference)
+			}
+		}
+	}
+	return names
 }

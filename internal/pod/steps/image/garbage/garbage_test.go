@@ -103,14 +103,33 @@ type node struct {
 	now    time.Time
 }
 
+// Pods returns a pod whose containers and volumes have the wanted images.
+func (n *node) Pods() []*corev1.Pod {
+	p := &corev1.Pod{}
+	for i, image := range n.wanted {
+		if i%2 == 0 {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Image: image})
+			continue
+		}
+		source := corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image}}
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{VolumeSource: source})
+	}
+	return []*corev1.Pod{p}
+}
+
+func (n *node) Forget(id string) error {
+	n.gone = append(n.gone, id)
+	return nil
+}
+
 func newNode(t *testing.T, dir string) *node {
 	t.Helper()
 	n := &node{fake: fake.New(t), disk: Disk{Capacity: 100 << 20, Available: 50 << 20}, now: time.Unix(1000, 0)}
 	client := n.fake.Client(cri.Options{})
 	n.Collector = New(Options{
 		Images: client.Images, Containers: client.Runtime, Dir: dir, Events: &n.events,
-		Node:   corev1.ObjectReference{Kind: "Node"},
-		Wanted: func() []string { return n.wanted }, Removed: func(id string) { n.gone = append(n.gone, id) },
+		Node: corev1.ObjectReference{Kind: "Node"},
+		Pods: n, Records: n, Sandboxes: []string{"registry.test/pause:1"},
 		Thresholds: Thresholds{High: 85, Low: 80, MinAge: 2 * time.Minute},
 		Disk:       func(context.Context) (Disk, error) { return n.disk, nil },
 		Now:        func() time.Time { return n.now }, Log: slog.New(slog.DiscardHandler),
