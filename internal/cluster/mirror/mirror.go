@@ -22,7 +22,7 @@ type Options struct {
 	Desired *store.Table[types.UID, *pod.Pod]
 	Mirrors *store.Table[types.NamespacedName, *corev1.Pod]
 	Synced  <-chan struct{}
-	// Stale collects the static pods whose mirror pod was created, deleted or replaced.
+	// Stale collects the static pods whose mirror pod was created, deleted or replaced, or has another status.
 	Stale Stale
 	Now   func() time.Time
 	Log   *slog.Logger
@@ -41,7 +41,7 @@ type Mirrors struct {
 	// Only Run uses these.
 	statics map[types.NamespacedName]*pod.Pod
 	tries   map[types.NamespacedName]*try
-	shown   map[types.UID]types.UID // static to mirror pod, as of the last call of Stale.Mark
+	shown   map[types.UID]*corev1.Pod // the mirror pod of each static pod, as of the last call of Stale.Mark
 }
 
 // New returns Mirrors. It does nothing before Run.
@@ -49,7 +49,7 @@ func New(o Options) *Mirrors {
 	return &Mirrors{
 		opts: o, results: make(chan result),
 		statics: map[types.NamespacedName]*pod.Pod{}, tries: map[types.NamespacedName]*try{},
-		shown: map[types.UID]types.UID{},
+		shown: map[types.UID]*corev1.Pod{},
 	}
 }
 

@@ -247,3 +247,26 @@ func TestAMirrorPodWithoutManifestIsDeleted(t *testing.T) {
 	w.must(err)
 	w.await(func(e watch.Event, p *corev1.Pod) bool { return e.Type == watch.Deleted && p.UID == made.UID })
 }
+
+// The node lifecycle controller, for example, marks pods as not ready while it does not hear of the node.
+func TestAStatusOfAnotherWriterIsPublishedAgain(t *testing.T) {
+	w := start(t, "other")
+	w.manifest("web", "example.com/web:1", "")
+	w.register()
+	mirror := w.awaitAdded("web", "example.com/web:1")
+	uid := w.static(mirror).UID
+	w.awaitKnown(uid, mirror.UID)
+	mirror.Status.Message = "written by a controller"
+	_, err := w.admin.CoreV1().Pods(w.namespace).UpdateStatus(t.Context(), mirror, metav1.UpdateOptions{})
+	w.must(err)
+	for timeout := time.After(patience); ; {
+		select {
+		case got := <-w.changed:
+			if now, _ := w.mirrors.Mirror(uid); got == uid && now != nil && now.Status.Message == mirror.Status.Message {
+				return
+			}
+		case <-timeout:
+			t.Fatal("the status that another writer changed is not published again")
+		}
+	}
+}

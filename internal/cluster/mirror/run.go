@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -104,20 +105,21 @@ func (m *Mirrors) reconsider(name types.NamespacedName) {
 	m.notify(name)
 }
 
-// notify marks a static pod as stale if it has another mirror pod than before.
+// notify marks a static pod as stale if it has another mirror pod than before, or if the status of the mirror pod has
+// changed: another writer may have changed it.
 func (m *Mirrors) notify(name types.NamespacedName) {
 	static := m.statics[name]
 	if static == nil {
 		return
 	}
-	var now types.UID
-	if mirror, ok := m.Mirror(static.UID); ok {
-		now = mirror.UID
+	was := m.shown[static.UID]
+	now, _ := m.Mirror(static.UID)
+	if was == now || was != nil && now != nil && was.UID == now.UID &&
+		equality.Semantic.DeepEqual(was.Status, now.Status) {
+		return
 	}
-	if m.shown[static.UID] != now {
-		m.shown[static.UID] = now
-		m.opts.Stale.Mark(static.UID)
-	}
+	m.shown[static.UID] = now
+	m.opts.Stale.Mark(static.UID)
 }
 
 // begin starts the actions that are due. It returns when the next one is due, or zero if only a change makes one due.
