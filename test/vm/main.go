@@ -61,9 +61,9 @@ type boot struct {
 	units   []string // packages in internal
 }
 
-// boots lists what make vmtest runs, the longest first. Machines run side by side, because a single one waits part of
-// the time. A script or test that skips there counts as failed, because it is on the list for a feature of the machine.
-// Emulation is slow, so the list omits scripts that show the same on the host.
+// boots lists what make vmtest runs, the longest first. A script or test that skips there counts as failed, because it
+// is on the list for a feature of the machine. Emulation is slow, so the list omits scripts that show the same on the
+// host.
 func boots() []boot {
 	return []boot{{
 		machine: "v2",
@@ -89,7 +89,7 @@ func run(ctx context.Context) (err error) {
 	systemd := flag.String("systemd", "", "`directory` of the unpacked packages of systemd and D-Bus")
 	machine := flag.String("machine", "", "start only the `machine` v1, v2 or systemd (default all)")
 	only := flag.String("run", "", "run only the scripts and packages that match this `regexp`")
-	beside := flag.Int("beside", 2, "how many machines run at the same time; each takes up to 4 GiB of memory")
+	beside := flag.Int("beside", 1, "how many machines run at the same time; each takes up to 4 GiB of memory")
 	patience := flag.Duration("patience", 5*time.Minute, "how long a script waits for a condition before it fails")
 	flag.Parse()
 	match, err := regexp.Compile(*only)
