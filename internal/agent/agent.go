@@ -164,9 +164,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return ended(err)
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	unlock, err := lock.Root(c.RootDir)
+	unlock, err := lock.Root(ctx, c.RootDir)
 	if err != nil {
-		return err
+		return ended(err)
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	// The foundation ends after all loops: they need the records until they end, and the runtime has to finish the

@@ -26,7 +26,7 @@ func (a *Agent) Reset(ctx context.Context) error {
 	if _, err := os.Stat(root); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	unlock, err := lock.Root(root)
+	unlock, err := lock.Root(ctx, root)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
 // ErrLocked is the error if another agent works on the root directory.
@@ -36,12 +39,14 @@ func Try(path string) (*os.File, error) {
 }
 
 // Root takes the lock of a root directory, so that only one agent at a time works on it. The kernel releases the lock
-// when the process ends.
-func Root(root string) (unlock func() error, err error) {
+// when the process ends. The error is ctx's if ctx ends while Root waits.
+func Root(ctx context.Context, root string) (unlock func() error, err error) {
 	path := filepath.Join(root, "lock")
 	f, err := Try(path)
 	for end := time.Now().Add(inherited); errors.Is(err, ErrHeld) && dead(holder(path)) && time.Now().Before(end); {
-		time.Sleep(turn)
+		if err := retry.Sleep(ctx, turn); err != nil {
+			return nil, err
+		}
 		f, err = Try(path)
 	}
 	if errors.Is(err, ErrHeld) {

@@ -37,7 +37,7 @@ func TestRootWaitsForTheLockOfADeadAgent(t *testing.T) {
 	}
 	root := t.TempDir()
 	hold(t, root, "0.3", gone.ProcessState.Pid())
-	unlock, err := Root(root)
+	unlock, err := Root(t.Context(), root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestRootWaitsForTheLockOfADeadAgent(t *testing.T) {
 func TestRootNamesTheAgentThatHoldsTheLock(t *testing.T) {
 	root := t.TempDir()
 	hold(t, root, "60", os.Getppid())
-	_, err := Root(root)
+	_, err := Root(t.Context(), root)
 	want := "lock " + root + "/lock: another agent works on this root directory (pid " + strconv.Itoa(os.Getppid()) +
 		"); stop it, or choose another --root-dir"
 	if !errors.Is(err, ErrLocked) || err.Error() != want {
