@@ -8,7 +8,6 @@ import (
 	"github.com/opencontainers/cgroups"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/cluster/kubeapi"
 	"github.com/berth-run/berth/internal/node/kernel"
 	"github.com/berth-run/berth/internal/node/stats"
@@ -37,7 +36,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 			}
 		})
 	}
-	begin(c.restart(c.certificate.Run))
+	begin(c.certificate.Run)
 	begin(c.api.Run)
 	begin(c.record.offline.Run)
 	begin(c.record.restore)
@@ -60,25 +59,6 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	return ctx.Err()
-}
-
-// restart runs a part again when it fails, for example for lack of inotify instances. The node does without the part
-// until then.
-func (c *Cluster) restart(run func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		delays := retry.Doubling(time.Second, time.Minute)
-		for {
-			err := run(ctx)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			delay := delays.Step()
-			c.o.Log.Error("a part that talks to the cluster has ended, restarting it", "err", err, "after", delay)
-			if err := retry.Sleep(ctx, delay); err != nil {
-				return err
-			}
-		}
-	}
 }
 
 // watchPods watches the pods of this node. Like the kubelet it starts when the Node object is known, because pods are
