@@ -27,18 +27,6 @@ type ledger interface {
 	SetDevices(uid types.UID, container string, name corev1.ResourceName, ids []device.ID) error
 }
 
-// statuses are computed again after a change.
-type statuses interface {
-	// Mark says that the status of a pod must be computed again. It must not block.
-	Mark(types.UID)
-}
-
-// admission admits the pods that wait for devices.
-type admission interface {
-	// Reconsider repeats admission for the pods that wait for it. It must not block.
-	Reconsider()
-}
-
 // Options are the dependencies of Devices.
 type Options struct {
 	// Dir is the directory of the registration socket and of the plugins' sockets.
@@ -51,9 +39,9 @@ type Options struct {
 	Boot   string
 	Ledger ledger
 	// Admission looks at the inventory again after each change.
-	Admission admission
+	Admission supply.Admission
 	// Statuses show the health of devices, and what containers wait for.
-	Statuses statuses
+	Statuses supply.Statuses
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
 	Events  event.Sink

@@ -46,14 +46,14 @@ type records interface {
 // ledger holds the allocations of pods.
 type ledger interface{ All() resource.Held }
 
-// statuses are computed again after a change.
-type statuses interface {
+// Statuses are computed again after a change.
+type Statuses interface {
 	// Mark says that the status of a pod must be computed again. It must not block.
 	Mark(types.UID)
 }
 
-// admission admits the pods that wait for devices.
-type admission interface {
+// Admission admits the pods that wait for devices.
+type Admission interface {
 	// Reconsider repeats admission for the pods that wait for it. It must not block.
 	Reconsider()
 }
@@ -67,9 +67,9 @@ type Options struct {
 	Records records
 	Ledger  ledger
 	// Admission looks at the inventory again after each change.
-	Admission admission
+	Admission Admission
 	// Statuses show the health of the devices that pods hold.
-	Statuses statuses
+	Statuses Statuses
 	// Metrics may be nil.
 	Metrics prometheus.Registerer
 	Now     func() time.Time
