@@ -37,13 +37,22 @@ func (p *pace) during(f func()) (took time.Duration, slowdown float64) {
 		work()
 		p.took(time.Since(began))
 	}
-	done, pieces := make(chan struct{}), make(chan int)
 	began := time.Now()
+	n := p.beside(f)
+	took = time.Since(began)
+	ideal := time.Duration(max(1, n)) * p.took(time.Hour)
+	return took, max(1, float64(took)/float64(ideal))
+}
+
+// beside runs f, and works in another goroutine until f has returned or ended its own goroutine. It returns how many
+// pieces of work were done.
+func (p *pace) beside(f func()) (pieces int) {
+	done, counted := make(chan struct{}), make(chan int)
 	go func() {
 		for n := 0; ; n++ {
 			select {
 			case <-done:
-				pieces <- n
+				counted <- n
 				return
 			default:
 			}
@@ -52,19 +61,12 @@ func (p *pace) during(f func()) (took time.Duration, slowdown float64) {
 			p.took(time.Since(began))
 		}
 	}()
-	// f may end the test's goroutine, which must not leave the other one behind.
 	defer func() {
-		if took == 0 {
-			close(done)
-			<-pieces
-		}
+		close(done)
+		pieces = <-counted
 	}()
 	f()
-	took = time.Since(began)
-	close(done)
-	n := <-pieces
-	ideal := time.Duration(max(1, n)) * p.took(time.Hour)
-	return took, max(1, float64(took)/float64(ideal))
+	return // the deferred function sets the number
 }
 
 func TestPaceSeesThatTheMachineIsBusy(t *testing.T) {
