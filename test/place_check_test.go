@@ -12,9 +12,10 @@ import (
 // nothing else on the machine.
 var (
 	// hostCommand matches the commands that run on the machine itself. Others, such as "berth exec", run in a pod.
-	hostCommand = regexp.MustCompile(`^(?:\[[^\]]+\] )*(?:! |\? )?(?:exec|until|await-url|exists|rm|cp|mv|mkdir|cmp|symlink)\s`)
-	absolute    = regexp.MustCompile("(?:^|[\\s\"'`=(<>|,])(/[\\w.][\\w.\\[\\]*?$({/-]*)")
-	fixedPort   = regexp.MustCompile(`(?:localhost|127\.0\.0\.1|\[::1\]|hostPort): ?[1-9]\d*`)
+	hostCommand = regexp.MustCompile(`^(?:\[[^\]]+\] )*(?:! |\? )?` +
+		`(?:exec|until|await-url|exists|rm|cp|mv|mkdir|cmp|symlink)\s`)
+	absolute  = regexp.MustCompile("(?:^|[\\s\"'`=(<>|,])(/[\\w.][\\w.\\[\\]*?$({/-]*)")
+	fixedPort = regexp.MustCompile(`(?:localhost|127\.0\.0\.1|\[::1\]|hostPort): ?[1-9]\d*`)
 	// own matches the absolute paths that any script may name: those of its own processes and cgroup, and facts about
 	// the machine that no script changes.
 	own = regexp.MustCompile(`^/(?:dev/(?:null|zero|full|urandom|loop-control)$|workload$|sys/fs/cgroup/?\$|` +

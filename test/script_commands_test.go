@@ -54,8 +54,8 @@ import (
 //
 // Waiting for pods and for the agent:
 //
-//	await POD CONDITION         waits for Ready, Running, Succeeded, Failed, Gone, NotReady, restarts=N or restarts>=N, for a
-//	                            reason of the pod or a container, or for the first words of a waiting
+//	await POD CONDITION         waits for Ready, Running, Succeeded, Failed, Gone, NotReady, restarts=N or restarts>=N,
+//	                            for a reason of the pod or a container, or for the first words of a waiting
 //	                            container's message
 //	await-event POD REASON [TEXT]
 //	                            waits for an event with TEXT in its message, or with TEXT as its field path

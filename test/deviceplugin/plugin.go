@@ -65,7 +65,8 @@ type Plugin struct {
 // Start serves the plugin, and registers it if an agent's socket exists. Otherwise the plugin registers when the
 // socket appears.
 func Start(o Options) (*Plugin, error) {
-	p := &Plugin{Log: calls.New("device plugin"), opts: o, changed: make(chan struct{}), hang: map[string]bool{}, refuse: map[string]bool{}}
+	p := &Plugin{Log: calls.New("device plugin"), opts: o, changed: make(chan struct{}), hang: map[string]bool{},
+		refuse: map[string]bool{}}
 	for i := range o.Devices {
 		d := &pluginapi.Device{ID: fmt.Sprintf("%s-%d", p.prefix(), i), Health: pluginapi.Healthy}
 		if o.NUMA > 0 {

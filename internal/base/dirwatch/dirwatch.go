@@ -1,7 +1,6 @@
 package dirwatch
 
 import (
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -76,9 +75,11 @@ func (w *Watcher) connect() error {
 	defer w.mu.Unlock()
 	w.kernel = kernel
 	for dir := range w.dirs {
-		err = errors.Join(err, kernel.Add(dir))
+		if err := kernel.Add(dir); err != nil { // its user gets the error from the next Add
+			w.log.Debug("cannot watch a directory", "dir", dir, "err", err)
+		}
 	}
-	return err
+	return nil
 }
 
 func (w *Watcher) run() {

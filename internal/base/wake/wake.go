@@ -20,8 +20,8 @@ func (s Signal) Wake() {
 // C is the channel that the loop receives from. A receive takes the signal back.
 func (s Signal) C() <-chan struct{} { return s.c }
 
-// Set is a set of keys that wakes the loop which empties it. Any goroutine adds keys without waiting. One loop waits for
-// C and takes the keys.
+// Set is a set of keys that wakes the loop which empties it. Any goroutine adds keys without waiting. One loop waits
+// for C and takes the keys.
 type Set[K comparable] struct {
 	signal Signal
 

@@ -146,10 +146,11 @@ func newStation(t *testing.T) *station {
 	s := &station{registry: prometheus.NewRegistry(), last: map[types.UID]corev1.PodStatus{},
 		kept: map[types.UID]corev1.PodStatus{}}
 	s.Gate = New(Options{
-		Inputs: s, Observed: store.New[types.UID, *pod.Observed](), Statuses: s, Shutdown: s, Labels: s, Devices: s, Ledger: s,
-		Resources: s, Pods: s, Now: func() time.Time { return time.Unix(1000, 0) },
+		Inputs: s, Observed: store.New[types.UID, *pod.Observed](), Statuses: s, Shutdown: s, Labels: s, Devices: s,
+		Ledger: s, Resources: s, Pods: s, Now: func() time.Time { return time.Unix(1000, 0) },
 		Recorder: timeline.NewRecorder(timeline.RecorderOptions{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}),
-		Provider: noop.NewTracerProvider(), Counts: NewCounts(s.registry), Events: &s.events, Log: slog.New(slog.DiscardHandler),
+		Provider: noop.NewTracerProvider(), Counts: NewCounts(s.registry), Events: &s.events,
+		Log: slog.New(slog.DiscardHandler),
 	})
 	return s
 }

@@ -127,8 +127,8 @@ func (r *Record) update(in podstatus.Input) (status corev1.PodStatus, changed bo
 	return status, true
 }
 
-// keepNow writes a status to disk before it stores it for others to see. It holds the disk meanwhile, so that flush does
-// not write the status before over it. It is for facts that the next agent could not find again:
+// keepNow writes a status to disk before it stores it for others to see. It holds the disk meanwhile, so that flush
+// does not write the status before over it. It is for facts that the next agent could not find again:
 // that the pod or a container has ended for good, a condition that a user has set, and the time at which the pod became
 // ready or unready. With synced the file also outlives a power cut, which makes running pods unready anyway. If the
 // write fails, the error is logged and the next save repeats it.

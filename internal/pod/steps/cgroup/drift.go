@@ -54,9 +54,9 @@ func (c *Cgroups) forget(uid types.UID) {
 // outside of the cgroup and without its limits.
 func (c *Cgroups) Vanished(uid types.UID) time.Time { return c.pods.vanished(uid) }
 
-// restore makes a pod's vanished cgroup again for new containers, and wakes its worker so that the old ones are killed. As in
-// the kubelet, this happens only if the cgroup vanishes while the agent runs. If it is missing at the agent's start, it
-// is only made again.
+// restore makes a pod's vanished cgroup again for new containers, and wakes its worker so that the old ones are killed.
+// As in the kubelet, this happens only if the cgroup vanishes while the agent runs. If it is missing at the agent's
+// start, it is only made again.
 func (c *Cgroups) restore(uid types.UID) {
 	p := c.pods.lose(uid)
 	if p == nil {
