@@ -5,10 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
-	"os"
-	"os/exec"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -48,27 +45,8 @@ func TestOfName(t *testing.T) {
 	}
 }
 
-// ownNetwork runs the test again in a process with its own network namespace, and returns true there.
-func ownNetwork(t *testing.T) bool {
-	t.Helper()
-	const inside = "NODE_TEST_NETWORK"
-	if os.Getenv(inside) != "" {
-		return true
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	out, err := cmd.CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil {
-		t.Error(err)
-	}
-	return false
-}
-
 func TestFollow(t *testing.T) {
-	roottest.Need(t, "a network namespace")
-	if !ownNetwork(t) {
+	if !roottest.OwnNetwork(t) {
 		return
 	}
 	must := func(err error) {

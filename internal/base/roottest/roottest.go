@@ -2,6 +2,8 @@ package roottest
 
 import (
 	"os"
+	"os/exec"
+	"syscall"
 	"testing"
 )
 
@@ -29,4 +31,24 @@ func Dir(t testing.TB, what string, sweep func(dir string)) string {
 		}
 	})
 	return dir
+}
+
+// OwnNetwork runs the test again in a process with its own network namespace, and returns true there. It skips the test
+// unless it runs as root.
+func OwnNetwork(t *testing.T) bool {
+	t.Helper()
+	Need(t, "making a network namespace")
+	const inside = "BERTH_TEST_OWN_NETWORK"
+	if os.Getenv(inside) != "" {
+		return true
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Error(err)
+	}
+	return false
 }
