@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +27,7 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/node"
+	"github.com/berth-run/berth/internal/node/firewall"
 	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/gate"
 	"github.com/berth-run/berth/internal/pod/pleg"
@@ -82,11 +84,12 @@ type tables struct {
 
 // machine describes the machine that this agent runs on, and its container runtime.
 type machine struct {
-	facts   node.Facts // read when the agent started
-	ips     *node.Addresses
-	engine  *engine.Engine
-	monitor *cri.Monitor
-	pleg    *pleg.PLEG
+	facts    node.Facts // read when the agent started
+	ips      *node.Addresses
+	firewall *firewall.Firewall
+	engine   *engine.Engine
+	monitor  *cri.Monitor
+	pleg     *pleg.PLEG
 }
 
 // doors are the parts through which requests enter this node, other than the sources of pods.
@@ -130,6 +133,10 @@ func New(o Options) *Agent {
 		},
 	}
 	a.tables.counts = gate.NewCounts(a.metrics)
+	a.machine.firewall = firewall.New(firewall.Options{
+		Name: strings.TrimSuffix("berth_"+c.Instance(), "_"), Off: c.Node.OpenLoopback,
+		Log: o.Log.With("part", "firewall"),
+	})
 	a.demand.sources = source.New(source.Options{
 		NodeName: c.NodeName, Path: c.Sources.StaticPodPath, Period: c.Sources.FileCheckFrequency,
 		URL: c.Sources.StaticPodURL, URLHeader: c.Sources.StaticPodURLHeader, URLPeriod: c.Sources.HTTPCheckFrequency,
@@ -175,6 +182,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, stop()) }()
 	launch(a.records.events.Run, cancel)
 	launch(a.records.timeline.Run, cancel)
+	if err := a.machine.firewall.Ensure(ctx); err != nil {
+		a.Log.Error("pods may reach what listens on loopback addresses of this machine, retrying", "err", err)
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	if err := a.build(ctx, func(run func(context.Context) error) { launch(run, cancel) }); err != nil {
 		return ended(err)

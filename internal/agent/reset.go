@@ -19,8 +19,8 @@ import (
 )
 
 // Reset ends everything that an agent left on this machine under its root directory, at once and without grace: pods,
-// volumes, cgroups, the embedded runtime with its images and network, and the directory itself (package rootdir). It
-// fails while an agent works there. After an error it continues with the rest, and returns all errors.
+// volumes, cgroups, the embedded runtime with its images and network, the packet filter rule, and the directory itself
+// (package rootdir). It fails while an agent works there. After an error it continues with the rest, and returns all errors.
 func (a *Agent) Reset(ctx context.Context) error {
 	root := a.Config.RootDir
 	if _, err := os.Stat(root); errors.Is(err, os.ErrNotExist) {
@@ -34,7 +34,7 @@ func (a *Agent) Reset(ctx context.Context) error {
 	if a.machine.engine != nil {
 		err = errors.Join(err, a.machine.engine.RemoveNetwork())
 	}
-	err = errors.Join(err, unlock())
+	err = errors.Join(err, a.machine.firewall.Remove(ctx), unlock())
 	for _, dir := range []string{a.Config.RunDir, root} {
 		err = errors.Join(err, rootdir.Unmount(dir))
 	}

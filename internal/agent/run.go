@@ -35,6 +35,7 @@ func (a *Agent) loops() []loop {
 		{"changed objects", a.followObjects},
 		{"cluster", a.demand.cluster.Run},
 		{"node addresses", a.machine.ips.Run},
+		{"firewall", a.machine.firewall.Run},
 		// pods and their status
 		{"fleet", func(ctx context.Context) error { return a.tables.fleet.Run(ctx, a.parts()) }},
 		{"pod statuses", a.tables.statuses.Run},

@@ -220,7 +220,10 @@ type Node struct {
 	// Taints are registerWithTaints, which pods have to tolerate.
 	Taints  []corev1.Taint
 	Pinning Pinning
-	Enforce Enforcement
+	// OpenLoopback leaves out the packet filter rule that keeps pods away from the machine's loopback addresses
+	// (makeIPTablesUtilChains: false).
+	OpenLoopback bool
+	Enforce      Enforcement
 }
 
 // Pods configures how pods run.

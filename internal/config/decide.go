@@ -2,6 +2,8 @@ package config
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -75,6 +77,16 @@ func SocketOf(root string) string {
 		return "/run/berth/berth.sock"
 	}
 	return filepath.Join(root, "berth.sock")
+}
+
+// Instance tells apart what agents of different root directories have on the machine, such as bridges. It is empty for
+// DefaultRootDir, and 8 hexadecimal digits for any other root.
+func (c *Config) Instance() string {
+	if c.RootDir == DefaultRootDir {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(c.RootDir))
+	return hex.EncodeToString(sum[:4])
 }
 
 // rootDir returns the root directory of the flags, or the default one.
@@ -247,6 +259,7 @@ func readNode(in *input, f Flags) Node {
 		EvictionHard:   readEvictionHard(in),
 		CgroupRoot:     cmp.Or(kc.CgroupRoot, "/"),
 		Taints:         slices.Clone(kc.RegisterWithTaints),
+		OpenLoopback:   !*kc.MakeIPTablesUtilChains,
 	}
 	in.add(taintFaults(kc.RegisterWithTaints))
 	n.Pinning = readPinning(in, &n)

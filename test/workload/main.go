@@ -68,6 +68,8 @@ const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
   fill FILE BYTES           write this many bytes to a file
   link TARGET NAME          replace NAME by a symbolic link to TARGET
   swap NAME NAME            exchange two files again and again until SIGTERM
+  loopback ADDRESS:PORT     try to reach a listener on a loopback address of the pod's gateway with
+                            hand-made packets; print whether it answers
   echo                      print each line of stdin until its end
   size                      print the terminal's size, and once more after it has changed
 `
@@ -126,10 +128,8 @@ func do(action []string, started time.Time) error {
 		return each(args, until)
 	case "exit":
 		return exit(args)
-	case "true":
-		os.Exit(0)
-	case "false":
-		os.Exit(1)
+	case "true", "false":
+		os.Exit(map[string]int{"true": 0, "false": 1}[action[0]])
 	case "serve":
 		return serve(args)
 	case "get":
@@ -168,6 +168,8 @@ func do(action []string, started time.Time) error {
 		return link(args)
 	case "swap":
 		return swap(args)
+	case "loopback":
+		return loopback(args)
 	case "echo":
 		return echo()
 	case "size":

@@ -36,8 +36,8 @@ func supported() []string {
 		"imageMinimumGCAge",
 		"imagePullCredentialsVerificationPolicy",
 		"imageServiceEndpoint", // only the runtime's
-		"kubeReserved",
-		"kubeReservedCgroup",
+		"kubeReserved", "kubeReservedCgroup",
+		"makeIPTablesUtilChains", // see limited
 		"maxParallelImagePulls",
 		"maxPods",
 		"memoryManagerPolicy",
@@ -91,6 +91,8 @@ func limited() map[string]string {
 			"moved there: its service manager decides that",
 		"systemCgroups": "is the cgroup that /stats/summary reports as misc; no process is moved there: " +
 			"the service manager decides that",
+		"makeIPTablesUtilChains": "true makes the rule that protects the machine's loopback addresses, in nftables if " +
+			"the kernel has it; other chains are not made",
 		"evictionHard": "memory.available and nodefs.available are kept free of pods' requests; " +
 			"nothing is evicted",
 		"cpuManagerReconcilePeriod": "is the time between readings of all cgroups, with cpuManagerPolicy static; " +
@@ -159,7 +161,6 @@ func withoutEffect() map[string][]string {
 			"logging.options.text.infoBufferSize", "logging.options.text.splitStream", "logging.verbosity",
 			"logging.vmodule",
 		},
-		"no iptables chains are made":                   {"makeIPTablesUtilChains"},
 		"the service manager sets it (LimitNOFILE=)":    {"maxOpenFiles"},
 		"the service manager sets it (OOMScoreAdjust=)": {"oomScoreAdj"},
 		"maxParallelImagePulls limits the pulls": {

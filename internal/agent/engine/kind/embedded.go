@@ -2,8 +2,6 @@ package kind
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"io"
 	"log/slog"
 	"os"
@@ -86,9 +84,8 @@ func RuntimeConfig(c *config.Config, log *slog.Logger) runtime.Config {
 		RegistryDir:   registryDir(c.RootDir),
 		Log:           log.With("part", "runtime"),
 	}
-	if c.RootDir != config.DefaultRootDir {
-		sum := sha256.Sum256([]byte(c.RootDir))
-		rc.Bridge = "berth-" + hex.EncodeToString(sum[:4])
+	if id := c.Instance(); id != "" {
+		rc.Bridge = "berth-" + id
 	}
 	return rc
 }

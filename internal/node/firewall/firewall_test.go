@@ -1,0 +1,245 @@
+package firewall
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/roottest"
+)
+
+const patience = 30 * time.Second
+
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+func sysctl(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+path, []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFilters(t *testing.T) {
+	if !roottest.OwnNetwork(t) {
+		return
+	}
+	for _, f := range []filter{nftable{"berth_test"}, ipTables{"berth_test"}} {
+		for _, step := range []struct {
+			name string
+			do   func(context.Context) error
+			want bool
+		}{
+			{"remove nothing", f.remove, false}, {"write", f.write, true}, {"write again", f.write, true},
+			{"remove", f.remove, false},
+		} {
+			if err := step.do(t.Context()); err != nil {
+				t.Fatalf("%T: %s: %v", f, step.name, err)
+			}
+			if got, err := f.present(t.Context()); err != nil || got != step.want {
+				t.Errorf("%T: after %s: present %t, %v; want %t", f, step.name, got, err, step.want)
+			}
+		}
+	}
+	for _, left := range []string{command(t, "nft", "list", "ruleset"), command(t, "iptables", "-S")} {
+		if strings.Contains(left, "berth_test") {
+			t.Errorf("left: %s", left)
+		}
+	}
+}
+
+// Other programs remove the rule, the chain, the table and all tables. The rule is back each time, and is still there
+// when Run ends.
+func TestRunWritesTheRuleAgain(t *testing.T) {
+	if !roottest.OwnNetwork(t) {
+		return
+	}
+	f := New(Options{Name: "berth_test", Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	for _, remove := range []string{
+		"", "flush chain ip berth_test input", "delete table ip berth_test", "flush ruleset",
+	} {
+		if remove != "" {
+			command(t, "nft", remove)
+		}
+		for deadline := time.Now().Add(patience); ; {
+			there, err := (nftable{"berth_test"}).present(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if there {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the rule is not back after %q", remove)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if there, err := (nftable{"berth_test"}).present(t.Context()); err != nil || !there {
+		t.Errorf("after Run: present %t, %v", there, err)
+	}
+}
+
+func TestOffRemovesTheRule(t *testing.T) {
+	if !roottest.OwnNetwork(t) {
+		return
+	}
+	log := slog.New(slog.DiscardHandler)
+	for _, off := range []bool{false, true} {
+		if err := New(Options{Name: "berth_test", Off: off, Log: log}).Ensure(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if there, err := (nftable{"berth_test"}).present(t.Context()); err != nil || there == off {
+			t.Errorf("off %t: present %t, %v", off, there, err)
+		}
+	}
+}
+
+// A neighbour sends packets to a loopback address over an interface with route_localnet. They arrive without the rule,
+// and not with it. Connections that the machine itself leads there by DNAT arrive in both cases.
+func TestRuleDropsPacketsOfNeighbours(t *testing.T) {
+	if !roottest.OwnNetwork(t) {
+		return
+	}
+	n := newNeighbour(t)
+	listener, err := net.Listen("tcp4", "127.0.0.1:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	command(t, "nft", "add table ip led; add chain ip led prerouting { type nat hook prerouting priority dstnat; }; "+
+		"add rule ip led prerouting ip daddr 10.0.0.1 tcp dport 81 dnat to 127.0.0.1:80")
+	direct, led := netip.MustParseAddrPort("127.0.0.1:80"), netip.MustParseAddrPort("10.0.0.1:81")
+	if err := n.dial(direct); err != nil {
+		t.Fatalf("without the rule: %v", err)
+	}
+	if err := n.dial(led); err != nil {
+		t.Fatalf("without the rule, by DNAT: %v", err)
+	}
+	f := nftable{"berth_test"}
+	if err := f.write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.dial(led); err != nil {
+		t.Errorf("by DNAT: %v", err)
+	}
+	if dropped(t, f) != 0 {
+		t.Error("packets of a DNAT connection were dropped")
+	}
+	done := make(chan error, 1)
+	go func() { done <- n.dial(direct) }()
+	for dropped(t, f) == 0 {
+		select {
+		case err := <-done:
+			t.Fatalf("the dial to %s has ended (%v) and no packet was dropped", direct, err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if err := f.remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil { // the kernel sends its SYN again
+		t.Errorf("after the rule is removed: %v", err)
+	}
+}
+
+// dropped is the counter of the rule.
+func dropped(t *testing.T, f nftable) uint64 {
+	t.Helper()
+	c, err := nftables.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := c.GetRules(f.table(), f.chain())
+	if err != nil || len(rules) != 1 {
+		t.Fatalf("%d rules, %v", len(rules), err)
+	}
+	for _, e := range rules[0].Exprs {
+		if counter, ok := e.(*expr.Counter); ok {
+			return counter.Packets
+		}
+	}
+	t.Fatal("the rule has no counter")
+	return 0
+}
+
+// neighbour is another machine, 10.0.0.2. It sends packets to loopback addresses to this machine, 10.0.0.1.
+type neighbour struct {
+	dials   chan netip.AddrPort
+	results chan error
+}
+
+func (n *neighbour) dial(to netip.AddrPort) error {
+	n.dials <- to
+	return <-n.results
+}
+
+func newNeighbour(t *testing.T) *neighbour {
+	t.Helper()
+	n := &neighbour{make(chan netip.AddrPort), make(chan error)}
+	t.Cleanup(func() { close(n.dials) })
+	thread, arranged := make(chan int), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with its namespace
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			t.Error(err)
+		}
+		thread <- unix.Gettid()
+		<-arranged
+		for to := range n.dials {
+			dialer := net.Dialer{Timeout: patience}
+			conn, err := dialer.DialContext(t.Context(), "tcp4", to.String())
+			if err == nil {
+				_ = conn.Close()
+			}
+			n.results <- err
+		}
+	}()
+	tid := <-thread
+	defer close(arranged)
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "near"}, PeerName: "far"}
+	if err := netlink.LinkAdd(veth); err != nil {
+		t.Fatal(err)
+	}
+	far, err := netlink.LinkByName("far")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkSetNsPid(far, tid); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "ip", "link", "set", "lo", "up")
+	command(t, "ip", "address", "add", "10.0.0.1/24", "dev", "near")
+	command(t, "ip", "link", "set", "near", "up")
+	sysctl(t, "near/route_localnet")
+	in := []string{fmt.Sprintf("--net=/proc/%d/task/%d/ns/net", os.Getpid(), tid)}
+	command(t, "nsenter", append(in, "sh", "-ec", "ip address add 10.0.0.2/24 dev far; ip link set far up; "+
+		"echo 1 >/proc/sys/net/ipv4/conf/far/route_localnet; ip route add 127.0.0.1 via 10.0.0.1 src 10.0.0.2")...)
+	return n
+}

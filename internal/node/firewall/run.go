@@ -1,0 +1,94 @@
+package firewall
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/wake"
+)
+
+const (
+	// poll is the time between two looks at the rule of iptables, whose changes the kernel does not announce.
+	poll = 30 * time.Second
+	// again is the time until the next try after the rule could not be read or written.
+	again = 5 * time.Second
+	// groupNftables is the multicast group of netlink with the changes of nftables (NFNLGRP_NFTABLES).
+	groupNftables = 7
+)
+
+// Run keeps the rule until ctx ends. The rule stays.
+func (f *Firewall) Run(ctx context.Context) error {
+	changed, wait := wake.New(), time.Duration(0)
+	if socket := f.subscribe(ctx); socket != nil {
+		var listener sync.WaitGroup
+		listener.Go(func() { f.listen(socket, changed) })
+		defer listener.Wait()
+		defer socket.Close()
+	} else {
+		wait = poll
+	}
+	reported := ""
+	for first := true; ; first = false {
+		next, failed := wait, ""
+		written, err := f.ensure(ctx)
+		switch {
+		case err != nil:
+			failed, next = err.Error(), again
+			if failed != reported {
+				f.o.Log.Error("pods may reach what listens on loopback addresses of this machine, retrying",
+					"err", err, "again in", again)
+			}
+		case written && !first:
+			f.o.Log.Warn("the rule that protects loopback addresses was removed by another program, it is written again",
+				"table", f.o.Name)
+		}
+		reported = failed
+		var timer <-chan time.Time
+		if next > 0 {
+			timer = time.After(next)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed.C():
+		case <-timer:
+		}
+	}
+}
+
+// subscribe returns a socket that receives the changes of nftables. It returns nil if the rule is one of iptables.
+func (f *Firewall) subscribe(ctx context.Context) *nl.NetlinkSocket {
+	if filter, err := f.filter(ctx); err != nil || filter != (nftable{f.o.Name}) {
+		return nil
+	}
+	socket, err := nl.Subscribe(unix.NETLINK_NETFILTER, groupNftables)
+	if err != nil {
+		f.o.Log.Warn("cannot watch the packet filter, looking at the rule instead", "err", err, "every", poll)
+		return nil
+	}
+	return socket
+}
+
+// listen wakes Run when something is deleted from the table, until the socket is closed.
+func (f *Firewall) listen(socket *nl.NetlinkSocket, changed wake.Signal) {
+	for {
+		messages, _, err := socket.Receive()
+		switch {
+		case errors.Is(err, unix.ENOBUFS): // the kernel dropped messages
+			changed.Wake()
+			continue
+		case err != nil:
+			return
+		}
+		for _, m := range messages {
+			if deletes(m.Header.Type, m.Data, f.o.Name) {
+				changed.Wake()
+			}
+		}
+	}
+}
