@@ -11,7 +11,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 EMBEDDED = ./internal/runtime/... ./internal/cri/critest/... ./internal/agent/engine/kind ./internal/cli
 RACE     = $(filter-out $(shell $(GO) list $(EMBEDDED)),$(shell $(GO) list ./internal/...))
 
-.PHONY: help setup assets build image cluster run test check lint unit race embedded script e2e vmtest bench clean
+.PHONY: help setup assets build image cluster run test check lint unit race embedded fuzz script e2e vmtest bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -40,7 +40,7 @@ run: build image ## run the example pod until it is Ready; show its timeline, lo
 	@sh example/run.sh
 
 test: ## everything that CI runs, with the seconds of each stage at the end (as root)
-	@MAKE='$(MAKE)' sh hack/test.sh setup assets cluster check race embedded build script e2e vmtest
+	@MAKE='$(MAKE)' sh hack/test.sh setup assets cluster check race embedded fuzz build script e2e vmtest
 
 check: lint ## formatting, linters (go vet is one of them), the rules of test/arch_test.go, links between pages
 	$(GO) test ./test/ -run 'Test(Imports|EveryPackage|Decisions|NoInit|Budgets|Docs|ScriptsStay|Outside)'
@@ -60,6 +60,10 @@ race: $(if $(ROOT),assets) cluster ## the same with the race detector, without t
 
 embedded: $(if $(ROOT),assets) ## tests of the packages that link the runtime, and one conformance suite on every runtime
 	$(GO) test -timeout 15m -p 2 $(EMBEDDED) ./cmd/...
+
+# FUZZTIME=10m runs each target for ten minutes. FUZZ=Decode selects targets. See hack/fuzz.sh.
+fuzz: $(if $(ROOT),assets) ## run all fuzz targets; they share 4 minutes, or each runs for FUZZTIME
+	@sh hack/fuzz.sh
 
 script: build image ## end to end: run the scripts in test/script on the real runtimes
 	$(GO) test -count=1 -timeout 40m -parallel 6 -skip TestE2E ./test/
