@@ -609,6 +609,7 @@ func FuzzParse(f *testing.F) {
 		"{infoBufferSize: 1Ki}}}\n"))
 	f.Add([]byte(header +
 		"kubeReserved: {cpu: 1e99}\nstaticPodURL: 'http://%'\nshutdownGracePeriodByPodPriority: [{priority: 1}]\n"))
+	f.Add([]byte(header + "reservedSystemCPUs: 0-4294967295\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		l, err := kubeletfile.Parse("f", text)
 		if err != nil {

@@ -83,7 +83,7 @@ func readReservedCPUs(in *input, p *Pinning, n *Node) {
 	if kc.ReservedSystemCPUs == "" {
 		return
 	}
-	set, err := cpuset.Parse(kc.ReservedSystemCPUs)
+	set, err := machine.ParseCPUs(kc.ReservedSystemCPUs)
 	switch {
 	case err != nil || set.IsEmpty():
 		in.invalid("reservedSystemCPUs", kc.ReservedSystemCPUs, "must be a list of CPUs such as 0-3,8")

@@ -45,6 +45,13 @@ func parseList(text string) ([]int, error) {
 	return ids, nil
 }
 
+// ParseCPUs parses a list of CPUs as in cpuset(7). Unlike cpuset.Parse, it refuses CPUs that no machine has: a range of
+// a few characters could otherwise exhaust the memory.
+func ParseCPUs(text string) (cpuset.CPUSet, error) {
+	ids, err := parseList(text)
+	return setOf(ids), err
+}
+
 func parseID(text string) (int, error) {
 	id, err := strconv.ParseUint(strings.TrimSpace(text), 10, 32)
 	if err == nil && id >= maxID {
