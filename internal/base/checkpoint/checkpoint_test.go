@@ -75,6 +75,7 @@ func TestDamageIsMovedAside(t *testing.T) {
 			".corrupt-"},
 		{"other shape", sealed(1, `{"name":1}`), "has data of another shape: json: cannot unmarshal number",
 			".corrupt-"},
+		{"no data", sealed(1, `null`), "has no data", ".corrupt-"},
 		{"too new", sealed(9, `{}`), "has format version 9, written by a newer program; this one reads up to version 1",
 			".version-9-"},
 		{"too old", sealed(0, `{}`), "has format version 0, which cannot be converted to version 1", ".corrupt-"},
@@ -122,6 +123,43 @@ func TestBitFlipsAreDetected(t *testing.T) {
 		got, err := Load[state](path, v1)
 		if err == nil && !cmp.Equal(want, got) {
 			t.Errorf("bit %d: read %+v from %s", i, got, content)
+		}
+	}
+}
+
+// even can be written by nobody if it is odd.
+type even int
+
+func (e even) Check() error {
+	if e%2 != 0 {
+		return fmt.Errorf("%d is odd", e)
+	}
+	return nil
+}
+
+func TestLoadChecksTheValue(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.json")
+	d := NewDir[even](filepath.Join(filepath.Dir(path), "values"), v1)
+	for _, v := range []even{2, 3} {
+		if err := errors.Join(Save(path, v1, v), d.Save("key", v)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Load[even](path, v1)
+		all, dirErr := d.LoadAll()
+		if v == 2 {
+			if got != v || all["key"] != v || err != nil || dirErr != nil {
+				t.Errorf("read %d and %v, errors %v, %v", got, all, err, dirErr)
+			}
+			continue
+		}
+		for _, err := range []error{err, dirErr} {
+			damaged, ok := errors.AsType[*DamagedError](err)
+			if !ok || !strings.HasSuffix(damaged.Err.Error(), "has data of another shape: 3 is odd") {
+				t.Errorf("got %v", err)
+			}
+		}
+		if got != 0 || len(all) > 0 {
+			t.Errorf("a value that fails its check was read: %d, %v", got, all)
 		}
 	}
 }

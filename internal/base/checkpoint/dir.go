@@ -35,6 +35,9 @@ type keyed[T any] struct {
 	Value T      `json:"value"`
 }
 
+// Check implements Checker.
+func (k keyed[T]) Check() error { return check(k.Value) }
+
 // Save sets the value of key. If it fails, the old value stays.
 func (d *Dir[T]) Save(key string, v T) error { return d.save(key, v, true) }
 

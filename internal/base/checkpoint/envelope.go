@@ -54,6 +54,9 @@ func (f Format) open(content []byte) (json.RawMessage, error) {
 	if want := checksum(e.Version, e.Data); e.Checksum != want {
 		return nil, fmt.Errorf("has checksum %q, but its data has %q", e.Checksum, want)
 	}
+	if len(e.Data) == 0 || string(e.Data) == "null" {
+		return nil, errors.New("has no data")
+	}
 	switch {
 	case e.Version > f.Version:
 		return nil, &newerError{found: e.Version, known: f.Version}

@@ -80,11 +80,24 @@ func Load[T any](path string, f Format) (T, error) {
 	data, err := f.open(content)
 	if err == nil {
 		if err = json.Unmarshal(data, &v); err == nil {
-			return v, nil
+			if err = check(v); err == nil {
+				return v, nil
+			}
 		}
 		err = fmt.Errorf("has data of another shape: %w", err)
 	}
 	return none, moveAside(path, err)
+}
+
+// Checker is implemented by values that JSON can decode although no owner writes them, such as a list with null. Load
+// treats a file with such a value as damaged.
+type Checker interface{ Check() error }
+
+func check(v any) error {
+	if c, ok := v.(Checker); ok {
+		return c.Check()
+	}
+	return nil
 }
 
 // moveAside renames a file that cannot be used, so that the next save does not overwrite it. It returns the error to

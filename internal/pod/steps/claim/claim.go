@@ -88,10 +88,23 @@ func (c *Claims) file() string { return filepath.Join(c.cfg.Root, "claims.json")
 
 func (c *Claims) dir(volume string) string { return filepath.Join(c.cfg.Root, "volumes", volume) }
 
+// bindings is the content of the file.
+type bindings []*Binding
+
+// Check implements checkpoint.Checker.
+func (all bindings) Check() error {
+	for i, b := range all {
+		if b == nil || b.Claim == nil || b.Volume == nil {
+			return fmt.Errorf("binding %d has no claim or no volume", i)
+		}
+	}
+	return nil
+}
+
 // Load reads the bindings of an earlier agent. After a *checkpoint.DamagedError the bindings are lost. The directories
 // in <root>/volumes stay.
 func (c *Claims) Load() error {
-	list, err := checkpoint.Load[[]*Binding](c.file(), format())
+	list, err := checkpoint.Load[bindings](c.file(), format())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
