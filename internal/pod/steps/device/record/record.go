@@ -78,6 +78,9 @@ func (r *Records) Load() (Resources, error) {
 		readErr, saved.Resources = nil, Resources{}
 	}
 	resources := saved.Resources
+	if resources == nil { // the file is damaged
+		resources = Resources{}
+	}
 	theirs, theirErr := readKubelet(filepath.Join(r.o.Plugins, kubelet.Name), r.o.Boot)
 	r.fresh = none && theirs.none
 	all := map[types.UID]Answers{}
