@@ -190,6 +190,9 @@ func open(key cipher.AEAD, uid types.UID, r record) (k Kept, err error) {
 	if err := json.Unmarshal(plain, &c); err != nil {
 		return k, err
 	}
+	if c.Pod == nil || c.Pod.UID != uid {
+		return k, errors.New("it does not hold the pod of its name")
+	}
 	k = Kept{Pod: c.Pod, Sets: c.Sets, Tokens: c.Tokens}
 	for _, t := range c.Objects {
 		kind, ok := object.KindNamed(t.Kind)
