@@ -32,7 +32,7 @@ func (a *Agent) Reset(ctx context.Context) error {
 	}
 	err = a.resetPods(ctx)
 	if a.machine.engine != nil {
-		err = errors.Join(err, a.machine.engine.RemoveNetwork())
+		err = errors.Join(err, a.machine.engine.RemoveNetwork(ctx))
 	}
 	err = errors.Join(err, a.machine.firewall.Remove(ctx), unlock())
 	for _, dir := range []string{a.Config.RunDir, root} {

@@ -18,6 +18,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/runtime"
+	"github.com/berth-run/berth/internal/runtime/network/rules"
 	"github.com/berth-run/berth/test/image"
 )
 
@@ -128,7 +129,6 @@ func TestReboot(t *testing.T) {
 	if found := destroy(dir); len(found) == 0 {
 		t.Error("nothing ran before the reboot")
 	}
-	removeRules(t, testConfig(dir).Bridge)
 	if err := os.RemoveAll(testConfig(dir).State); err != nil {
 		t.Fatal(err)
 	}
@@ -233,11 +233,20 @@ func scratchWithImage(t *testing.T) string {
 	return dir
 }
 
-// removeNetwork removes the bridge of the runtime in dir.
+// removeNetwork removes the network of the runtime in dir. The packet filter then has no rule for it.
 func removeNetwork(t *testing.T, dir string) {
 	t.Helper()
-	if err := runtime.New(testConfig(dir)).RemoveNetwork(); err != nil {
+	if err := runtime.New(testConfig(dir)).RemoveNetwork(t.Context()); err != nil {
 		t.Error(err)
+	}
+	owners, err := rules.List(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	for _, o := range owners {
+		if o.Network == testConfig(dir).Bridge {
+			t.Errorf("a rule of sandbox %s is left", o.Sandbox)
+		}
 	}
 }
 
@@ -262,26 +271,6 @@ func serveChild(t *testing.T, dir, binary string) *exec.Cmd {
 		return err == nil
 	})
 	return command
-}
-
-// removeRules removes a network's masquerading rules.
-func removeRules(t *testing.T, network string) {
-	t.Helper()
-	chain := []string{"inet", "cni_plugins_masquerade", "masq_checks"}
-	rules, err := exec.Command("nft", append([]string{"-a", "list", "chain"}, chain...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for rule := range strings.Lines(string(rules)) {
-		if !strings.Contains(rule, "net: "+network+",") {
-			continue
-		}
-		_, handle, _ := strings.Cut(strings.TrimSpace(rule), "# handle ")
-		if out, err := exec.Command("nft",
-			append(append([]string{"delete", "rule"}, chain...), "handle", handle)...).CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
-	}
 }
 
 // kill ends a process without warning, like a crash.

@@ -77,8 +77,8 @@ func New(config Config) *Runtime {
 	l := layout{config.Root, config.State}
 	return &Runtime{config: config, ready: make(chan struct{}), network: network.New(network.Config{
 		Dir: l.cniConf(), CNIConfDir: config.CNIConfDir, CNIOnly: config.CNIOnly, PodCIDRs: config.PodCIDRs,
-		Fixed: fixed, RangesFile: l.ranges(), LeaseDir: l.addresses(), BinDirs: l.cniBins(), Bridge: config.Bridge,
-		Log: config.Log,
+		Fixed: fixed, RangesFile: l.ranges(), StateDir: config.State, LeaseDir: l.addresses(), BinDirs: l.cniBins(),
+		Bridge: config.Bridge, Log: config.Log,
 	})}
 }
 
@@ -140,6 +140,9 @@ func (r *Runtime) run(ctx context.Context) error {
 	}
 	defer up.stop()
 	up.network = r.network
+	if err := r.network.Sweep(ctx, up); err != nil {
+		r.config.Log.Warn("ended sandboxes have left something, retrying at the next start", "err", err)
+	}
 	if err := up.ensurePause(ctx, programs["pause"]); err != nil {
 		return err
 	}
@@ -292,6 +295,6 @@ func Listen(address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// RemoveNetwork removes the bridge of the built-in network. Call it only when no pod is left. The next pod creates the
-// bridge again.
-func (r *Runtime) RemoveNetwork() error { return network.RemoveBridge(r.config.Bridge) }
+// RemoveNetwork removes the built-in network from the machine, and the rules, addresses and namespaces that pods have
+// left on any network. Call it only when no pod is left. The next start makes the network again.
+func (r *Runtime) RemoveNetwork(ctx context.Context) error { return r.network.Remove(ctx) }

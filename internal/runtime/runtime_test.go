@@ -45,8 +45,10 @@ func TestRuntime(t *testing.T) {
 	t.Run("Stop", func(t *testing.T) { testStop(t, c) })
 	t.Run("Exec", func(t *testing.T) { testExec(t, c) })
 	t.Run("Events", func(t *testing.T) { testEvents(t, c) })
+	t.Run("Localnet", func(t *testing.T) { testLocalnet(t, c, dir) })
 	t.Run("Network", func(t *testing.T) { testNetwork(t, c) })
 	t.Run("CNI", func(t *testing.T) { testCNI(t, c, dir) })
+	t.Run("LostNamespace", func(t *testing.T) { testLostNamespace(t, c, dir) })
 	t.Run("Ranges", func(t *testing.T) { testRanges(t, c, dir) })
 	t.Run("SharedProcesses", func(t *testing.T) { testSharedProcesses(t, c) })
 	t.Run("Socket", func(t *testing.T) { testSocket(t, r, dir) })
@@ -61,7 +63,7 @@ func start(t *testing.T, config runtime.Config) *runtime.Runtime {
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	t.Cleanup(func() {
-		removed := r.RemoveNetwork()
+		removed := r.RemoveNetwork(context.Background())
 		stop()
 		if err := errors.Join(removed, <-ended); err != nil {
 			t.Error(err)

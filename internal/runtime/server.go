@@ -30,13 +30,19 @@ const (
 	stopTimeout = 2 * time.Second
 )
 
+// criService is containerd's CRI plugin.
+type criService interface {
+	Register(*grpc.Server) error
+	runtimeapi.RuntimeServiceServer
+}
+
 // server is the running containerd. It is registered as a containerd plugin itself, which gives it access to the other
 // plugins.
 type server struct {
 	containerd *ctrserver.Server
 	end        context.CancelFunc // ends containerd's background work
 	client     *containerd.Client // in memory, in the CRI's namespace
-	cri        interface{ Register(*grpc.Server) error }
+	cri        criService
 	images     interface {
 		UpdateImage(ctx context.Context, name string) error
 	}
@@ -121,7 +127,7 @@ func (s *server) connect(ic *plugin.InitContext) (any, error) {
 		return nil, err
 	}
 	var isCRI, isImages bool
-	s.cri, isCRI = cri.(interface{ Register(*grpc.Server) error })
+	s.cri, isCRI = cri.(criService)
 	s.images, isImages = images.(interface {
 		UpdateImage(ctx context.Context, name string) error
 	})
@@ -162,7 +168,9 @@ func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
 			if err := s.network.Before(ctx, req); err != nil {
 				return nil, err
 			}
-			return handle(traced(ctx, tracer, info.FullMethod), req)
+			answer, err := handle(traced(ctx, tracer, info.FullMethod), req)
+			s.network.After(context.WithoutCancel(ctx), req, err != nil)
+			return answer, err
 		}))
 	if err := s.cri.Register(server); err != nil {
 		return service{}, fmt.Errorf("register CRI services: %w", err)

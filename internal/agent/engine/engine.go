@@ -98,7 +98,7 @@ func (e *Engine) Effective(kc *v1beta1.KubeletConfiguration) *v1beta1.KubeletCon
 func (e *Engine) Progress() Progress { return e.runtime.Progress() }
 
 // RemoveNetwork removes the interfaces and rules of the runtime's pod network from the machine.
-func (e *Engine) RemoveNetwork() error { return e.runtime.RemoveNetwork() }
+func (e *Engine) RemoveNetwork(ctx context.Context) error { return e.runtime.RemoveNetwork(ctx) }
 
 // Export writes images as an archive.
 func (e *Engine) Export(ctx context.Context, archive io.Writer, names ...string) error {

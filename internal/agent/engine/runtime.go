@@ -23,7 +23,7 @@ type Runtime interface {
 	// Progress reports how far pulls are; nil if the runtime cannot say.
 	Progress() Progress
 	// RemoveNetwork removes the interfaces and rules of the runtime's pod network from the machine.
-	RemoveNetwork() error
+	RemoveNetwork(ctx context.Context) error
 	// Traits are the constant properties of this kind.
 	Traits() Traits
 }

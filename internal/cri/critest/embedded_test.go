@@ -41,7 +41,7 @@ func TestEmbedded(t *testing.T) {
 		go func() { ended <- r.Run(ctx) }()
 		t.Cleanup(func() {
 			stop()
-			if err := errors.Join(<-ended, r.RemoveNetwork()); err != nil {
+			if err := errors.Join(<-ended, r.RemoveNetwork(context.Background())); err != nil {
 				t.Error(err)
 			}
 		})

@@ -100,9 +100,8 @@ func address(p netip.Prefix) *netlink.Addr {
 	return &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
 }
 
-// RemoveBridge removes the bridge of the built-in network. Call it only when no pod is left. The next pod creates the
-// bridge again.
-func RemoveBridge(name string) error {
+// removeBridge removes the bridge of the built-in network.
+func removeBridge(name string) error {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
 		return nil

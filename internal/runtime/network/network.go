@@ -33,6 +33,8 @@ type Config struct {
 	Fixed bool
 	// RangesFile stores the ranges of the last UpdateRuntimeConfig.
 	RangesFile string
+	// StateDir is the runtime's state directory. The network namespaces of its pods are mounted there.
+	StateDir string
 	// LeaseDir is the directory where the plugin host-local records the addresses in use.
 	LeaseDir string
 	// BinDirs are the directories of the CNI plugins.
@@ -54,6 +56,8 @@ type Machine struct {
 type Network struct {
 	config  Config
 	machine Machine // set by Prepare
+
+	localnet localnet
 
 	mu     sync.Mutex
 	source source // the network whose files are in the directory
@@ -126,9 +130,14 @@ func (n *Network) makeBuiltIn() (map[string]confFile, error) {
 	return map[string]confFile{builtInConf: {text: text}}, nil
 }
 
-// Before does the network's part of a CRI call. It runs before containerd serves the call.
+// Before does the network's part of a CRI call. It runs before containerd serves the call. After follows each Before
+// that succeeded.
 func (n *Network) Before(ctx context.Context, req any) error {
 	switch req := req.(type) {
+	case *runtimeapi.RunPodSandboxRequest:
+		if hasHostPort(req) {
+			n.localnet.add(1)
+		}
 	case *runtimeapi.UpdateRuntimeConfigRequest:
 		if err := n.useRanges(req.GetRuntimeConfig().GetNetworkConfig().GetPodCidr()); err != nil {
 			return status.Error(codes.InvalidArgument, err.Error())
@@ -139,6 +148,25 @@ func (n *Network) Before(ctx context.Context, req any) error {
 		n.release(ctx, req.GetPodSandboxId())
 	}
 	return nil
+}
+
+// After does the rest of the network's part when containerd has served the call. failed says that the call failed.
+func (n *Network) After(ctx context.Context, req any, failed bool) {
+	switch req := req.(type) {
+	case *runtimeapi.RunPodSandboxRequest:
+		if hasHostPort(req) {
+			n.localnet.add(-1)
+			n.ended(ctx, "")
+		}
+	case *runtimeapi.StopPodSandboxRequest:
+		if !failed {
+			n.ended(ctx, req.GetPodSandboxId())
+		}
+	case *runtimeapi.RemovePodSandboxRequest:
+		if !failed {
+			n.ended(ctx, req.GetPodSandboxId())
+		}
+	}
 }
 
 // recallRanges reads the ranges of the last UpdateRuntimeConfig from disk, unless the configuration sets ranges.

@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
+
+	"github.com/berth-run/berth/internal/runtime/network/rules"
 )
 
 // release detaches a sandbox from its earlier networks: those that it was attached to and that are not the current
@@ -17,7 +19,7 @@ import (
 // ones behind. A failure, such as a plugin that is no longer installed, is logged and does not keep the pod from
 // stopping.
 func (n *Network) release(ctx context.Context, sandbox string) {
-	cni := libcni.NewCNIConfig(n.config.BinDirs, nil)
+	cni := n.cni()
 	attachments, err := cni.GetCachedAttachments(sandbox)
 	if err != nil {
 		n.config.Log.Warn("cannot read the networks of a pod, its addresses and rules on earlier networks stay",
@@ -33,6 +35,19 @@ func (n *Network) release(ctx context.Context, sandbox string) {
 				"sandbox",
 				sandbox, "network", a.Network, "err", err)
 		}
+	}
+}
+
+// ended removes what the plugins have left of a sandbox that has ended, if sandbox is not empty: packet filter rules, and
+// route_localnet once no pod has a host port. The bridge plugin leaves its rules behind if the sandbox's network
+// namespace no longer exists.
+func (n *Network) ended(ctx context.Context, sandbox string) {
+	var err error
+	if sandbox != "" {
+		err = rules.Remove(ctx, func(o rules.Owner) bool { return o.Of(sandbox) })
+	}
+	if err = errors.Join(err, n.closeLocalnet()); err != nil {
+		n.config.Log.Warn("cannot remove the network of a pod, retrying at the next start", "sandbox", sandbox, "err", err)
 	}
 }
 

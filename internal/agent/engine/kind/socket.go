@@ -54,7 +54,7 @@ func notOverCRI(err error) error {
 func (socket) Progress() engine.Progress { return nil }
 
 // RemoveNetwork implements Runtime: the network of pods belongs to the runtime.
-func (socket) RemoveNetwork() error { return nil }
+func (socket) RemoveNetwork(context.Context) error { return nil }
 
 // Traits implements Runtime.
 func (socket) Traits() engine.Traits { return engine.Traits{Shared: true, StateDir: "/"} }

@@ -28,7 +28,7 @@ func TestKindsOfRuntimeDiffer(t *testing.T) {
 	if own.Progress() == nil || external.Progress() != nil {
 		t.Error("only the embedded runtime reports how far pulls are")
 	}
-	if err := external.RemoveNetwork(); err != nil {
+	if err := external.RemoveNetwork(t.Context()); err != nil {
 		t.Errorf("a reset of an agent with its own runtime: %v", err)
 	}
 }
