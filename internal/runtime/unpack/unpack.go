@@ -49,18 +49,15 @@ func Register(limits Limits, root string) {
 		return func(_ context.Context, stream diff.StreamProcessor, _ map[string]typeurl.Any) (diff.StreamProcessor,
 			error) {
 			in := &countedInput{Reader: stream}
-			layer := &boundedLayer{in: in, out: io.NopCloser(in), limits: limits, free: func() (space, error) {
-				return freeSpace(root)
-			}}
+			free := func() (space, error) { return freeSpace(root) }
 			if compressed == "" {
-				return layer, nil
+				return bounded(in, io.NopCloser(in), limits, free), nil
 			}
 			plain, err := compression.DecompressStream(in)
 			if err != nil {
 				return nil, err
 			}
-			layer.out = plain
-			return layer, nil
+			return bounded(in, plain, limits, free), nil
 		}, true
 	})
 }
@@ -99,9 +96,15 @@ type boundedLayer struct {
 	out    io.ReadCloser
 	limits Limits
 	free   func() (space, error)
+	sparse *sparse
 
 	n         int64 // bytes unpacked so far
 	nextCheck int64 // when n reaches it, the free space is checked again
+}
+
+// bounded limits the layer out, which is decompressed from in.
+func bounded(in *countedInput, out io.ReadCloser, limits Limits, free func() (space, error)) *boundedLayer {
+	return &boundedLayer{in: in, out: out, limits: limits, free: free, sparse: newSparse()}
 }
 
 var errTooLarge = errors.New("layer is too large")
@@ -120,7 +123,8 @@ func (b *boundedLayer) Read(p []byte) (int, error) {
 	}
 	n, err := b.out.Read(p)
 	b.n += int64(n)
-	if tooLarge := b.limits.checkSize(b.in.n, b.n); tooLarge != nil {
+	b.sparse.add(p[:n])
+	if tooLarge := b.limits.checkSize(b.in.n, b.n, b.sparse.size); tooLarge != nil {
 		return 0, tooLarge
 	}
 	return n, err
@@ -130,4 +134,7 @@ func (b *boundedLayer) Read(p []byte) (int, error) {
 func (*boundedLayer) MediaType() string { return ocispec.MediaTypeImageLayer }
 
 // Close implements io.Closer.
-func (b *boundedLayer) Close() error { return b.out.Close() }
+func (b *boundedLayer) Close() error {
+	b.sparse.stop()
+	return b.out.Close()
+}

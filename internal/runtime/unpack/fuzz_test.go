@@ -1,0 +1,135 @@
+package unpack
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/containerd/containerd/v2/pkg/archive/compression"
+	"github.com/klauspost/compress/zstd"
+)
+
+// limits of the tests: a layer may unpack to 1 MiB, and above that to 10 times its compressed size.
+var limits = Limits{MaxRatio: 10, Harmless: 1 << 20, Reserve: 1}
+
+// FuzzLayer reads any compressed layer as containerd does. Its bytes and its files, with all their holes, stay within
+// the limits.
+func FuzzLayer(f *testing.F) {
+	for _, plain := range [][]byte{layer(f, 10), layer(f, 4<<20), hole(f, 1<<40), bytes.Repeat([]byte{0}, 4<<20)} {
+		f.Add(plain)
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		if _, err := w.Write(plain); err != nil || w.Close() != nil {
+			f.Fatal(err)
+		}
+		f.Add(packed.Bytes())
+		z, err := zstd.NewWriter(nil)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(z.EncodeAll(plain, nil))
+	}
+	f.Fuzz(func(t *testing.T, compressed []byte) {
+		most := max(limits.Harmless, limits.MaxRatio*int64(len(compressed)+1))
+		in := &countedInput{Reader: bytes.NewReader(compressed)}
+		plain, err := compression.DecompressStream(in)
+		if err != nil {
+			return
+		}
+		b := bounded(in, plain, limits, func() (space, error) { return space{Size: 1 << 40, Free: 1 << 39}, nil })
+		defer b.Close()
+		files := tar.NewReader(b)
+		for {
+			h, err := files.Next()
+			if err != nil {
+				break
+			}
+			// containerd writes a file as soon as it has read the header.
+			if isSparse(h) && h.Size > most {
+				t.Fatalf("%d compressed bytes become a file of %d bytes", len(compressed), h.Size)
+			}
+		}
+		if n, _ := io.Copy(io.Discard, b); b.n > most+1<<20 {
+			t.Errorf("%d compressed bytes were unpacked to %d, %d of them after the files", len(compressed), b.n, n)
+		}
+	})
+}
+
+// A file with a hole of 1 TiB needs a few hundred bytes in a layer. containerd would write the zeros.
+func TestSparseFilesCountInFull(t *testing.T) {
+	for name, test := range map[string]struct {
+		layer []byte
+		err   string
+	}{
+		"a small hole":      {hole(t, 1<<10), ""},
+		"a hole of 1 TiB":   {hole(t, 1<<40), "layer is too large"},
+		"a file without":    {layer(t, 1<<10), ""},
+		"no tar archive":    {[]byte(strings.Repeat("text", 1000)), ""},
+		"behind its end":    {append(layer(t, 10), bytes.Repeat([]byte("x"), 5000)...), ""},
+		"cut in the middle": {layer(t, 5000)[:3000], ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := &countedInput{Reader: bytes.NewReader(test.layer)}
+			b := bounded(in, io.NopCloser(in), limits, func() (space, error) { return freeSpace(t.TempDir()) })
+			got, err := io.ReadAll(b)
+			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("error %v, want %q", err, test.err)
+			}
+			if err == nil && !bytes.Equal(got, test.layer) {
+				t.Errorf("read %d bytes of %d", len(got), len(test.layer))
+			}
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// layer is a layer with one file of size bytes.
+func layer(t testing.TB, size int64) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "f", Mode: 0o644, Size: size})
+	if err == nil {
+		_, err = io.Copy(w, strings.NewReader(strings.Repeat("x", int(size))))
+	}
+	if err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// hole is a layer with one file of size bytes, all of them in a hole.
+func hole(t testing.TB, size int64) []byte {
+	t.Helper()
+	records := ""
+	for _, r := range []string{"GNU.sparse.major=1", "GNU.sparse.minor=0", "GNU.sparse.name=f",
+		"GNU.sparse.realsize=" + strconv.FormatInt(size, 10)} {
+		records += fmt.Sprintf("%d %s\n", len(r)+4, r)
+	}
+	holes := "1\n" + strconv.FormatInt(size, 10) + "\n0\n"
+	holes += strings.Repeat("\x00", 512-len(holes))
+	return []byte(block('x', records) + block('0', holes) + strings.Repeat("\x00", 1024))
+}
+
+func block(typ byte, content string) string {
+	h := make([]byte, 512)
+	copy(h, "f")
+	copy(h[100:], "0000644\x00")
+	copy(h[124:], fmt.Sprintf("%011o\x00", len(content)))
+	h[156] = typ
+	copy(h[257:], "ustar\x0000")
+	copy(h[148:156], "        ")
+	sum := 0
+	for _, b := range h {
+		sum += int(b)
+	}
+	copy(h[148:156], fmt.Sprintf("%06o\x00 ", sum))
+	return string(h) + content + strings.Repeat("\x00", (512-len(content)%512)%512)
+}
