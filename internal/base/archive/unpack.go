@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -44,6 +45,8 @@ func Unpack(r io.Reader, t Target) (skipped []string, err error) {
 	switch {
 	case path.Clean(first.Name) != ".":
 		err = fmt.Errorf("the stream begins with %q", first.Name)
+	case isSparse(first):
+		err = errors.New("source is a sparse file in a form that is not copied")
 	case mode.IsDir():
 		skipped, err = t.directory(stream, mode.Perm())
 	case mode.IsRegular():
@@ -121,6 +124,8 @@ func (t Target) refuse(name string, h *tar.Header) string {
 	switch mode := h.FileInfo().Mode(); {
 	case h.Typeflag == tar.TypeLink: // Pack makes none
 		return "is a hard link"
+	case isSparse(h): // Pack makes none
+		return "is a sparse file"
 	case mode.IsDir(), mode.IsRegular():
 		return ""
 	case mode.Type() != fs.ModeSymlink:
@@ -129,6 +134,19 @@ func (t Target) refuse(name string, h *tar.Header) string {
 		return "is a link to " + h.Linkname + ", which is outside the directory"
 	}
 	return ""
+}
+
+// isSparse reports whether a file has holes. A stream of a few bytes could fill the disk with their zeros.
+func isSparse(h *tar.Header) bool {
+	if h.Typeflag == tar.TypeGNUSparse {
+		return true
+	}
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
 }
 
 // entry makes one file, directory or link below root. It follows no link out of root.
