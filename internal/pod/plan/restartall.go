@@ -34,6 +34,9 @@ func (c *computation) restartAll() bool {
 	if c.plan.RestartingAll = len(c.plan.Kill)+len(c.plan.Remove) > 0; c.plan.RestartingAll {
 		return true
 	}
+	if c.changed(*c.source) {
+		return false // the delay was for another spec
+	}
 	delay := c.crashDelay(*c.source)
 	if until, waits := c.backsOff(*c.source, delay); waits {
 		c.wait(c.source.Name, reason.CrashLoopBackOff, c.backoffMessage(c.source.Name, delay), until)
@@ -65,11 +68,12 @@ func (c *computation) outdated(s pod.ContainerStatus) bool {
 
 // restartAllSource returns the newest dead container whose exit code triggers a restart of all containers, nil if there
 // is none. A container with an end in the future does not count: the machine's clock was set back, and no later
-// instance would ever be newer.
+// instance would ever be newer. A source whose spec has changed since still counts: other containers may have been
+// removed for it, and must start in their order.
 func (c *computation) restartAllSource() (source *pod.ContainerStatus) {
 	for _, k := range pod.Containers(c.Pod) {
 		s, ok := c.current(k)
-		if ok && s.State == pod.StateExited && !c.changed(s) &&
+		if ok && s.State == pod.StateExited &&
 			ruleFor(k.Container, s.ExitCode) == corev1.ContainerRestartRuleActionRestartAllContainers &&
 			!s.FinishedAt.After(c.Now) && (source == nil || s.FinishedAt.After(source.FinishedAt)) {
 			source = &s
