@@ -2,6 +2,7 @@ package pleg
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -117,12 +118,13 @@ func sandboxStatus(listed *runtimeapi.PodSandbox, s *runtimeapi.PodSandboxStatus
 
 func containerStatus(sandboxID string, s *runtimeapi.ContainerStatus) pod.ContainerStatus {
 	a := s.GetAnnotations()
-	count, err := strconv.Atoi(a[pod.AnnotationRestartCount])
+	// Counts are of type int32 in a pod's status.
+	count, err := strconv.ParseUint(a[pod.AnnotationRestartCount], 10, 31)
 	if err != nil {
-		count = int(s.GetMetadata().GetAttempt())
+		count = min(uint64(s.GetMetadata().GetAttempt()), math.MaxInt32)
 	}
 	backoff, err := time.ParseDuration(a[pod.AnnotationBackoff])
-	if err != nil {
+	if err != nil || backoff < 0 {
 		backoff = 0 // not started by Berth: the first delay follows
 	}
 	image := s.GetImage().GetUserSpecifiedImage()
@@ -147,7 +149,7 @@ func containerStatus(sandboxID string, s *runtimeapi.ContainerStatus) pod.Contai
 		Image:                  image,
 		ImageID:                s.ImageRef,
 		Hash:                   a[pod.AnnotationHash],
-		RestartCount:           count,
+		RestartCount:           int(count),
 		TerminationMessagePath: a[pod.AnnotationTerminationMessagePath],
 		TerminationFromLogs:    a[pod.AnnotationTerminationMessagePolicy] == "FallbackToLogsOnError",
 		Backoff:                backoff,
