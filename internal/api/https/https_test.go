@@ -107,7 +107,7 @@ func (runtimeParts) Summary(_ context.Context, only bool) (*statsv1alpha1.Summar
 var allOn = Enabled{DebuggingHandlers: true, SystemLogHandler: true, SystemLogQuery: true, ProfilingHandler: true,
 	DebugFlagHandler: true}
 
-func options(t *testing.T, a *servertest.Agent) Options {
+func options(t testing.TB, a *servertest.Agent) Options {
 	registry := prometheus.NewRegistry()
 	scrape := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return Options{
@@ -128,7 +128,7 @@ func options(t *testing.T, a *servertest.Agent) Options {
 }
 
 // start runs a server until the test ends.
-func start(t *testing.T, change func(*Options)) *node {
+func start(t testing.TB, change func(*Options)) *node {
 	t.Helper()
 	a := servertest.Start(t)
 	o := options(t, a)
@@ -169,7 +169,7 @@ func start(t *testing.T, change func(*Options)) *node {
 	return n
 }
 
-func certificate(t *testing.T) tls.Certificate {
+func certificate(t testing.TB) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -33,7 +33,8 @@ func FuzzPod(f *testing.F) {
 	checkpointtest.Fuzz(f, checkpointtest.File{
 		Name: "offline/pods/u1.json", Version: 1,
 		Seeds: []string{
-			`{"key":"u1","value":{"namespace":"default","name":"web","sealed":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="}}`,
+			`{"key":"u1","value":{"namespace":"default","name":"web",` +
+				`"sealed":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="}}`,
 		},
 		Read: func(t *testing.T, dir string) (state, report string) {
 			kept, _, err := offlineAt(t, dir)
@@ -47,8 +48,8 @@ func FuzzPod(f *testing.F) {
 
 // FuzzContent reads a saved pod with any content that was encrypted with the key.
 func FuzzContent(f *testing.F) {
-	f.Add([]byte(`{"pod":{"metadata":{"uid":"u1","name":"web"}},"objects":[{"kind":"ConfigMap","object":{"data":{"a":"b"}}}],` +
-		`"tokens":{"t":{}}}`))
+	f.Add([]byte(`{"pod":{"metadata":{"uid":"u1","name":"web"}},` +
+		`"objects":[{"kind":"ConfigMap","object":{"data":{"a":"b"}}}],"tokens":{"t":{}}}`))
 	f.Add([]byte(`{"pod":null}`))
 	f.Add([]byte(`{"pod":{},"objects":[{"kind":"Secret","object":null}]}`))
 	f.Fuzz(func(t *testing.T, plain []byte) {

@@ -13,7 +13,9 @@ import (
 func FuzzLedger(f *testing.F) {
 	checkpointtest.Fuzz(f, checkpointtest.File{
 		Name: "images.json", Version: 1,
-		Seeds: []string{`{"sha256:1":{"firstSeen":"2026-03-01T12:00:00Z","lastUsed":"2026-03-01T13:00:00Z","imported":true}}`},
+		Seeds: []string{
+			`{"sha256:1":{"firstSeen":"2026-03-01T12:00:00Z","lastUsed":"2026-03-01T13:00:00Z","imported":true}}`,
+		},
 		Read: func(t *testing.T, dir string) (state, report string) {
 			var log bytes.Buffer
 			c := New(Options{Dir: dir, Now: func() time.Time { return time.Unix(1, 0) },
