@@ -17,7 +17,8 @@ workers=${FUZZWORKERS:-2}
 corpus=${BERTH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth}/fuzz
 mkdir -p "$out" "$corpus"
 
-# A worker that needs more address space than this (KiB) fails its target: input must not choose how much memory is used.
+# A worker that needs more address space than this (KiB) fails its target: input must not choose how much memory is
+# used.
 limit=8388608
 
 # The targets: only packages with a fuzz function are built, and each of them lists its own.

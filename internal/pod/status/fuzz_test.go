@@ -14,7 +14,8 @@ func FuzzRecord(f *testing.F) {
 		Seeds: []string{
 			`{"key":"u1","value":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}],` +
 				`"startTime":"2026-03-01T12:00:00Z","containerStatuses":[{"name":"app",` +
-				`"containerID":"containerd://a1","restartCount":3,"state":{"running":{"startedAt":"2026-03-01T12:00:00Z"}}}]}}`,
+				`"containerID":"containerd://a1","restartCount":3,` +
+				`"state":{"running":{"startedAt":"2026-03-01T12:00:00Z"}}}]}}`,
 			`{"key":"u1","value":{"phase":"Failed","containerStatuses":[{"name":"app"},` +
 				`{"name":"app","restartCount":-1}]}}`,
 		},

@@ -24,7 +24,8 @@ func FuzzPlugin(f *testing.F) {
 	}
 	list := bytes(&pluginapi.ListAndWatchResponse{Devices: []*pluginapi.Device{
 		{ID: "b", Health: pluginapi.Healthy, Topology: &pluginapi.TopologyInfo{
-			Nodes: []*pluginapi.NUMANode{{ID: 1}, {ID: -1}, {ID: 64}, {ID: 1 << 40}}}}, {ID: "a"}, {ID: "a", Health: pluginapi.Healthy}, {}}})
+			Nodes: []*pluginapi.NUMANode{{ID: 1}, {ID: -1}, {ID: 64}, {ID: 1 << 40}}}},
+		{ID: "a"}, {ID: "a", Health: pluginapi.Healthy}, {}}})
 	for _, endpoint := range []string{"gpu.sock", "../../run/x.sock", "/etc/x", ""} {
 		f.Add(bytes(&pluginapi.RegisterRequest{Version: "v1beta1", Endpoint: endpoint,
 			ResourceName: "example.com/gpu"}), list)
