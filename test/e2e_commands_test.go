@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,6 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
+	"github.com/berth-run/berth/internal/node/machine"
+	"github.com/berth-run/berth/internal/node/resource/state"
 	"github.com/berth-run/berth/test/kubelet"
 )
 
@@ -133,6 +136,7 @@ func (h *harness) kubelet(ts *testscript.TestScript, args []string) {
 		ts.Check(err)
 		path := ts.MkAbs("kubelet.yaml")
 		ts.Check(os.WriteFile(path, append(config, "makeIPTablesUtilChains: false\n"...), 0o600))
+		h.knowMemory(ts)
 		log, err := os.OpenFile(ts.MkAbs("agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		ts.Check(err)
 		defer log.Close()
@@ -151,6 +155,25 @@ func (h *harness) kubelet(ts *testscript.TestScript, args []string) {
 		n.kubelet.End(unix.SIGKILL)
 	default:
 		ts.Fatalf("kubelet %s: unknown", args[0])
+	}
+}
+
+// knowMemory lets the agent write its state for a kubelet again if the machine has another amount of memory by now, as
+// a virtual machine may while it runs. A kubelet with the static memory policy refuses to start on the old state.
+func (h *harness) knowMemory(ts *testscript.TestScript) {
+	text, err := os.ReadFile(filepath.Join(rootOf(ts), state.MemoryFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	ts.Check(err)
+	m, err := machine.Read(os.DirFS("/"))
+	ts.Check(err)
+	for _, n := range m.Nodes {
+		if !strings.Contains(string(text), fmt.Sprintf(`"total":%d,`, n.Memory)) {
+			h.agent(ts, []string{"start", "--kubeconfig", ts.Getenv("NODE"), "--node-ip", nodeOf(ts).address})
+			h.agent(ts, []string{"stop"})
+			return
+		}
 	}
 }
 

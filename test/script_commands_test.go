@@ -310,9 +310,11 @@ func eventually(ts *testscript.TestScript, poll func() (ok bool, seen any)) {
 	eventuallyEvery(ts, 20*time.Millisecond, poll)
 }
 
-// eventuallyEvery is eventually with a longer pause, for a poll that costs CPU time, which other tests need.
+// eventuallyEvery is eventually with a longer pause. A poll that takes long has a longer pause too, because it uses
+// CPU time that the agent and other tests need.
 func eventuallyEvery(ts *testscript.TestScript, pause time.Duration, poll func() (ok bool, seen any)) {
-	for begin := time.Now(); ; time.Sleep(pause) {
+	for begin := time.Now(); ; {
+		polled := time.Now()
 		ok, seen := poll()
 		if ok {
 			return
@@ -320,6 +322,7 @@ func eventuallyEvery(ts *testscript.TestScript, pause time.Duration, poll func()
 		if time.Since(begin) > patience {
 			fail(ts, "condition not met after %v; last seen: %+v", patience, seen)
 		}
+		time.Sleep(max(pause, 2*time.Since(polled)))
 	}
 }
 
