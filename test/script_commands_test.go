@@ -27,6 +27,7 @@ import (
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/base/inotify"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -146,6 +147,10 @@ import (
 //	                            writes the calls so far to FILE, in order
 //	cdi-spec FILE               installs a CDI specification; $CDI in it, and from now on, is its vendor
 //	loop NAME                   makes a block device of 16 MiB, $NAME, until the script ends
+//	mount bind FROM DIR, mount tmpfs DIR
+//	                            mounts a directory or a tmpfs until the script ends
+//	reset-beside DIR COMMAND... runs berth reset with the file config.yaml, stops it as soon as it deletes a file in
+//	                            DIR, runs the command, and lets the reset end
 //	small-disk DIR, fill-disk DIR, free-disk DIR
 //	                            mounts a file system of 1 MiB, fills it, frees it again
 //
@@ -237,6 +242,8 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"await-health":     positive("await-health POD ID HEALTH", 3, 3, h.awaitHealth),
 		"pod-resources":    positive("pod-resources FILE", 1, 1, h.podResources),
 		"cdi-spec":         positive("cdi-spec FILE", 1, 1, h.cdiSpec),
+		"mount":            positive("mount bind FROM DIR | mount tmpfs DIR", 2, 3, mountAt),
+		"reset-beside":     positive("reset-beside DIR COMMAND...", 2, many, h.resetBeside),
 		"small-disk":       positive("small-disk DIR", 1, 1, smallDisk),
 		"fill-disk":        positive("fill-disk DIR", 1, 1, fillDisk),
 		"free-disk":        positive("free-disk DIR", 1, 1, freeDisk),
@@ -619,6 +626,39 @@ func smallDisk(ts *testscript.TestScript, args []string) {
 	ts.Check(os.MkdirAll(args[0], 0o755))
 	ts.Check(unix.Mount("tmpfs", args[0], "tmpfs", 0, "size=1m"))
 	ts.Defer(func() { _ = unix.Unmount(args[0], unix.MNT_DETACH) })
+}
+
+// mountAt mounts a directory or a tmpfs, and unmounts it at the end of the script if it is still there.
+func mountAt(ts *testscript.TestScript, args []string) {
+	dir, err := filepath.EvalSymlinks(args[len(args)-1])
+	ts.Check(err)
+	switch {
+	case args[0] == "bind" && len(args) == 3:
+		ts.Check(unix.Mount(ts.MkAbs(args[1]), dir, "", unix.MS_BIND, ""))
+	case args[0] == "tmpfs" && len(args) == 2:
+		ts.Check(unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=711"))
+	default:
+		ts.Fatalf("usage: mount bind FROM DIR | mount tmpfs DIR")
+	}
+	ts.Defer(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+}
+
+// resetBeside runs a command while a reset is in the middle of its deletions.
+func (h *harness) resetBeside(ts *testscript.TestScript, args []string) {
+	kernel, err := inotify.Open()
+	ts.Check(err)
+	defer kernel.Close()
+	_, err = kernel.Add(args[0], unix.IN_DELETE)
+	ts.Check(err)
+	reset := exec.Command(h.bin, "reset", "--yes", "--root-dir", rootOf(ts), "--config", ts.MkAbs("config.yaml"))
+	ts.Check(reset.Start())
+	defer func() {
+		ts.Check(reset.Process.Signal(unix.SIGCONT))
+		ts.Check(reset.Wait())
+	}()
+	_, err = kernel.Read(make([]byte, unix.SizeofInotifyEvent+unix.NAME_MAX+1))
+	ts.Check(errors.Join(err, reset.Process.Signal(unix.SIGSTOP)))
+	ts.Check(ts.Exec(args[1], args[2:]...))
 }
 
 // fillDisk leaves no byte free for files. Directory entries can still be written.

@@ -155,15 +155,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	a.began = time.Now()
 	klog.SetSlogLogger(a.Log.With("component", "client-go")) // klog has one logger for the whole process
 	c := a.Config
-	// A container with its own user namespace reaches its root file system through these directories, as a user that
-	// the host does not know. Others need the permission to pass (0711).
-	for _, dir := range []struct {
-		path string
-		mode os.FileMode
-	}{{c.RootDir, 0o711}, {c.RunDir, 0o711}, {filepath.Join(c.RootDir, "pods"), 0o750}} {
-		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
-			return fmt.Errorf("make directory: %w", err)
-		}
+	if err := os.MkdirAll(c.RootDir, 0o711); err != nil { // for the lock
+		return fmt.Errorf("make root directory: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	release, err := lock.Turn(ctx, c.Lock.File, c.Lock.Yield, cancel)
@@ -176,6 +169,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return ended(err)
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
+	if err := makeDirs(c); err != nil {
+		return err
+	}
 	// The foundation ends after all loops: they need the records until they end, and the runtime has to finish the
 	// calls that they have started.
 	launch, stop := foundation(context.WithoutCancel(ctx))
@@ -191,6 +187,20 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	start(ctx, group, a.loops(), a.Log)
 	return ended(group.Wait())
+}
+
+// makeDirs makes the directories that several parts use. A container with its own user namespace reaches its root file
+// system through them, as a user that the host does not know. Others need the permission to pass (0711).
+func makeDirs(c *config.Config) error {
+	for _, dir := range []struct {
+		path string
+		mode os.FileMode
+	}{{c.RootDir, 0o711}, {c.RunDir, 0o711}, {filepath.Join(c.RootDir, "pods"), 0o750}} {
+		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
+			return fmt.Errorf("make directory: %w", err)
+		}
+	}
+	return nil
 }
 
 // foundation runs the parts that must end last. launch starts a part, and calls failed when the part ends. stop ends

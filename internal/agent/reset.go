@@ -20,28 +20,54 @@ import (
 
 // Reset ends everything that an agent left on this machine under its root directory, at once and without grace: pods,
 // volumes, cgroups, the embedded runtime with its images and network, the packet filter rule, and the directory itself
-// (package rootdir). It fails while an agent works there. After an error it continues with the rest, and returns all errors.
-func (a *Agent) Reset(ctx context.Context) error {
-	root := a.Config.RootDir
-	if _, err := os.Stat(root); errors.Is(err, os.ErrNotExist) {
+// (package rootdir). It fails while an agent works there, and no agent can start there until it has ended. After an
+// error it continues with the rest, and returns all errors. If pods may be left, it deletes no files.
+func (a *Agent) Reset(ctx context.Context) (err error) {
+	root, err := rootdir.Open(a.Config.RootDir)
+	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	unlock, err := lock.Root(ctx, root)
 	if err != nil {
 		return err
 	}
-	err = a.resetPods(ctx)
-	if a.machine.engine != nil {
-		err = errors.Join(err, a.machine.engine.RemoveNetwork(ctx))
-	}
-	err = errors.Join(err, a.machine.firewall.Remove(ctx), unlock())
-	for _, dir := range []string{a.Config.RunDir, root} {
-		err = errors.Join(err, rootdir.Unmount(dir))
-	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	unlock, err := lock.Root(ctx, root.Path)
 	if err != nil {
-		return err // nothing is deleted through a mount that stayed
+		return err
 	}
-	return errors.Join(os.RemoveAll(a.Config.RunDir), rootdir.Remove(root))
+	defer func() { err = errors.Join(err, unlock()) }()
+	failed := a.resetPods(ctx)
+	if a.machine.engine != nil {
+		failed = errors.Join(failed, a.machine.engine.RemoveNetwork(ctx))
+	}
+	failed = errors.Join(failed, a.machine.firewall.Remove(ctx))
+	run, err := rootdir.OpenRun(a.Config.RunDir, "berth.sock", "runtime")
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return reset(ctx, failed, root)
+	case err != nil:
+		return errors.Join(failed, err)
+	}
+	defer func() { err = errors.Join(err, run.Close()) }()
+	return reset(ctx, failed, run, root)
+}
+
+// reset unmounts what is mounted below the directories of an agent, of which an outer one follows an inner one. If
+// nothing has failed before, it deletes them.
+func reset(ctx context.Context, failed error, dirs ...*rootdir.Dir) error {
+	var unmounts, removals error
+	for _, d := range dirs {
+		unmounts = errors.Join(unmounts, d.Unmount())
+	}
+	if failed != nil {
+		return errors.Join(failed, unmounts)
+	}
+	for i, d := range dirs {
+		if !slices.ContainsFunc(dirs[i+1:], d.Within) { // the outer directory goes with everything in it
+			removals = errors.Join(removals, d.Remove(ctx))
+		}
+	}
+	return errors.Join(unmounts, removals)
 }
 
 // resetPods starts the runtime, ends all pods of this agent, and stops the runtime again.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/inotify"
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
 // turn is the delay between two tries of Acquire.
@@ -24,22 +25,16 @@ type File struct {
 // Acquire waits until no other process holds the lock of a file and takes it. It creates the file if there is none. The
 // kernel releases the lock when the process ends.
 func Acquire(ctx context.Context, path string) (*File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open lock file: %w", err)
-	}
 	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case err == nil:
+		f, err := Try(path)
+		if err == nil {
 			return &File{f}, nil
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), f.Close())
-		case <-time.After(turn):
+		if !errors.Is(err, ErrHeld) && !errors.Is(err, unix.EINTR) {
+			return nil, err
+		}
+		if err := retry.Sleep(ctx, turn); err != nil {
+			return nil, err
 		}
 	}
 }

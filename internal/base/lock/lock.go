@@ -19,29 +19,87 @@ import (
 // ErrLocked is the error if another agent works on the root directory.
 var ErrLocked = errors.New("another agent works on this root directory")
 
+// RootFile is the name of the lock file in a root directory.
+const RootFile = "lock"
+
 // ErrHeld is the error of Try if another process holds the lock.
 var ErrHeld = errors.New("another process holds the lock")
 
 // Try takes the lock of a file (flock(2)) without waiting. It creates the file if there is none. The kernel releases
 // the lock when the process ends, and the caller by closing the file.
+//
+// The holder may delete the file while it holds the lock. Then a process that had opened the deleted file locks the
+// next one.
 func Try(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	for {
+		f, err := open(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				err = ErrHeld
+			}
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+		}
+		current, err := names(path, f)
+		if current {
+			return f, nil
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+	}
+}
+
+// open opens a lock file that no other user can lock, and creates it if there is none. Whoever may open a file may lock
+// it, for ever. So a file of another user is refused, and the permissions of other users are removed.
+func open(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open lock file: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = ErrHeld
-		}
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	var st unix.Stat_t
+	if err = unix.Fstat(int(f.Fd()), &st); err == nil {
+		err = private(st, os.Geteuid())
+	}
+	if err == nil && st.Mode&0o077 != 0 {
+		err = f.Chmod(0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open lock file %s: %w", path, err), f.Close())
 	}
 	return f, nil
+}
+
+// private returns an error if a file cannot be a lock file of the user uid.
+func private(st unix.Stat_t, uid int) error {
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink > 1:
+		return errors.New("it is not a regular file with one name; remove it")
+	case int(st.Uid) != uid:
+		return fmt.Errorf("it belongs to user %d, who could hold the lock for ever; remove it", st.Uid)
+	}
+	return nil
+}
+
+// names reports whether a path still leads to an open file.
+func names(path string, f *os.File) (bool, error) {
+	opened, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	now, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(opened, now), err
 }
 
 // Root takes the lock of a root directory, so that only one agent at a time works on it. The kernel releases the lock
 // when the process ends. The error is ctx's if ctx ends while Root waits.
 func Root(ctx context.Context, root string) (unlock func() error, err error) {
-	path := filepath.Join(root, "lock")
+	path := filepath.Join(root, RootFile)
 	f, err := Try(path)
 	for end := time.Now().Add(inherited); errors.Is(err, ErrHeld) && dead(holder(path)) && time.Now().Before(end); {
 		if err := retry.Sleep(ctx, turn); err != nil {

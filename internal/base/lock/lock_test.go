@@ -6,7 +6,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/berth-run/berth/internal/base/roottest"
 )
 
 // hold starts a process that holds the lock of a root directory for some time, as a copy of this process's lock. The
@@ -54,5 +57,58 @@ func TestRootNamesTheAgentThatHoldsTheLock(t *testing.T) {
 		"); stop it, or choose another --root-dir"
 	if !errors.Is(err, ErrLocked) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// The holder deletes the file with everything else, so a lock on the deleted file is worth nothing.
+func TestNamesSeesThatAFileWasReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	f, err := open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	check := func(when string, want bool) {
+		t.Helper()
+		if got, err := names(path, f); got != want || err != nil {
+			t.Errorf("%s: %t, %v", when, got, err)
+		}
+	}
+	check("unchanged", true)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	check("deleted", false)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("replaced", false)
+}
+
+// A user who can open the file could hold its lock for ever.
+func TestTryRefusesTheFilesOfOthers(t *testing.T) {
+	roottest.Need(t, "changing owners")
+	dir := t.TempDir()
+	path := filepath.Join(dir, "lock")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 4242, 4242)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Try(path); err == nil || !strings.Contains(err.Error(), "belongs to user 4242") {
+		t.Errorf("another user's file: %v", err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := errors.Join(os.Chown(path, 0, 0), os.Chmod(path, 0o644), os.Symlink(path, link)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Try(link); err == nil {
+		t.Error("a link was locked")
+	}
+	f, err := Try(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.Mode() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 }

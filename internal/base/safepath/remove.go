@@ -28,21 +28,29 @@ func RemoveAll(ctx context.Context, name string) error {
 		return err
 	}
 	defer parent.Close()
-	base := filepath.Base(name)
-	err = unlink(parent, base)
+	return wrap("remove", name, removeEntry(ctx, parent, filepath.Base(name)))
+}
+
+// RemoveEntry removes an entry of an open directory as RemoveAll does.
+func RemoveEntry(ctx context.Context, dir *os.File, name string) error {
+	return wrap("remove", name, removeEntry(ctx, dir, name))
+}
+
+func removeEntry(ctx context.Context, parent *os.File, base string) error {
+	err := unlink(parent, base)
 	if !errors.Is(err, unix.ENOTEMPTY) {
-		return wrap("remove", name, err)
+		return err
 	}
-	top, err := openDir(parent, base)
+	top, err := OpenDir(parent, base)
 	if err != nil {
-		return wrap("remove", name, err)
+		return err
 	}
 	defer top.Close()
 	r := removal{top: top}
 	if err := r.run(ctx); err != nil {
-		return wrap("remove", name, err)
+		return err
 	}
-	return wrap("remove", name, unlink(parent, base))
+	return unlink(parent, base)
 }
 
 // removal empties one directory.
@@ -75,7 +83,7 @@ func (r *removal) entry(ctx context.Context, name string) error {
 	if !errors.Is(err, unix.ENOTEMPTY) {
 		return wrap("remove", name, err)
 	}
-	dir, err := openDir(r.top, name)
+	dir, err := OpenDir(r.top, name)
 	if err != nil {
 		return wrap("open", name, err)
 	}
@@ -175,8 +183,8 @@ func unlink(dir *os.File, name string) error {
 	return err
 }
 
-// openDir opens a directory entry that is neither a link nor a mount point.
-func openDir(dir *os.File, name string) (*os.File, error) {
+// OpenDir opens a directory entry that is neither a link nor a mount point.
+func OpenDir(dir *os.File, name string) (*os.File, error) {
 	f, err := openat2(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW,
 		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_XDEV)
 	if errors.Is(err, unix.EXDEV) {
