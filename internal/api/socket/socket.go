@@ -6,8 +6,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/lock"
 )
 
 // maxSocketPath is sun_path of struct sockaddr_un without its final zero (unix(7)).
@@ -29,7 +32,7 @@ func Listen(path string) (net.Listener, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fail(err)
 	}
-	unlock, err := lockDir(dir)
+	unlock, err := lockFile(path)
 	if err != nil {
 		return fail(err)
 	}
@@ -63,17 +66,24 @@ func Listen(path string) (net.Listener, error) {
 	return newListener(l, path)
 }
 
-// lockDir keeps two agents from creating the same socket at the same time.
-func lockDir(dir string) (func(), error) {
-	d, err := os.Open(dir)
+// patience is how long Listen waits for another agent that creates the same socket.
+const patience = 10 * time.Second
+
+// lockFile keeps two agents from creating the same socket at the same time. The file is beside the socket, and only its
+// owner can open it: whoever could open it could hold the lock for ever.
+func lockFile(path string) (unlock func(), err error) {
+	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".lock")
+	f, err := lock.Try(name)
+	for end := time.Now().Add(patience); errors.Is(err, lock.ErrHeld) && time.Now().Before(end); f, err = lock.Try(name) {
+		time.Sleep(10 * time.Millisecond)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
-		d.Close()
-		return nil, fmt.Errorf("lock %s: %w", dir, err)
-	}
-	return func() { d.Close() }, nil
+	return func() {
+		_ = os.Remove(name) // if this fails, the next agent uses the file again
+		f.Close()
+	}, nil
 }
 
 // checkFree returns an error if the socket cannot be created at path.

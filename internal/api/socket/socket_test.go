@@ -7,6 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/roottest"
 )
 
 func shortDir(t *testing.T) string {
@@ -85,6 +90,47 @@ func TestCloseKeepsSocketOfNextAgent(t *testing.T) {
 		t.Errorf("connect to the second: %v", err)
 	} else {
 		_ = c.Close()
+	}
+}
+
+// Another user may open the directory, and hold a lock on it.
+func TestListenIgnoresALockOnTheDirectory(t *testing.T) {
+	dir := shortDir(t)
+	held, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	listening := make(chan error, 1)
+	go func() {
+		l, err := Listen(filepath.Join(dir, "berth.sock"))
+		if err == nil {
+			err = l.Close()
+		}
+		listening <- err
+	}()
+	select {
+	case err := <-listening:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("Listen waits for the holder of the lock")
+	}
+}
+
+func TestListenRefusesTheLockFileOfAnotherUser(t *testing.T) {
+	roottest.Need(t, "changing owners")
+	path := filepath.Join(shortDir(t), "berth.sock")
+	file := filepath.Join(filepath.Dir(path), ".berth.sock.lock")
+	if err := errors.Join(os.WriteFile(file, nil, 0o666), os.Chown(file, 4242, 4242)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "belongs to user 4242") {
+		t.Errorf("got %v", err)
 	}
 }
 
