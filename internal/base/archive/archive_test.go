@@ -113,8 +113,8 @@ func TestPackThenUnpackKeepsTheTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"fifo: is a named pipe",
-		"outside: is a link to /etc/passwd, which is outside the directory",
-		"sub/up: is a link to ../../up, which is outside the directory"}, skipped); diff != "" {
+		"outside: is a link to /etc/passwd, which is or may be outside the directory",
+		"sub/up: is a link to ../../up, which is or may be outside the directory"}, skipped); diff != "" {
 		t.Errorf("skipped (-want +got):\n%s", diff)
 	}
 	for _, gone := range []string{"fifo", "outside", "sub/up"} {
@@ -179,6 +179,7 @@ func TestUnpackStaysInside(t *testing.T) {
 	file := func(name string) tar.Header {
 		return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: 3}
 	}
+	subdir := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755} }
 	symlink := func(name, to string) tar.Header {
 		return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}
 	}
@@ -199,6 +200,14 @@ func TestUnpackStaysInside(t *testing.T) {
 		{name: "a directory behind a link",
 			entries: []tar.Header{dir, symlink("l", ".."), {Typeflag: tar.TypeDir, Name: "l/evil", Mode: 0o755}},
 			links:   true, err: "path escapes"},
+		{name: "a link through a link", entries: []tar.Header{dir, subdir("a"), subdir("a/b"), symlink("a/b/up", "../.."),
+			symlink("evil", "a/b/up/..")},
+			skipped: []string{"evil: is a link to a/b/up/.., which is or may be outside the directory"}},
+		{name: "a link through a later link", entries: []tar.Header{dir, symlink("evil", "up/../.."), symlink("up", ".")},
+			skipped: []string{"evil: is a link to up/../.., which is or may be outside the directory"}},
+		{name: "a link behind a link", entries: []tar.Header{dir, subdir("a"), subdir("a/b"), symlink("a/b/up", "../.."),
+			symlink("a/b/up/evil", "../..")}, skipped: []string{"a/b/up/evil: is a link in a directory behind another link"}},
+		{name: "links inside", entries: []tar.Header{dir, subdir("a"), symlink("a/l", ".././x/y"), symlink("m", "a//l")}},
 		{name: "a hard link", entries: []tar.Header{dir, {Typeflag: tar.TypeLink, Name: "l", Linkname: "../outside"}},
 			skipped: []string{"l: is a hard link"}},
 		{name: "a device", entries: []tar.Header{dir, {Typeflag: tar.TypeChar, Name: "d", Devmajor: 1, Devminor: 3}},
@@ -230,6 +239,9 @@ func TestUnpackStaysInside(t *testing.T) {
 				t.Errorf("error %v, want %q", err, test.err)
 			}
 			for _, line := range tree(t, around) {
+				if name, _, _ := strings.Cut(line, " "); !test.links && filepath.Base(name) == "evil" {
+					t.Errorf("made %s", line)
+				}
 				if !strings.HasPrefix(line, "target") && line != "outside -rw------- kept" {
 					t.Errorf("outside of the target: %s", line)
 				}

@@ -24,7 +24,7 @@ type Target struct {
 	Dir  func(mode fs.FileMode) (*os.File, error)
 	// Owner of the unpacked files. nil: the user of this process.
 	Owner *Owner
-	// Links makes links to any target. Without it, links out of the directory are skipped.
+	// Links makes links to any target. Without it, links that could lead out of the directory are skipped.
 	Links bool
 }
 
@@ -109,7 +109,11 @@ func (t Target) directory(stream *tar.Reader, mode fs.FileMode) (skipped []strin
 		if !filepath.IsLocal(name) {
 			return skipped, fmt.Errorf("the stream contains %q, which is outside the directory", h.Name)
 		}
-		if why := t.refuse(name, h); why != "" {
+		why, err := t.refuse(f, name, h)
+		if err != nil {
+			return skipped, fmt.Errorf("%s: %w", name, err)
+		}
+		if why != "" {
 			skipped = append(skipped, name+": "+why)
 			continue
 		}
@@ -120,20 +124,50 @@ func (t Target) directory(stream *tar.Reader, mode fs.FileMode) (skipped []strin
 }
 
 // refuse returns why an entry is skipped, or "" to unpack it.
-func (t Target) refuse(name string, h *tar.Header) string {
+func (t Target) refuse(root *os.File, name string, h *tar.Header) (why string, err error) {
 	switch mode := h.FileInfo().Mode(); {
 	case h.Typeflag == tar.TypeLink: // Pack makes none
-		return "is a hard link"
+		return "is a hard link", nil
 	case isSparse(h): // Pack makes none
-		return "is a sparse file"
+		return "is a sparse file", nil
 	case mode.IsDir(), mode.IsRegular():
-		return ""
+		return "", nil
 	case mode.Type() != fs.ModeSymlink:
-		return "is a " + safepath.TypeName(mode)
-	case !t.Links && (path.IsAbs(h.Linkname) || !filepath.IsLocal(path.Join(path.Dir(name), h.Linkname))):
-		return "is a link to " + h.Linkname + ", which is outside the directory"
+		return "is a " + safepath.TypeName(mode), nil
+	case t.Links:
+		return "", nil
+	case !staysInside(name, h.Linkname):
+		return "is a link to " + h.Linkname + ", which is or may be outside the directory", nil
 	}
-	return ""
+	direct, err := safepath.Direct(root, path.Dir(name))
+	if err == nil && !direct {
+		why = "is a link in a directory behind another link"
+	}
+	return why, err
+}
+
+// staysInside reports whether a link can lead only below the directory that a stream is unpacked into. name is the
+// link's path in the directory, on which there must be no other link.
+//
+// The kernel takes ".." from where the links before it have led, and these links may not exist yet. So ".." may only
+// begin a target, and climb no higher than the directory.
+func staysInside(name, target string) bool {
+	if path.IsAbs(target) {
+		return false
+	}
+	climb, down := 0, false
+	for part := range strings.SplitSeq(target, "/") {
+		switch {
+		case part == "" || part == ".":
+		case part != "..":
+			down = true
+		case down:
+			return false
+		default:
+			climb++
+		}
+	}
+	return climb <= strings.Count(name, "/")
 }
 
 // isSparse reports whether a file has holes. A stream of a few bytes could fill the disk with their zeros.

@@ -49,6 +49,19 @@ func MkdirInRoot(root *os.File, name string, mode os.FileMode) (*os.File, error)
 	return InRoot(root, name, unix.O_RDONLY|unix.O_DIRECTORY)
 }
 
+// Direct reports whether a relative path below dir is a directory without a link on the way. It is true for a path that
+// does not exist.
+func Direct(dir *os.File, rel string) (bool, error) {
+	f, err := openat2(int(dir.Fd()), rel, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return false, nil
+	case err != nil:
+		return true, IgnoreMissing(err)
+	}
+	return true, f.Close()
+}
+
 func parent(root *os.File, name string) (*os.File, error) {
 	return InRoot(root, path.Dir(path.Clean("/"+name)), unix.O_PATH|unix.O_DIRECTORY)
 }
