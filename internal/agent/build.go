@@ -121,7 +121,7 @@ func (a *Agent) buildSteps() error {
 		Runtime: a.machine.engine.Client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes,
 		Dirs:    s.dirs,
 		Objects: a.demand.objects, Services: a.demand.cluster,
-		Lifecycle: append(s.lifecycle(hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d")})),
+		Lifecycle: append(s.lifecycle(hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d"), Log: a.Log})),
 			a.demand.cluster.Plugins().Lifecycle()...),
 		Observer: a.machine.pleg, Events: a.records.events, Limit: places.Ahead(), Node: renderNode,
 		Handlers:     a.machine.engine,

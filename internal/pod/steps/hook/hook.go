@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -35,12 +37,15 @@ type Options struct {
 	Dir string
 	// Timeout is the limit for one hook. Default DefaultTimeout.
 	Timeout time.Duration
+	// Log is never nil.
+	Log *slog.Logger
 }
 
 // Hooks runs the hooks of a node.
 type Hooks struct {
 	dir     string
 	timeout time.Duration
+	log     *slog.Logger
 }
 
 // New returns a Hooks. It reads no directory before a hook is due.
@@ -48,7 +53,7 @@ func New(o Options) *Hooks {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	return &Hooks{dir: o.Dir, timeout: o.Timeout}
+	return &Hooks{dir: o.Dir, timeout: o.Timeout, log: o.Log}
 }
 
 // message is the input of a hook, which it reads from standard input.
@@ -129,7 +134,8 @@ func (h *Hooks) each(ctx context.Context, m message, read func(name string, outp
 	return nil
 }
 
-// names returns the hooks of a moment as MOMENT/FILE. Only executable files are hooks. A missing directory has none.
+// names returns the hooks of a moment as MOMENT/FILE. Only executable files are hooks. A missing directory has none. A
+// link without a target is no hook: it is logged, and blocks no container.
 func (h *Hooks) names(moment string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(h.dir, moment))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -140,11 +146,19 @@ func (h *Hooks) names(moment string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		info, err := os.Stat(filepath.Join(h.dir, moment, e.Name())) // follows links
-		if err != nil {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		path := filepath.Join(h.dir, moment, e.Name())
+		info, err := os.Stat(path) // follows links
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ELOOP):
+			h.log.Warn("link in the hooks directory leads nowhere, no hook is run for it", "path", path, "err", err)
+			continue
+		case err != nil:
 			return nil, fmt.Errorf("list %s hooks: %w", moment, err)
 		}
-		if info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 && !strings.HasPrefix(e.Name(), ".") {
+		if info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
 			names = append(names, filepath.Join(moment, e.Name()))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -28,7 +29,7 @@ const patience = 20 * time.Second
 // hooks returns a Hooks with one script for each name MOMENT/FILE.
 func hooks(t *testing.T, scripts map[string]string) *Hooks {
 	t.Helper()
-	h := New(Options{Dir: t.TempDir()})
+	h := New(Options{Log: slog.New(slog.DiscardHandler), Dir: t.TempDir()})
 	for name, script := range scripts {
 		file := filepath.Join(h.dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -55,7 +56,7 @@ func preCreated(t *testing.T, h *Hooks, config *runtimeapi.ContainerConfig) erro
 }
 
 func TestNoDirectory(t *testing.T) {
-	h := New(Options{Dir: filepath.Join(t.TempDir(), "absent")})
+	h := New(Options{Log: slog.New(slog.DiscardHandler), Dir: filepath.Join(t.TempDir(), "absent")})
 	if err := errors.Join(preCreated(t, h, nil), h.PreStop(t.Context(), "c1"),
 		h.PostStop(t.Context(), "c1")); err != nil {
 		t.Error(err)
@@ -75,6 +76,12 @@ func TestPreCreateAnswers(t *testing.T) {
 	}
 	if err := os.Mkdir(filepath.Join(h.dir, "pre-create/60-dir"), 0o755); err != nil {
 		t.Fatal(err)
+	}
+	// An editor's lock is such a link. Neither it nor a link of the operator blocks the container.
+	for _, name := range []string{"pre-create/.#10-cpus", "pre-create/70-gone"} {
+		if err := os.Symlink("nowhere", filepath.Join(h.dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	got := &runtimeapi.ContainerConfig{Envs: []*runtimeapi.KeyValue{{Key: "A", Value: []byte("old")},
 		{Key: "B", Value: []byte("b")}}}
