@@ -3,10 +3,13 @@ package cert
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/berth-run/berth/internal/base/checkpoint"
 )
 
 // readKubeconfig returns how the kubeconfig at a path reaches the API server. A missing file is fs.ErrNotExist.
@@ -37,11 +40,14 @@ func writeKubeconfig(path string, base *rest.Config, pair string) error {
 	at.Cluster, at.AuthInfo, at.Namespace = "default-cluster", "default-auth", "default"
 	k.Clusters["default-cluster"], k.AuthInfos["default-auth"], k.Contexts["default-context"] = cluster, user, at
 	k.CurrentContext = "default-context"
-	next := path + ".next"
-	if err := clientcmd.WriteToFile(*k, next); err != nil {
-		return fmt.Errorf("write kubeconfig: %w", err)
+	text, err := clientcmd.Write(*k)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o755)
 	}
-	if err := os.Rename(next, path); err != nil {
+	if err == nil {
+		err = checkpoint.Replace(path, text) // synced: the bootstrap token may work only once
+	}
+	if err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
 	return nil

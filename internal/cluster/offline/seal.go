@@ -9,8 +9,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
+
+	"github.com/berth-run/berth/internal/base/checkpoint"
 )
 
 // keySize is the size of an AES-256 key in bytes.
@@ -51,23 +52,10 @@ func loadKey(path string, create bool) (cipher.AEAD, error) {
 }
 
 // makeKey makes a key. The complete key is on disk before anything is encrypted with it.
-func makeKey(path string) (_ cipher.AEAD, err error) {
+func makeKey(path string) (cipher.AEAD, error) {
 	key := make([]byte, keySize)
 	_, _ = rand.Read(key) // never fails
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.WriteString(base64.StdEncoding.EncodeToString(key) + "\n")
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return nil, err
-	}
-	if err = os.Rename(f.Name(), path); err != nil {
+	if err := checkpoint.Replace(path, []byte(base64.StdEncoding.EncodeToString(key)+"\n")); err != nil {
 		return nil, err
 	}
 	return aead(key)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/checkpoint"
 	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/base/safepath"
 )
@@ -104,7 +105,7 @@ func writeUser(dir string, u Use) error {
 			return err
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, stageID), []byte(u.StageID), 0o600); err != nil {
+	if err := checkpoint.Replace(filepath.Join(dir, stageID), []byte(u.StageID)); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, stageUsers, string(u.UID)+"~"+u.Volume), nil, 0o600)

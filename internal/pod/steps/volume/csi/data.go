@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/berth-run/berth/internal/base/checkpoint"
 	"github.com/berth-run/berth/internal/base/safepath"
 )
 
@@ -25,8 +26,8 @@ type data struct {
 	Label      string `json:"seLinuxMountContext,omitempty"`
 }
 
-// save writes the file. It must be on disk before the driver is called, so that Unpublish knows that there is something
-// to undo.
+// save writes the file. It is on disk, also after a power cut, before the driver is called, so that Unpublish knows that
+// there is something to undo.
 func (d data) save(dir string) error {
 	text, err := json.Marshal(d)
 	if err != nil {
@@ -35,11 +36,7 @@ func (d data) save(dir string) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
-	next := filepath.Join(dir, "."+dataFile)
-	if err := os.WriteFile(next, append(text, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(next, filepath.Join(dir, dataFile))
+	return checkpoint.Replace(filepath.Join(dir, dataFile), append(text, '\n'))
 }
 
 // load reads the file. ok is false if there is none: then the driver was never called.
