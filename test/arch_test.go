@@ -41,6 +41,8 @@ var rules = []rule{
 		"node knows the machine, and no pod's life"},
 	{"internal/config", []string{"internal/base", "internal/node"}, "config is read before anything else is built"},
 	{"internal/pod/plan", []string{"internal/base", "internal/model"}, "the plan is pure: it sees values only"},
+	{"internal/pod/aside", []string{"internal/base", "internal/model", "internal/record"},
+		"a pod is set aside without knowing which part has panicked"},
 	{"internal/pod/worker", []string{"internal/base", "internal/model", "internal/record", "internal/pod/plan"},
 		"the worker runs steps without knowing which"},
 	{"internal/pod/steps",

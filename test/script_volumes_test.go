@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/berth-run/berth/internal/base/roottest"
 )
 
 // loop makes a block device from a file and sets the variable of this name to its path. If the device is in use when
@@ -20,4 +22,16 @@ func loop(ts *testscript.TestScript, args []string) {
 	device := strings.TrimSpace(string(out))
 	ts.Defer(func() { _ = exec.Command("losetup", "--detach", device).Run() })
 	ts.Setenv(args[0], device)
+}
+
+// hang mounts a file system on a directory that never answers: its server does not read requests.
+func hang(ts *testscript.TestScript, args []string) {
+	dirs, err := filepath.Glob(ts.MkAbs(args[0]))
+	ts.Check(err)
+	if len(dirs) != 1 {
+		ts.Fatalf("hang: %d directories match %s", len(dirs), args[0])
+	}
+	release, err := roottest.Hang(dirs[0])
+	ts.Check(err)
+	ts.Defer(func() { ts.Check(release()) })
 }

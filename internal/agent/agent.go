@@ -28,6 +28,7 @@ import (
 	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/node/firewall"
+	"github.com/berth-run/berth/internal/pod/aside"
 	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/gate"
 	"github.com/berth-run/berth/internal/pod/pleg"
@@ -78,6 +79,7 @@ type tables struct {
 	record   *status.Record
 	stale    *status.Stale
 	statuses *status.Statuses
+	asides   *aside.Register
 	changed  *wake.Set[object.Key] // objects of the cluster
 	counts   gate.Counts
 }
@@ -132,6 +134,7 @@ func New(o Options) *Agent {
 				Log: o.Log}),
 		},
 	}
+	a.tables.asides = aside.New(aside.Options{Events: a.records.events, Now: time.Now, Log: o.Log})
 	a.tables.counts = gate.NewCounts(a.metrics)
 	a.machine.firewall = firewall.New(firewall.Options{
 		Name: strings.TrimSuffix("berth_"+c.Instance(), "_"), Off: c.Node.OpenLoopback,
@@ -150,15 +153,26 @@ func New(o Options) *Agent {
 // Ready is closed when the local API is open.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// Run runs the agent until ctx ends or a part of the agent fails. Containers keep running after it.
-func (a *Agent) Run(ctx context.Context) (err error) {
+// Run runs the agent until ctx ends or a part of the agent fails. Containers keep running after it. If a part does not
+// end within endPatience, Run returns without it, and the caller should end the process.
+func (a *Agent) Run(ctx context.Context) error {
+	parts := &running{}
+	return bounded(ctx, endPatience, func(ctx context.Context, cancel context.CancelFunc) error {
+		return a.run(ctx, cancel, parts)
+	}, func() {
+		a.Log.Error("parts of the agent have not ended in time, ending without them", "patience", endPatience, "parts",
+			parts.names(), "pods", a.node().Hanging())
+	})
+}
+
+// run is Run without its bound. It calls cancel when a part has failed, so that the bound counts from then on.
+func (a *Agent) run(ctx context.Context, cancel context.CancelFunc, parts *running) (err error) {
 	a.began = time.Now()
 	klog.SetSlogLogger(a.Log.With("component", "client-go")) // klog has one logger for the whole process
 	c := a.Config
 	if err := os.MkdirAll(c.RootDir, 0o711); err != nil { // for the lock
 		return fmt.Errorf("make root directory: %w", err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
 	release, err := lock.Turn(ctx, c.Lock.File, c.Lock.Yield, cancel)
 	if err != nil {
 		return ended(err)
@@ -175,17 +189,22 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	// The foundation ends after all loops: they need the records until they end, and the runtime has to finish the
 	// calls that they have started.
 	launch, stop := foundation(context.WithoutCancel(ctx))
-	defer func() { err = errors.Join(err, stop()) }()
+	defer func() {
+		defer parts.begin("runtime and records")()
+		err = errors.Join(err, stop())
+	}()
 	launch(a.records.events.Run, cancel)
 	launch(a.records.timeline.Run, cancel)
 	if err := a.machine.firewall.Ensure(ctx); err != nil {
 		a.Log.Error("pods may reach what listens on loopback addresses of this machine, retrying", "err", err)
 	}
+	readCrashes(a, filepath.Join(c.RootDir, "crashes"))
 	group, ctx := errgroup.WithContext(ctx)
+	defer context.AfterFunc(ctx, cancel)()
 	if err := a.build(ctx, func(run func(context.Context) error) { launch(run, cancel) }); err != nil {
 		return ended(err)
 	}
-	start(ctx, group, a.loops(), a.Log)
+	start(ctx, group, a.loops(), parts, a.Log)
 	return ended(group.Wait())
 }
 

@@ -82,7 +82,7 @@ func (a *Agent) buildSteps() error {
 			Standalone: a.demand.cluster == nil, NodeIPs: a.machine.facts.IPs},
 	})
 	a.tables.record = status.NewRecord(status.RecordOptions{
-		Dir: filepath.Join(c.RootDir, "status"), Dirs: s.dirs, Log: a.Log,
+		Dir: filepath.Join(c.RootDir, "status"), Dirs: s.dirs, Stale: a.tables.stale, Log: a.Log,
 	})
 	logDamage(a.Log, a.tables.record.Load())
 	var err error
@@ -136,8 +136,8 @@ func (a *Agent) buildSteps() error {
 			return ""
 		},
 		Containers: s.containers, Before: status.Before{Record: a.tables.record, Desired: a.demand.sources.Desired},
-		Statuses: a.tables.stale,
-		Dir:      filepath.Join(c.RootDir, "probes"), Metrics: a.metrics, Log: a.Log,
+		Statuses: a.tables.stale, Asides: a.tables.asides,
+		Dir: filepath.Join(c.RootDir, "probes"), Metrics: a.metrics, Log: a.Log,
 	})
 	if err != nil {
 		return err
@@ -226,6 +226,7 @@ func (a *Agent) buildStatuses() error {
 	s := &a.steps
 	a.tables.statuses = status.New(status.Options{
 		Record: a.tables.record, Stale: a.tables.stale, Fleet: a.tables.fleet, Reporter: a.demand.cluster,
+		Asides: a.tables.asides,
 		Starts: starts, Timeline: a.records.timeline,
 		Source: status.Parts{
 			Runtime: a.machine.engine, Observer: a.machine.pleg, Containers: s.containers, Probes: s.probes,
@@ -233,7 +234,7 @@ func (a *Agent) buildStatuses() error {
 		},
 		Gone: []func(types.UID){
 			a.doors.gate.Forget, s.containers.Forget, s.images.Forget, s.probes.Forget, s.resizes.Forget, s.placements.Forget,
-			s.allocations.Free, a.demand.cluster.Forget, a.housekeeping.garbage.Gone,
+			s.allocations.Free, a.demand.cluster.Forget, a.housekeeping.garbage.Gone, a.tables.asides.Forget,
 		},
 	})
 	return nil
@@ -246,6 +247,7 @@ func (a *Agent) parts() fleet.Parts {
 		Desired: a.demand.sources.Desired, Observed: a.tables.observed, DesiredSynced: a.demand.sources.Synced(),
 		Admission: a.doors.gate,
 		Leftovers: a.leftovers(), Prefetcher: s.images, Statuses: a.tables.statuses,
+		Asides:   a.tables.asides,
 		Watchers: []fleet.Watcher{a.demand.cluster, a.doors.power}, Heap: a.heap,
 		Worker: worker.Options{
 			Steps:    s.list(a.demand.cluster.Plugins().Steps()...),

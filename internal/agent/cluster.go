@@ -53,7 +53,7 @@ func buildDoors(a *Agent) error {
 		Unified: cgroups.IsCgroup2UnifiedMode(),
 		Sources: a.demand.sources, PLEG: a.machine.pleg, Observed: a.tables.observed, Fleet: a.tables.fleet,
 		Parts: []series.Part{a.steps.volumes, a.steps.images, a.steps.containers, a.steps.cgroups, a.steps.allocations,
-			a.steps.resizes, a.housekeeping.images, a.demand.cluster, a.doors.resources},
+			a.steps.resizes, a.housekeeping.images, a.demand.cluster, a.doors.resources, a.tables.asides},
 	})
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
@@ -80,7 +80,7 @@ func serveNode(a *Agent) (*serve.Node, error) {
 		Node:              view(a), AddressesChanged: a.demand.cluster.AddressesChanged(),
 		Pods: a.tables.statuses.Pods(), Settled: a.tables.fleet.Settled(), Streams: streamsOf(a),
 		Runtime: serve.Commands{CRI: a.machine.engine.Client, ID: stream.ContainerID},
-		Healthy: a.node().Healthy, Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.Log,
+		Health:  a.node(), Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.Log,
 		Stats: stats.Options{
 			Node: a.Config.NodeName, Root: machine, Machine: a.steps.allocations.Machine(),
 			Capacity: a.machine.facts.Capacity,

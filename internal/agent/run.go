@@ -80,10 +80,13 @@ func (a *Agent) opened(ctx context.Context) error {
 	return nil
 }
 
-// start runs the loops in a group, which ends with the first loop that fails. The error has the name of that loop.
-func start(ctx context.Context, group *errgroup.Group, loops []loop, log *slog.Logger) {
+// start runs the loops in a group, which ends with the first loop that fails. The error has the name of that loop. parts
+// holds the names of the loops that have not ended.
+func start(ctx context.Context, group *errgroup.Group, loops []loop, parts *running, log *slog.Logger) {
 	for _, l := range loops {
+		ended := parts.begin(l.name)
 		group.Go(func() error {
+			defer ended()
 			err := l.run(ctx)
 			log.Debug("loop ended", "loop", l.name, "err", err)
 			if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {

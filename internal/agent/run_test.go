@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -15,7 +18,7 @@ func TestALoopThatFailsSaysItsName(t *testing.T) {
 		{"quiet", func(context.Context) error { return nil }},
 		{"patient", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
 		{"broken", func(context.Context) error { return errors.New("disk full") }},
-	}, slog.New(slog.DiscardHandler))
+	}, &running{}, slog.New(slog.DiscardHandler))
 	if err := group.Wait(); err == nil || err.Error() != "broken: disk full" {
 		t.Errorf("%v", err)
 	}
@@ -25,9 +28,44 @@ func TestLoopsThatEndWithTheAgentAreNoFailure(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	group, ctx := errgroup.WithContext(ctx)
 	start(ctx, group, []loop{{"patient", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}},
-		slog.New(slog.DiscardHandler))
+		&running{}, slog.New(slog.DiscardHandler))
 	cancel()
 	if err := ended(group.Wait()); err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestBoundedLeavesBehindWhatDoesNotEnd(t *testing.T) {
+	for _, failed := range []bool{false, true} { // a part has failed, or the agent was asked to end
+		synctest.Test(t, func(t *testing.T) {
+			release, parts := make(chan struct{}), &running{}
+			ctx, cancel := context.WithCancel(t.Context())
+			began := time.Now()
+			var left []string
+			if !failed {
+				cancel()
+			}
+			err := bounded(ctx, endPatience, func(_ context.Context, end context.CancelFunc) error {
+				defer parts.begin("hangs")()
+				parts.begin("ends")()
+				end()
+				<-release
+				return nil
+			}, func() { left = parts.names() })
+			if took := time.Since(began); err != nil || took != endPatience || !slices.Equal(left, []string{"hangs"}) {
+				t.Errorf("ended after %v with %v, without %v", took, err, left)
+			}
+			close(release)
+			cancel()
+		})
+	}
+}
+
+func TestBoundedReturnsError(t *testing.T) {
+	want := errors.New("disk full")
+	err := bounded(t.Context(), endPatience, func(context.Context, context.CancelFunc) error { return want },
+		func() { t.Error("left behind") })
+	if err != want {
 		t.Errorf("%v", err)
 	}
 }

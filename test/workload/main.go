@@ -67,6 +67,7 @@ const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
   burn                      keep one CPU busy until SIGTERM
   fill FILE BYTES           write this many bytes to a file
   link TARGET NAME          replace NAME by a symbolic link to TARGET
+  fifo NAME                 replace NAME by a FIFO
   swap NAME NAME            exchange two files again and again until SIGTERM
   loopback ADDRESS:PORT     try to reach a listener on a loopback address of the pod's gateway with
                             hand-made packets; print whether it answers
@@ -164,8 +165,8 @@ func do(action []string, started time.Time) error {
 		return burn()
 	case "fill":
 		return fill(args)
-	case "link":
-		return link(args)
+	case "link", "fifo":
+		return replace(action)
 	case "swap":
 		return swap(args)
 	case "loopback":
@@ -551,12 +552,18 @@ func fill(args []string) error {
 	return os.WriteFile(args[0], bytes.Repeat([]byte("x"), size), 0o644)
 }
 
-func link(args []string) error {
-	if len(args) != 2 {
-		return errUsage
+// replace replaces a file, its last argument, by a link or a FIFO.
+func replace(action []string) error {
+	kind, args := action[0], action[1:]
+	switch {
+	case kind == "link" && len(args) == 2:
+		fresh := args[1] + ".new"
+		return errors.Join(os.Symlink(args[0], fresh), os.Rename(fresh, args[1]))
+	case kind == "fifo" && len(args) == 1:
+		fresh := args[0] + ".new"
+		return errors.Join(unix.Mkfifo(fresh, 0o666), os.Rename(fresh, args[0]))
 	}
-	fresh := args[1] + ".new"
-	return errors.Join(os.Symlink(args[0], fresh), os.Rename(fresh, args[1]))
+	return errUsage
 }
 
 func swap(args []string) error {

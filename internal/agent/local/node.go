@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/source"
 )
@@ -57,6 +58,15 @@ func (x Node) Status(context.Context) api.Status {
 	}
 	slices.SortFunc(s.Problems, func(p, q api.Problem) int { return p.Since.Compare(q.Since.Time) })
 	return s
+}
+
+// Hanging implements server.Node.
+func (x Node) Hanging() (all []string) {
+	for _, h := range x.Fleet.Hangs() {
+		all = append(all, fmt.Sprintf("the worker of pod %s hangs in %s since %s", pod.FullName(h.Pod.Pod), h.What,
+			h.Since.UTC().Format(time.RFC3339)))
+	}
+	return all
 }
 
 // Healthy implements server.Node. It returns an error if the loop that admits and ends pods does not answer. It ignores

@@ -47,8 +47,8 @@ type Options struct {
 	Settled          <-chan struct{}
 	Streams          server.Streams
 	Runtime          https.Runtime
-	// Healthy returns an error that says why the agent cannot manage its pods, or nil.
-	Healthy func(context.Context) error
+	// Health is the state of the work on pods.
+	Health https.Health
 	// Verbosity sets the level of detail of the log. It takes the numbers of klog's flag -v.
 	Verbosity func(int)
 	Stats     stats.Options
@@ -88,7 +88,7 @@ func New(o Options) (*Node, error) {
 		Dirs: https.Dirs{PodLogs: o.Config.Pods.LogsDir, Checkpoints: filepath.Join(o.Config.RootDir, "checkpoints")},
 		About: https.About{
 			Version: o.Version, Started: o.Began, Config: o.Kubelet, Flags: o.Config.CommandLine,
-			SetVerbosity: o.Verbosity, SyncLoop: o.Healthy,
+			SetVerbosity: o.Verbosity, Health: o.Health,
 		},
 		Pods: o.Pods, Settled: o.Settled, Streams: o.Streams, Runtime: o.Runtime, Stats: used,
 		Metrics: https.Metrics{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -15,13 +16,17 @@ import (
 type check struct {
 	name string
 	run  func(context.Context) error
+	// notes describes what is wrong although the check succeeds. It may be nil.
+	notes func() []string
 }
 
 // checks returns the health checks of /healthz.
-func checks(syncLoop func(context.Context) error) []check {
+func checks(work Health) []check {
 	fine := func(context.Context) error { return nil }
 	// The log check always succeeds: the log handlers write without a buffer, so they cannot be stuck.
-	return []check{{"ping", fine}, {"log", fine}, {"syncloop", syncLoop}}
+	return []check{{name: "ping", run: fine}, {name: "log", run: fine},
+		{name: "syncloop", run: func(ctx context.Context) error { return work.Healthy(ctx) },
+			notes: func() []string { return work.Hanging() }}}
 }
 
 // health runs checks on request and keeps the results for /metrics/slis.
@@ -61,13 +66,17 @@ func (h *health) run(ctx context.Context, c check) error {
 	return err
 }
 
-// serveAll answers "ok". If a check failed or the parameter verbose is set, it answers the list of checks
+// serveAll answers "ok", and a line for each pod whose worker hangs. If a check failed or the parameter verbose is set, it answers the list of checks
 // instead. The parameter exclude leaves checks out.
 func (h *health) serveAll(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	var report bytes.Buffer
 	failed := false
+	ok := []string{"ok"}
 	for _, c := range h.checks {
+		if c.notes != nil {
+			ok = append(ok, c.notes()...)
+		}
 		switch {
 		case slices.Contains(q["exclude"], c.name):
 			fmt.Fprintf(&report, "[+]%s excluded: ok\n", c.name)
@@ -82,9 +91,9 @@ func (h *health) serveAll(w http.ResponseWriter, r *http.Request) error {
 	case failed:
 		http.Error(w, report.String()+"healthz check failed", http.StatusInternalServerError)
 	case q.Has("verbose"):
-		writeText(w, report.String()+"healthz check passed\n")
+		writeText(w, report.String()+strings.Join(append(ok[1:], "healthz check passed\n"), "\n"))
 	default:
-		writeText(w, "ok")
+		writeText(w, strings.Join(ok, "\n"))
 	}
 	return nil
 }

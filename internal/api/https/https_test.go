@@ -121,7 +121,7 @@ func options(t testing.TB, a *servertest.Agent) Options {
 			Version: "v1.2.3", Started: time.Now(),
 			Config:       &kubeletconfigv1beta1.KubeletConfiguration{MaxPods: 7},
 			Flags:        map[string]string{"v": "2", "node-ip": ""},
-			SetVerbosity: func(int) {}, SyncLoop: func(context.Context) error { return nil },
+			SetVerbosity: func(int) {}, Health: work{},
 		},
 		Register: registry, Log: slog.New(slog.DiscardHandler),
 	}
@@ -429,7 +429,7 @@ func TestPorts(t *testing.T) {
 	const readOnly, healthz = "localhost:0", "127.0.0.1:00"
 	n := start(t, func(o *Options) {
 		o.Addresses = Addresses{HTTPS: anyPort, ReadOnly: readOnly, Healthz: healthz}
-		o.About.SyncLoop = func(context.Context) error { return errors.New("the runtime does not answer") }
+		o.About.Health = work{err: errors.New("the runtime does not answer")}
 	})
 	get := func(configured, path string) string {
 		t.Helper()
@@ -532,5 +532,29 @@ func TestBuckets(t *testing.T) {
 	}
 	if longRunning("portForward") != "true" || longRunning("pods") != "false" {
 		t.Error("long running requests")
+	}
+}
+
+// work is a Health that the test sets.
+type work struct {
+	err     error
+	hanging []string
+}
+
+func (w work) Healthy(context.Context) error { return w.err }
+func (w work) Hanging() []string             { return w.hanging }
+
+func TestHealthNamesHangingWorkersAndSucceeds(t *testing.T) {
+	line := "the worker of pod default/web hangs in step/volume since 2026-03-01T12:00:00Z"
+	n := start(t, func(o *Options) { o.About.Health = work{hanging: []string{line}} })
+	for path, want := range map[string]string{
+		"/healthz":          "200 ok\n" + line,
+		"/healthz/syncloop": "200 ok",
+		"/healthz?verbose":  "200 [+]ping ok\n[+]log ok\n[+]syncloop ok\n" + line + "\nhealthz check passed\n",
+	} {
+		code, body := n.ask(t, "admin", "GET", path, "")
+		if got := fmt.Sprint(code, " ", body); got != want {
+			t.Errorf("GET %s: %q, want %q", path, got, want)
+		}
 	}
 }

@@ -86,8 +86,15 @@ type About struct {
 	Flags map[string]string
 	// SetVerbosity sets the detail of the log as klog's -v does. 0 is the least detail.
 	SetVerbosity func(v int)
-	// SyncLoop returns the reason why the agent cannot sync its pods, or nil.
-	SyncLoop func(context.Context) error
+	Health       Health
+}
+
+// Health is the state of the work on pods.
+type Health interface {
+	// Healthy returns the reason why the agent cannot sync its pods, or nil.
+	Healthy(context.Context) error
+	// Hanging describes each pod whose worker hangs. Other pods are not affected, so the agent is healthy.
+	Hanging() []string
 }
 
 // Options are the parts of the agent that the server needs. All are required unless they say otherwise.
@@ -135,7 +142,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Options: o, ready: make(chan struct{}), bound: map[string]net.Addr{}, requests: requests}
-	s.health = newHealth(checks(o.About.SyncLoop))
+	s.health = newHealth(checks(o.About.Health))
 	return s, nil
 }
 

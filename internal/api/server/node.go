@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -21,6 +22,8 @@ type Node interface {
 	Status(ctx context.Context) api.Status
 	// Healthy returns the reason why the agent cannot work, or nil.
 	Healthy(ctx context.Context) error
+	// Hanging describes each pod whose worker hangs. Other pods are not affected, so the agent is healthy.
+	Hanging() []string
 }
 
 // Resources reads the resources of the node and the ones that pods hold.
@@ -42,7 +45,7 @@ func (s nodeRoutes) healthz(w http.ResponseWriter, r *http.Request) error {
 		return answer.Next(apierrors.NewServiceUnavailable(err.Error()), `see "berth get problems" and the agent's log`)
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, err := io.WriteString(w, "ok\n")
+	_, err := io.WriteString(w, strings.Join(append([]string{"ok"}, s.node.Hanging()...), "\n")+"\n")
 	return err
 }
 

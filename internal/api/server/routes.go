@@ -50,7 +50,7 @@ func (s *Server) routes() []route {
 	const pods = "/api/v1/namespaces/{namespace}/pods"
 	return slices.Concat([]route{
 		{"GET", "/{$}", "", "list these routes", s.listRoutes},
-		{"GET", "/healthz", "", "200 when the agent works", node.healthz},
+		{"GET", "/healthz", "", "200 when the agent works; names pods whose worker hangs", node.healthz},
 		{"GET", "/metrics", "", "metrics in the Prometheus text format", node.metrics},
 
 		{"GET", "/api/v1/pods", listQuery, "list or watch the pods of all namespaces", s.settled(pod.list)},

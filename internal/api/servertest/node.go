@@ -13,6 +13,7 @@ type node struct {
 	mu      sync.Mutex
 	status  api.Status
 	health  error
+	hanging []string
 	machine resource.Node
 	held    resource.Held
 }
@@ -22,6 +23,9 @@ func (n *node) Status(context.Context) api.Status { return get(&n.mu, &n.status)
 
 // Healthy implements server.Node.
 func (n *node) Healthy(context.Context) error { return get(&n.mu, &n.health) }
+
+// Hanging implements server.Node.
+func (n *node) Hanging() []string { return get(&n.mu, &n.hanging) }
 
 // Node implements server.Resources.
 func (n *node) Node() resource.Node { return get(&n.mu, &n.machine) }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/object"
@@ -31,6 +32,7 @@ type Parts struct {
 	Leftovers     Leftovers
 	Prefetcher    Prefetcher
 	Statuses      Statuses
+	Asides        Asides
 	// Watchers are notified of the changes of a pod, in their order.
 	Watchers []Watcher
 	Heap     Heap
@@ -52,9 +54,21 @@ type Prefetcher interface {
 
 // Statuses publishes the statuses of pods.
 type Statuses interface {
-	// Publish is called when a member or the state of its worker has changed. The fleet waits for it. It is called from
-	// many goroutines.
+	// Publish is called by the goroutine of a pod's worker when the state of the worker has changed. It may wait for
+	// the pod's files.
 	Publish(types.UID)
+	// PublishNow is called by the fleet's loop when a member has changed. It must not wait for anything of a pod.
+	PublishNow(types.UID)
+}
+
+// Asides are the pods that are set aside, because the work on them has panicked.
+type Asides interface {
+	// Panicked sets a pod aside and returns when the next try may begin.
+	Panicked(p *corev1.Pod, part string, e *guard.Panic) time.Time
+	// Until returns when the next try may begin; zero for a pod that is not set aside.
+	Until(types.UID) time.Time
+	// Recovered ends the setting aside of a pod.
+	Recovered(types.UID)
 }
 
 // Watcher is notified of pods whose status has been published.
@@ -131,6 +145,7 @@ type member struct {
 	orphan  bool
 	gone    bool
 	ahead   context.CancelFunc // cancels Prefetch; nil: it was not started
+	parked  bool               // set aside when it was wanted: whether it has to end was not looked at yet
 }
 
 // Fleet is the set of this node's pods. It is empty until Run.
@@ -206,6 +221,12 @@ func (f *Fleet) Retry(matches func(error) bool) {
 	}
 }
 
+// WakeAside makes the worker of a pod, or its admission, wait for the pod's next try, after the pod was set aside.
+func (f *Fleet) WakeAside(uid types.UID) {
+	f.Wake(uid)
+	f.Reconsider()
+}
+
 func (f *Fleet) workers() []*worker.Worker {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -216,6 +237,25 @@ func (f *Fleet) workers() []*worker.Worker {
 		}
 	}
 	return workers
+}
+
+// Hang is a call in the work on a pod that takes longer than it should.
+type Hang struct {
+	Pod *pod.Pod
+	worker.Hang
+}
+
+// Hangs returns what the workers of pods wait for longer than they should, the oldest first.
+func (f *Fleet) Hangs() (all []Hang) {
+	for _, w := range f.workers() {
+		for _, h := range w.Hangs() {
+			all = append(all, Hang{Pod: w.State().Pod, Hang: h})
+		}
+	}
+	slices.SortFunc(all, func(a, b Hang) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(pod.FullName(a.Pod.Pod), pod.FullName(b.Pod.Pod)))
+	})
+	return all
 }
 
 // Reconsider makes Run repeat admission for the pods that wait for it.
@@ -260,6 +300,17 @@ func (f *Fleet) Pod(uid types.UID) (p *corev1.Pod, ok bool) {
 		return m.pod.Pod, true
 	}
 	return nil, false
+}
+
+// known returns a pod of the fleet as this node runs it, with its source.
+func (f *Fleet) known(uid types.UID) (*pod.Pod, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.members[uid]
+	if m == nil {
+		return nil, false
+	}
+	return m.pod, true
 }
 
 // Pods returns the pods that hold resources of the node.

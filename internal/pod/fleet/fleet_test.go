@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -36,6 +37,7 @@ type node struct {
 	judge   func(*pod.Pod, []Other) Verdict
 	changed func(types.UID)
 	ahead   func(context.Context, *pod.Pod)
+	aside   time.Time // when the next try of every pod may begin
 	mu      sync.Mutex
 	log     []string
 }
@@ -80,6 +82,12 @@ func (n *node) Publish(uid types.UID) {
 	}
 }
 
+func (n *node) PublishNow(uid types.UID) { n.Publish(uid) }
+
+func (n *node) Panicked(*corev1.Pod, string, *guard.Panic) time.Time { return time.Time{} }
+func (n *node) Until(types.UID) time.Time                            { return n.aside }
+func (n *node) Recovered(types.UID)                                  { n.aside = time.Time{} }
+
 func (n *node) Prefetch(ctx context.Context, p *pod.Pod) {
 	if n.ahead != nil {
 		n.ahead(ctx, p)
@@ -113,7 +121,7 @@ func run(t *testing.T, body func(*testing.T, *node)) {
 		n.fleet = New(time.Now, slog.New(slog.DiscardHandler))
 		parts := Parts{
 			Desired: n.desired, Observed: n.observed, DesiredSynced: n.desiredSynced,
-			Admission: n, Leftovers: n, Prefetcher: n, Statuses: n, Heap: n,
+			Admission: n, Leftovers: n, Prefetcher: n, Statuses: n, Asides: n, Heap: n,
 			Worker: worker.Options{
 				Steps: []worker.Step{slow, act}, Observer: n, Probes: n, Statuses: n, Resizes: n, Timelines: n,
 				Now: time.Now, Log: slog.New(slog.DiscardHandler),
@@ -406,6 +414,29 @@ func TestPodThatComesBackIsForgottenFirst(t *testing.T) {
 		defer mu.Unlock()
 		if diff := cmp.Diff([]bool{true, false, true}, known); diff != "" {
 			t.Errorf("is it a member (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A pod that is set aside is not admitted before its time. It can be removed meanwhile, also if it runs.
+func TestPodSetAsideWaitsForItsTime(t *testing.T) {
+	run(t, func(t *testing.T, n *node) {
+		n.aside = time.Now().Add(time.Minute)
+		n.api("web", plain)
+		n.api("runs", plain)
+		n.observed.Put("runs", &pod.Observed{UID: "runs", Name: "runs", Namespace: "default",
+			Sandboxes: []pod.SandboxStatus{{ID: "s", Ready: true}}})
+		close(n.desiredSynced)
+		time.Sleep(50 * time.Second)
+		synctest.Wait()
+		if got := n.said(); slices.Contains(got, "+web") || slices.Contains(got, "-runs") {
+			t.Fatalf("the pods before their time: %v", got)
+		}
+		n.desired.Delete("runs")
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if got := n.said(); !slices.Contains(got, "-runs") || !slices.Contains(got, "+web") {
+			t.Errorf("after the removal and the delay: %v", got)
 		}
 	})
 }

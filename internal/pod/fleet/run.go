@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/guard"
+	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/worker"
@@ -17,7 +19,7 @@ import (
 type keeper struct {
 	Parts
 	fleet *Fleet
-	wg    sync.WaitGroup // of workers, and of pods that are prepared
+	wg    guard.Group // of workers, and of pods that are prepared
 
 	mu    sync.Mutex
 	ended []types.UID // pods whose workers have ended
@@ -86,35 +88,63 @@ func (k *keeper) run(ctx context.Context) error {
 // desire applies changes of the desired pods to the members.
 func (k *keeper) desire(ctx context.Context, changes []store.Change[types.UID, *pod.Pod]) {
 	for _, c := range changes {
-		k.fleet.mu.Lock()
-		m := k.fleet.members[c.Key]
-		var w *worker.Worker
-		switch {
-		case m == nil && c.Deleted:
-			k.fleet.mu.Unlock()
-			continue
-		case m == nil:
-			m = &member{pod: c.Value, desired: c.Value}
-			k.fleet.members[c.Key] = m
-		case c.Deleted && (m.worker == nil || m.gone):
-			m.endAhead()
-			delete(k.fleet.members, c.Key)
-		case c.Deleted:
-			w = m.worker
-		default:
-			m.want(c.Value)
-		}
-		k.fleet.mu.Unlock()
-		switch {
-		case w != nil:
-			w.Stop(pod.Stop{Reason: pod.StopDeleted, Message: "the pod is no longer wanted", Remove: true,
-				At: k.fleet.now()})
-		case !c.Deleted:
-			k.end(ctx, m)
-		}
-		k.changed(c.Key)
+		k.about(c.Key, c.Value, func() { k.desireOne(ctx, c) })
 	}
 }
+
+// about calls f for one pod. If f panics, the report of this agent's end names the pod.
+func (k *keeper) about(uid types.UID, p *pod.Pod, f func()) {
+	if p == nil {
+		p, _ = k.fleet.known(uid)
+	}
+	if p == nil {
+		f()
+		return
+	}
+	guard.About(pod.SubjectOf(p.Pod).String(), f)
+}
+
+func (k *keeper) desireOne(ctx context.Context, c store.Change[types.UID, *pod.Pod]) {
+	k.fleet.mu.Lock()
+	m := k.fleet.members[c.Key]
+	var w *worker.Worker
+	dropped := false
+	switch {
+	case m == nil && c.Deleted:
+		k.fleet.mu.Unlock()
+		return
+	case m == nil:
+		m = &member{pod: c.Value, desired: c.Value}
+		k.fleet.members[c.Key] = m
+	case c.Deleted && (m.worker == nil || m.gone):
+		m.endAhead()
+		delete(k.fleet.members, c.Key)
+		dropped = !m.gone
+	case c.Deleted:
+		w = m.worker
+	default:
+		m.want(c.Value)
+	}
+	k.fleet.mu.Unlock()
+	switch {
+	case w != nil:
+		w.Stop(pod.Stop{Reason: pod.StopDeleted, Message: "the pod is no longer wanted", Remove: true,
+			At: k.fleet.now()})
+	case dropped:
+		// It has no worker while it is set aside, although an earlier agent may have started it.
+		if o, _ := k.Observed.Get(c.Key); o.Running() {
+			k.adopt(ctx, o)
+		}
+	case !c.Deleted && m.worker == nil && k.aside(c.Key):
+		m.parked = true
+	case !c.Deleted:
+		k.end(ctx, m)
+	}
+	k.changed(c.Key)
+}
+
+// aside reports whether a pod is set aside now.
+func (k *keeper) aside(uid types.UID) bool { return k.fleet.now().Before(k.Asides.Until(uid)) }
 
 // want sets another desired version of the pod. If the change has no effect on this node (pod.Differs), the new version
 // only replaces the old one. The caller holds the fleet's lock.
@@ -170,21 +200,25 @@ func (k *keeper) resize() {
 	k.fleet.mu.Unlock()
 	slices.SortFunc(list, func(a, b *member) int { return compare(a.desired, true, b.desired, true) })
 	for _, m := range list {
-		p := k.Admission.Allocate(m.desired, append(k.fleet.Holders(), k.fleet.Reserved()...))
-		k.fleet.mu.Lock()
-		m.due = p != m.desired
-		news := !m.due || pod.Differs(m.pod.Pod, p.Pod)
-		if news {
-			m.pod = p
-		}
-		w := m.worker
-		k.fleet.mu.Unlock()
-		if news {
-			w.Update(p)
-			k.fleet.Reconsider() // another pod may wait for the resources that it gave back
-		}
-		k.changed(p.UID)
+		k.about(m.pod.UID, m.pod, func() { k.resizeOne(m) })
 	}
+}
+
+func (k *keeper) resizeOne(m *member) {
+	p := k.Admission.Allocate(m.desired, append(k.fleet.Holders(), k.fleet.Reserved()...))
+	k.fleet.mu.Lock()
+	m.due = p != m.desired
+	news := !m.due || pod.Differs(m.pod.Pod, p.Pod)
+	if news {
+		m.pod = p
+	}
+	w := m.worker
+	k.fleet.mu.Unlock()
+	if news {
+		w.Update(p)
+		k.fleet.Reconsider() // another pod may wait for the resources that it gave back
+	}
+	k.changed(p.UID)
 }
 
 // admit runs admission for each waiting pod, in the order of compare, and returns when to call it again. Resources that
@@ -193,35 +227,62 @@ func (k *keeper) admit(ctx context.Context) time.Time {
 	var next time.Time
 	var kept []Other
 	for _, m := range k.waiting() {
-		others := append(k.fleet.Holders(), kept...)
-		p := k.Admission.Allocate(m.desired, others)
-		v := k.Admission.Admit(p, others)
-		k.fleet.mu.Lock()
-		m.pod, m.due = p, p != m.desired
-		same := m.verdict == v
-		m.verdict = v
-		k.fleet.mu.Unlock()
-		switch {
-		case v.Admit:
-			k.work(ctx, m)
-		case v.Reject:
-			if o, _ := k.Observed.Get(p.UID); o.Running() { // an earlier agent started it
-				k.work(ctx, m, rejection(v, k.fleet.now()))
-			}
-		default:
-			k.begin(ctx, m, p)
-			if v.Reserve {
-				kept = append(kept, Other{Pod: p})
-			}
-			if v.Again.After(k.fleet.now()) && (next.IsZero() || v.Again.Before(next)) {
-				next = v.Again
-			}
+		if until := k.Asides.Until(m.pod.UID); k.fleet.now().Before(until) {
+			next = soonest(next, until)
+			continue
 		}
-		if !same {
-			k.changed(m.pod.UID)
-		}
+		k.about(m.pod.UID, m.pod, func() {
+			if m.parked {
+				m.parked = false
+				k.end(ctx, m)
+			}
+			if m.worker == nil {
+				next = soonest(next, k.admitOne(ctx, m, &kept))
+			}
+		})
 	}
 	return next
+}
+
+// admitOne runs admission for one pod, and returns when to call it again; zero for no such time. It adds the pod to kept
+// if resources are reserved for it.
+func (k *keeper) admitOne(ctx context.Context, m *member, kept *[]Other) (again time.Time) {
+	others := append(k.fleet.Holders(), *kept...)
+	p := k.Admission.Allocate(m.desired, others)
+	v := k.Admission.Admit(p, others)
+	k.fleet.mu.Lock()
+	m.pod, m.due = p, p != m.desired
+	same := m.verdict == v
+	m.verdict = v
+	k.fleet.mu.Unlock()
+	switch {
+	case v.Admit:
+		k.work(ctx, m)
+	case v.Reject:
+		if o, _ := k.Observed.Get(p.UID); o.Running() { // an earlier agent started it
+			k.work(ctx, m, rejection(v, k.fleet.now()))
+		}
+	default:
+		k.begin(ctx, m, p)
+		if v.Reserve {
+			*kept = append(*kept, Other{Pod: p})
+		}
+		if v.Again.After(k.fleet.now()) {
+			again = v.Again
+		}
+	}
+	if !same {
+		k.changed(m.pod.UID)
+	}
+	return again
+}
+
+// soonest returns the earlier of two times. Zero means never.
+func soonest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // begin starts to prepare a waiting pod, unless that was started before.
@@ -232,7 +293,12 @@ func (k *keeper) begin(ctx context.Context, m *member, p *pod.Pod) {
 		return
 	}
 	ctx, m.ahead = context.WithCancel(ctx)
-	k.wg.Go(func() { k.Prefetcher.Prefetch(ctx, p) })
+	k.wg.Go(func() {
+		err := guard.Call(func() error { k.Prefetcher.Prefetch(ctx, p); return nil })
+		if e := guard.Of(err); e != nil {
+			k.Panicked(p, "prefetch", e)
+		}
+	})
 }
 
 // endAhead stops preparing a pod if that was started. The caller holds the fleet's lock.
@@ -276,7 +342,7 @@ func (k *keeper) work(ctx context.Context, m *member, ends ...pod.Stop) {
 	k.fleet.mu.Unlock()
 	uid := m.pod.UID
 	k.wg.Go(func() {
-		if w.Run(ctx) != nil {
+		if k.runWorker(ctx, w) != nil {
 			return // ctx has ended and the worker has detached
 		}
 		k.mu.Lock()
@@ -284,6 +350,22 @@ func (k *keeper) work(ctx context.Context, m *member, ends ...pod.Stop) {
 		k.mu.Unlock()
 		k.fleet.Reconsider()
 	})
+}
+
+// runWorker runs a worker to its end. After a panic that the worker did not recover from itself, it runs the worker
+// again once the pod's delay is over.
+func (k *keeper) runWorker(ctx context.Context, w *worker.Worker) error {
+	for {
+		err := guard.Call(func() error { return w.Run(ctx) })
+		p := guard.Of(err)
+		if p == nil {
+			return err
+		}
+		until := k.Panicked(w.State().Pod, "worker", p)
+		if err := retry.Sleep(ctx, until.Sub(k.fleet.now())); err != nil {
+			return err
+		}
+	}
 }
 
 // bury drops the pods whose workers have ended. A pod that a source wants again meanwhile starts afresh, after its
@@ -352,7 +434,8 @@ func (k *keeper) adopt(ctx context.Context, o *pod.Observed) {
 
 // Passed implements worker.Owner.
 func (k *keeper) Passed(uid types.UID) {
-	k.changed(uid)
+	k.Statuses.Publish(uid)
+	k.notify(uid)
 	if m, ok := k.fleet.Member(uid); ok && m.State.Stage >= worker.Terminating {
 		k.fleet.Reconsider() // its resources may be free
 	}
@@ -361,9 +444,26 @@ func (k *keeper) Passed(uid types.UID) {
 // Worked implements worker.Owner.
 func (k *keeper) Worked(o worker.Operation, d time.Duration) { k.fleet.metrics.took(o, d) }
 
-// changed publishes the status of a pod that has changed, and notifies the watchers and the heap.
+// Panicked implements worker.Owner.
+func (k *keeper) Panicked(p *pod.Pod, what string, e *guard.Panic) time.Time {
+	until := k.Asides.Panicked(p.Pod, what, e)
+	k.changed(p.UID)
+	return until
+}
+
+// SetAside implements worker.Owner.
+func (k *keeper) SetAside(uid types.UID) time.Time { return k.Asides.Until(uid) }
+
+// Recovered implements worker.Owner.
+func (k *keeper) Recovered(uid types.UID) { k.Asides.Recovered(uid) }
+
+// changed publishes the status of a pod that the loop has changed, and notifies the watchers and the heap.
 func (k *keeper) changed(uid types.UID) {
-	k.Statuses.Publish(uid)
+	k.Statuses.PublishNow(uid)
+	k.notify(uid)
+}
+
+func (k *keeper) notify(uid types.UID) {
 	for _, w := range k.Watchers {
 		w.PodChanged(uid)
 	}

@@ -1,9 +1,11 @@
 package podstatus
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,7 +17,7 @@ func owned(t corev1.PodConditionType) bool {
 	switch t {
 	case corev1.PodScheduled, corev1.PodReady, corev1.PodInitialized, corev1.ContainersReady,
 		corev1.PodReadyToStartContainers,
-		corev1.AllContainersRestarting, corev1.PodResizePending, corev1.PodResizeInProgress:
+		corev1.AllContainersRestarting, corev1.PodResizePending, corev1.PodResizeInProgress, pod.ConditionSetAside:
 		return true
 	default:
 		return false
@@ -70,6 +72,16 @@ func (c *computation) put(now corev1.PodCondition) {
 		return
 	}
 	c.s.Conditions = append(c.s.Conditions, now)
+}
+
+// WithCondition returns the status of a pod whose status cannot be computed: the previous status with one more
+// condition.
+func WithCondition(previous corev1.PodStatus, add corev1.PodCondition, now time.Time) corev1.PodStatus {
+	s := *previous.DeepCopy()
+	s.Phase = cmp.Or(s.Phase, corev1.PodPending)
+	c := computation{Input: Input{Now: now}, old: previous, s: s}
+	c.put(add)
+	return c.s
 }
 
 func find(all []corev1.PodCondition, t corev1.PodConditionType) *corev1.PodCondition {

@@ -29,7 +29,7 @@ func TestBefore(t *testing.T) {
 	} {
 		b.Desired.Put(uid, p)
 	}
-	b.Record.update(podstatus.Input{Pod: newPod("u1"), Observed: observedOf(running("a1")), Node: node, Now: now,
+	updated(b.Record, podstatus.Input{Pod: newPod("u1"), Observed: observedOf(running("a1")), Node: node, Now: now,
 		Probes: map[string]podstatus.Probes{"a1": {Started: true, Ready: true}}})
 	for _, test := range []struct {
 		uid  types.UID

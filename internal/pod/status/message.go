@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,18 +35,28 @@ func terminationMessage(run pod.ContainerStatus, path string) string {
 			return string(data)
 		}
 	}
-	// A container that could not be started has no log of its own.
-	if !run.TerminationFromLogs || run.ExitCode == 0 || run.Reason == "ContainerCannotRun" || run.LogPath == "" {
+	if !messageInLog(run) {
 		return ""
 	}
-	awaitWriters(run.LogPath)
 	var end lastBytes
-	if err := podlog.Read(context.Background(), run.LogPath, podlog.Options{Tail: new(int64(maxLogLines))},
-		&end); err != nil {
+	err := awaitWriters(run.LogPath)
+	if err == nil {
+		err = podlog.Read(context.Background(), run.LogPath, podlog.Options{Tail: new(int64(maxLogLines))}, &end)
+	}
+	if err != nil {
 		return fmt.Sprintf("Error on reading termination message from logs: %v", err)
 	}
 	return string(end)
 }
+
+// messageInLog reports whether the end of its log is the message of a container that has written no message. A container
+// that could not be started has no log of its own.
+func messageInLog(run pod.ContainerStatus) bool {
+	return run.TerminationFromLogs && run.ExitCode != 0 && run.Reason != "ContainerCannotRun" && run.LogPath != ""
+}
+
+// needsRead reports whether a file has to be read for the message of a container.
+func needsRead(run pod.ContainerStatus, path string) bool { return path != "" || messageInLog(run) }
 
 // Runtimes report the end of a container without waiting for the process that copies its last output into the log. That
 // takes some milliseconds.
@@ -56,19 +65,27 @@ const (
 	writersPause    = 2 * time.Millisecond
 )
 
-// awaitWriters returns when no process has the file open for writing any more: only then does the kernel grant a read
+// logDepth is how many parts at the end of a log's path a container with a hostPath there could have replaced: the
+// pod's directory, the container's directory and the file.
+const logDepth = 3
+
+// awaitWriters returns when no process has the log open for writing any more: only then does the kernel grant a read
 // lease (fcntl(2), F_SETLEASE). It also returns after writersPatience, and when a lease fails for another reason.
-func awaitWriters(path string) {
-	f, err := os.Open(path)
+func awaitWriters(path string) error {
+	f, err := safepath.File(path, logDepth)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // rotation has renamed it, or the caller reports the error
+	}
 	if err != nil {
-		return // the caller reads the file next, and reports the error
+		return err
 	}
 	defer f.Close()
 	for end := time.Now().Add(writersPatience); time.Now().Before(end); time.Sleep(writersPause) {
 		if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK); !errors.Is(err, unix.EAGAIN) {
-			return // closing the file gives the lease back
+			return nil // closing the file gives the lease back
 		}
 	}
+	return nil
 }
 
 // lastBytes keeps the end of what is written to it.

@@ -26,7 +26,9 @@ type RecordOptions struct {
 	Delay time.Duration
 	// Dirs may be nil: then no container has a termination log.
 	Dirs Dirs
-	Log  *slog.Logger
+	// Stale receives the pods whose termination messages were read. nil: nobody waits for them.
+	Stale *Stale
+	Log   *slog.Logger
 }
 
 // Dirs are the directories of pods.
@@ -56,7 +58,8 @@ type Record struct {
 // entry holds what the next status of one pod is computed from.
 type entry struct {
 	mu       sync.Mutex            // one computation at a time
-	messages map[string]string     // by id of a container that has exited
+	readings map[string]*reading   // by id of a container that has exited
+	reading  int                   // readings under way, also those that readings does not hold any more
 	set      []corev1.PodCondition // set by SetCondition since the last status
 }
 
@@ -64,6 +67,9 @@ type entry struct {
 func NewRecord(o RecordOptions) *Record {
 	if o.Delay <= 0 {
 		o.Delay = 2 * time.Second
+	}
+	if o.Stale == nil {
+		o.Stale = NewStale()
 	}
 	r := &Record{
 		opts: o, table: store.New[types.UID, corev1.PodStatus](), wake: wake.New(),
@@ -95,7 +101,10 @@ func (r *Record) Kept(uid types.UID) corev1.PodStatus {
 
 // update computes the status of a pod and stores it if it has changed. It fills in Previous and Messages of the input.
 // For the first update of a pod, Previous is the status of an earlier agent, if there is one.
-func (r *Record) update(in podstatus.Input) (status corev1.PodStatus, changed bool) {
+//
+// It reads no file of a pod itself. If the message of a container is being read, it stores nothing and returns the
+// reading in wait. Record marks the pod in Stale once the reading is over.
+func (r *Record) update(in podstatus.Input) (status corev1.PodStatus, changed bool, wait *reading) {
 	uid := in.Pod.UID
 	e := r.entry(uid)
 	e.mu.Lock()
@@ -104,16 +113,22 @@ func (r *Record) update(in podstatus.Input) (status corev1.PodStatus, changed bo
 	if !known {
 		r.mu.Lock()
 		was = r.saved[uid]
-		delete(r.saved, uid)
 		r.mu.Unlock()
 	}
 	in.Previous = was
-	in.Messages = r.readMessages(e, &in)
+	if in.Messages, wait = r.messages(e, &in); wait != nil {
+		return was, false, wait
+	}
+	if !known {
+		r.mu.Lock()
+		delete(r.saved, uid)
+		r.mu.Unlock()
+	}
 	given := e.set
 	in.Extra, e.set = append(given, in.Extra...), nil
 	status = podstatus.Compute(in)
 	if known && equality.Semantic.DeepEqual(was, status) {
-		return was, false
+		return was, false, nil
 	}
 	switch {
 	case pod.Ended(status.Phase) && was.Phase != status.Phase, len(given) > 0, endedForGood(in.Pod.Pod, was, status):
@@ -124,7 +139,7 @@ func (r *Record) update(in podstatus.Input) (status corev1.PodStatus, changed bo
 		r.table.Put(uid, status)
 	}
 	r.touch(uid)
-	return status, true
+	return status, true, nil
 }
 
 // keepNow writes a status to disk before it stores it for others to see. It holds the disk meanwhile, so that flush
@@ -188,29 +203,15 @@ func (r *Record) entry(uid types.UID) *entry {
 	return e
 }
 
-// readMessages returns the termination messages of the containers whose end no status has shown yet. Each message is
-// read once, when the end is first seen.
-func (r *Record) readMessages(e *entry, in *podstatus.Input) map[string]string {
-	var now map[string]string
-	for _, run := range in.Observed.ContainersOf() {
-		if run.State != pod.StateExited || podstatus.Reported(&in.Previous, in.Node.Runtime+"://"+run.ID) != nil {
-			continue
-		}
-		message, read := e.messages[run.ID]
-		if !read {
-			path := ""
-			if r.opts.Dirs != nil && run.TerminationMessagePath != "" {
-				path = r.opts.Dirs.MessagePath(in.Pod.UID, run.Name, run.RestartCount)
-			}
-			message = terminationMessage(run, path)
-		}
-		if now == nil {
-			now = map[string]string{}
-		}
-		now[run.ID] = message
-	}
-	e.messages = now
-	return now
+// putCondition adds a condition to the last status of a pod whose next status cannot be computed.
+func (r *Record) putCondition(uid types.UID, c corev1.PodCondition) corev1.PodStatus {
+	e := r.entry(uid)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	status := podstatus.WithCondition(r.Last(uid), c, time.Now())
+	r.table.Put(uid, status)
+	r.touch(uid)
+	return status
 }
 
 // setCondition sets a condition that podstatus.Foreign allows, for as long as the pod has a status. The next update

@@ -156,12 +156,12 @@ func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
 	run.TerminationFromLogs, run.TerminationMessagePath, run.LogPath, run.RestartCount = true, "/dev/termination-log",
 		writeLog(t, "boom"), 2
 	in := podstatus.Input{Pod: newPod("u1"), Observed: observedOf(run), Node: node, Now: now}
-	first, changed := s.update(in)
+	first, changed := updated(s, in)
 	if got := first.ContainerStatuses[0].State.Terminated.Message; !changed || got != "boom\n" {
 		t.Fatalf("first update: changed %v, message %q", changed, got)
 	}
 	in.Now = now.Add(time.Minute)
-	if _, changed := s.update(in); changed || s.table.Revision() != 1 {
+	if _, changed := updated(s, in); changed || s.table.Revision() != 1 {
 		t.Errorf("an equal status was written again (revision %d)", s.table.Revision())
 	}
 	if diff := cmp.Diff([]string{"u1/app/2"}, asked.of); diff != "" {
@@ -170,7 +170,7 @@ func TestUpdateWritesOnChangeAndReadsMessagesOnce(t *testing.T) {
 	again := running("a2")
 	again.RestartCount = 3
 	in.Observed = observedOf(again)
-	if _, changed := s.update(in); !changed {
+	if _, changed := updated(s, in); !changed {
 		t.Error("a restart was not written")
 	}
 	s.forget("u1")
@@ -185,7 +185,7 @@ func TestForgottenBeforeAKill(t *testing.T) {
 	s := NewRecord(RecordOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)})
 	ended := podstatus.Input{Pod: newPod("u1"), Observed: observedOf(exited("a1", 1)),
 		Plan: &plan.Plan{Done: true, Failed: true}, Node: node, Now: t0}
-	if status, _ := s.update(ended); status.Phase != corev1.PodFailed {
+	if status, _ := updated(s, ended); status.Phase != corev1.PodFailed {
 		t.Fatalf("phase %s", status.Phase)
 	}
 	kept := func() corev1.PodPhase {
@@ -227,8 +227,8 @@ func TestStatusesOutliveTheAgent(t *testing.T) {
 		other := podstatus.Input{Pod: newPod("u2"), Node: node, Now: t0}
 		var first corev1.PodStatus
 		agent(func(s *Record) {
-			first, _ = s.update(in)
-			s.update(other)
+			first, _ = updated(s, in)
+			updated(s, other)
 		})
 		in.Now = now // an agent later, and the log is gone
 		if err := os.Remove(crashed.LogPath); err != nil {
@@ -236,7 +236,7 @@ func TestStatusesOutliveTheAgent(t *testing.T) {
 		}
 		agent(func(s *Record) {
 			s.Retain(func(uid types.UID) bool { return uid == "u1" })
-			second, _ := s.update(in)
+			second, _ := updated(s, in)
 			if diff := cmp.Diff(first, second); diff != "" {
 				t.Errorf("status after the restart (-want +got):\n%s", diff)
 			}
@@ -260,7 +260,7 @@ func TestAnEndIsKept(t *testing.T) {
 		Terminated: true, Node: node, Now: t0}
 	s := NewRecord(RecordOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)})
 	for _, in := range []podstatus.Input{done, rejected, shutdown} {
-		s.update(in) // then the agent is killed: Run has saved nothing
+		updated(s, in) // then the agent is killed: Run has saved nothing
 	}
 	next := NewRecord(RecordOptions{Dir: dir})
 	if err := next.Load(); err != nil {
@@ -295,7 +295,7 @@ func TestFullDiskIsLoggedOnce(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- s.Run(ctx) }()
-		s.update(podstatus.Input{Pod: newPod("u1"), Node: node, Now: t0})
+		updated(s, podstatus.Input{Pod: newPod("u1"), Node: node, Now: t0})
 		time.Sleep(time.Minute)
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
@@ -347,7 +347,7 @@ func TestASaveDoesNotBringBackAnEarlierStatus(t *testing.T) {
 	for i := range 500 {
 		want := strconv.Itoa(i)
 		r.setCondition("u1", corev1.PodCondition{Type: "example.com/lb", Status: corev1.ConditionTrue, Message: want})
-		r.update(in)
+		updated(r, in)
 		next := NewRecord(RecordOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)})
 		r.disk.Lock() // an agent that was killed writes no more
 		err := next.Load()
@@ -365,4 +365,13 @@ func TestASaveDoesNotBringBackAnEarlierStatus(t *testing.T) {
 	}
 	close(done)
 	<-stopped
+}
+
+// updated updates the status of a pod as its worker does: it waits for termination messages.
+func updated(r *Record, in podstatus.Input) (status corev1.PodStatus, changed bool) {
+	await(func() (wait *reading) {
+		status, changed, wait = r.update(in)
+		return wait
+	})
+	return status, changed
 }

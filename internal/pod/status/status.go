@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -25,6 +27,8 @@ type Options struct {
 	Source Source
 	// Reporter receives each status for the API server before the row is written.
 	Reporter Reporter
+	// Asides are the pods that are set aside.
+	Asides   Asides
 	Starts   *telemetry.Starts
 	Timeline *timeline.Recorder
 	// Gone are called in their order when a pod has left the fleet. The pod's row goes after that.
@@ -36,6 +40,14 @@ type Reporter interface {
 	Report(fleet.Member, corev1.PodStatus)
 }
 
+// Asides are the pods that are set aside, because the work on them has panicked.
+type Asides interface {
+	// Panicked sets a pod aside and returns when the next try may begin.
+	Panicked(p *corev1.Pod, part string, e *guard.Panic) time.Time
+	// Condition returns the condition of a pod that is set aside. ok is false for other pods.
+	Condition(types.UID) (c corev1.PodCondition, ok bool)
+}
+
 // Statuses computes the status of each pod when something about the pod has changed. It is the only writer of the
 // tables that the local API and the API server see.
 type Statuses struct {
@@ -45,6 +57,8 @@ type Statuses struct {
 
 	mu    sync.Mutex
 	shown map[types.UID]shown
+	// broken holds the pods whose status could not be computed, with the time of the next try.
+	broken map[types.UID]time.Time
 }
 
 // shown holds the inputs of a pod's row, besides its status.
@@ -56,7 +70,8 @@ type shown struct {
 // New returns Statuses without any pod.
 func New(o Options) *Statuses {
 	return &Statuses{opts: o, pods: store.New[types.NamespacedName, *corev1.Pod](),
-		turns: turns{pods: map[types.UID]*turn{}}, shown: map[types.UID]shown{}}
+		turns: turns{pods: map[types.UID]*turn{}}, shown: map[types.UID]shown{},
+		broken: map[types.UID]time.Time{}}
 }
 
 // Pods is the table of pods with their statuses by name, for reading.
@@ -87,37 +102,109 @@ func (s *Statuses) Run(ctx context.Context) error {
 	}
 }
 
-// Publish computes, records, reports and shows the status of a pod before it returns. It removes the row of a pod that
-// has left the fleet. Only the fleet calls it.
-func (s *Statuses) Publish(uid types.UID) {
+// Publish computes, records, reports and shows the status of a pod before it returns. For that it waits until the
+// termination messages of the pod are read, up to readPatience. It removes the row of a pod that has left the fleet.
+// Only the goroutine of the pod's worker calls it.
+func (s *Statuses) Publish(uid types.UID) { await(func() *reading { return s.publishNow(uid) }) }
+
+// PublishNow is Publish for the fleet's loop, which serves all pods: it waits for nothing that a pod can delay. While a
+// termination message is being read, it leaves the status as it is, and Run publishes the pod after that.
+func (s *Statuses) PublishNow(uid types.UID) { s.publishNow(uid) }
+
+func (s *Statuses) publishNow(uid types.UID) (wait *reading) {
 	defer s.turns.take(uid)()
 	if m, ok := s.opts.Fleet.Member(uid); ok {
-		s.publish(m)
-	} else {
-		s.remove(uid)
+		return s.publish(m)
 	}
+	s.remove(uid)
+	return nil
 }
 
-// Refresh is Publish for parts other than the fleet. They may know of a pod before the fleet does, or longer: they
+// Refresh is PublishNow for parts other than the fleet. They may know of a pod before the fleet does, or longer: they
 // remove nothing.
-func (s *Statuses) Refresh(uid types.UID) {
+func (s *Statuses) Refresh(uid types.UID) { s.refresh(uid) }
+
+func (s *Statuses) refresh(uid types.UID) (wait *reading) {
 	defer s.turns.take(uid)()
 	if m, ok := s.opts.Fleet.Member(uid); ok {
-		s.publish(m)
+		return s.publish(m)
+	}
+	return nil
+}
+
+// await repeats publish until it waits for no reading any more.
+func await(publish func() *reading) {
+	for wait := publish(); wait != nil; wait = publish() {
+		select {
+		case <-wait.done:
+		case <-wait.overdue:
+		}
 	}
 }
 
 // SetCondition sets a condition that podstatus.Foreign allows, and publishes the pod.
 func (s *Statuses) SetCondition(uid types.UID, c corev1.PodCondition) {
 	s.opts.Record.setCondition(uid, c)
-	s.Refresh(uid)
+	await(func() *reading { return s.refresh(uid) })
 }
 
-// publish is for the holder of the pod's turn.
-func (s *Statuses) publish(m fleet.Member) {
+// publish is for the holder of the pod's turn. It does nothing and returns the reading that the status waits for, if
+// there is one.
+//
+// After a panic it sets the pod aside, and shows the previous status with the condition of a pod that is set aside.
+func (s *Statuses) publish(m fleet.Member) (wait *reading) {
+	uid := m.Pod.UID
+	if s.isBroken(uid) {
+		return nil
+	}
+	p := guard.Of(guard.Call(func() error { wait = s.compute(m); return nil }))
+	if p == nil {
+		return wait
+	}
+	until := s.opts.Asides.Panicked(m.Pod.Pod, "status", p)
+	s.mu.Lock()
+	s.broken[uid] = until
+	s.mu.Unlock()
+	s.opts.Fleet.WakeAside(uid)
+	_ = guard.Call(func() error { s.showBroken(m); return nil }) // the panic before is reported already
+	return nil
+}
+
+// isBroken reports whether the status of a pod is not computed now, because that panicked not long ago.
+func (s *Statuses) isBroken(uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until, broken := s.broken[uid]
+	if broken && !time.Now().Before(until) {
+		delete(s.broken, uid)
+		return false
+	}
+	return broken
+}
+
+// showBroken publishes the previous status of a pod whose status cannot be computed.
+func (s *Statuses) showBroken(m fleet.Member) {
+	c, ok := s.opts.Asides.Condition(m.Pod.UID)
+	if !ok {
+		return
+	}
+	status := s.opts.Record.putCondition(m.Pod.UID, c)
+	if m.Pod.Namespace != "" {
+		s.show(m, status, place(m).Stop, true)
+	}
+	s.opts.Reporter.Report(m, status)
+}
+
+func (s *Statuses) compute(m fleet.Member) (wait *reading) {
 	in := place(m)
 	s.opts.Source.Add(m, &in)
-	status, changed := s.opts.Record.update(in)
+	if c, ok := s.opts.Asides.Condition(m.Pod.UID); ok {
+		in.Extra = append(in.Extra, c)
+	}
+	status, changed, wait := s.opts.Record.update(in)
+	if wait != nil {
+		return wait
+	}
 	s.opts.Reporter.Report(m, status)
 	s.opts.Starts.Status(m.Pod, status)
 	if d := m.Desired; d != nil && d.Source == pod.SourceAPI {
@@ -129,6 +216,7 @@ func (s *Statuses) publish(m fleet.Member) {
 	if m.Pod.Namespace != "" { // leftovers of an unknown pod have no name
 		s.show(m, status, in.Stop, changed)
 	}
+	return nil
 }
 
 // show writes the row of a pod if it differs from the row that is there. A pod whose name is still shown for its
@@ -163,6 +251,7 @@ func (s *Statuses) remove(uid types.UID) {
 	defer s.mu.Unlock()
 	last, known := s.shown[uid]
 	delete(s.shown, uid)
+	delete(s.broken, uid)
 	if !known {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,6 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/telemetry"
+	"github.com/berth-run/berth/internal/pod/aside"
 	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/plan"
 	"github.com/berth-run/berth/internal/pod/podstatus"
@@ -43,6 +45,8 @@ type world struct {
 	rows     *store.Watcher[types.NamespacedName, *corev1.Pod]
 	forgot   []string
 	hold     chan struct{} // when set, the next computation waits for it
+	asides   *aside.Register
+	panics   int // so many computations panic
 }
 
 func inWorld(t *testing.T, body func(*world)) {
@@ -72,13 +76,15 @@ func (w *world) build() {
 	}
 	record := NewRecord(RecordOptions{Log: log})
 	w.stale = NewStale()
+	w.asides = aside.New(aside.Options{Events: noEvents{}, Now: time.Now, Log: log})
 	w.observed.MarkSynced()
 	w.fleet = fleet.New(time.Now, log)
 	w.statuses = New(Options{Record: record, Stale: w.stale, Fleet: w.fleet, Source: w, Reporter: w, Starts: starts,
+		Asides:   w.asides,
 		Timeline: recorder, Gone: []func(types.UID){w.forget}})
 	w.parts = fleet.Parts{
 		Desired: w.desired, Observed: w.observed, DesiredSynced: synced,
-		Admission: w, Leftovers: w, Prefetcher: w, Statuses: w.statuses, Heap: w,
+		Admission: w, Leftovers: w, Prefetcher: w, Statuses: w.statuses, Asides: w.asides, Heap: w,
 		Worker: worker.Options{
 			Steps:    []worker.Step{{Name: "act", Phase: worker.Act, Teardown: w.kill}},
 			Observer: w, Probes: w, Statuses: record, Resizes: w, Timelines: w, Now: time.Now, Log: log,
@@ -97,6 +103,10 @@ func (w *world) Admit(*pod.Pod, []fleet.Other) fleet.Verdict {
 // Add implements Source.
 func (w *world) Add(_ fleet.Member, in *podstatus.Input) {
 	in.Observed, in.Probes, in.Now = w.Observed(in.Pod.UID), w.ready, time.Now()
+	if w.panics > 0 {
+		w.panics--
+		panic("broken status")
+	}
 	if hold := w.hold; hold != nil {
 		w.hold = nil
 		<-hold
@@ -132,6 +142,11 @@ func (w *world) forget(uid types.UID) {
 	defer w.mu.Unlock()
 	w.forgot = append(w.forgot, fmt.Sprintf("%s with row %v", uid, there))
 }
+
+// noEvents is an event.Sink that drops events.
+type noEvents struct{}
+
+func (noEvents) Event(corev1.ObjectReference, string, string, string, ...any) {}
 
 func short(s corev1.PodStatus) string {
 	text := string(s.Phase)
@@ -294,4 +309,37 @@ func TestFailures(t *testing.T) {
 	if want := "container a ended with exit code 7; container c ended with exit code 137"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+}
+
+// A status whose computation panics sets its pod aside: the last status stays, with the condition, and the next try
+// shows the real one again. The rows of other pods are not affected.
+func TestPanicOfStatusSetsPodAside(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.want("u1", nil)
+		w.runs("u1")
+		w.sees("its container runs", "u1 Running", "u1 Running")
+		w.panics = 2
+		w.ready["c1"] = podstatus.Probes{Started: true, Ready: true}
+		w.stale.Mark("u1")
+		w.sees("the computation panics", "u1 Running", "u1 Running")
+		row, _ := w.statuses.Pods().Get(name("web"))
+		c := row.Status.Conditions[len(row.Status.Conditions)-1]
+		if c.Type != pod.ConditionSetAside || c.Status != corev1.ConditionTrue ||
+			!strings.Contains(c.Message, "broken status, in ") || !strings.Contains(c.Message, "status_test.go:") {
+			t.Errorf("condition %+v", c)
+		}
+		time.Sleep(time.Second) // the first delay, after which it panics once more
+		synctest.Wait()
+		if until := w.asides.Until("u1"); until.Sub(time.Now()) != 2*time.Second {
+			t.Errorf("the second delay ends in %v, want 2s", time.Until(until))
+		}
+		time.Sleep(2 * time.Second)
+		w.sees("the third try succeeds", "u1 Running ready", "u1 Running ready")
+		row, _ = w.statuses.Pods().Get(name("web"))
+		for _, c := range row.Status.Conditions {
+			if c.Type == pod.ConditionSetAside {
+				t.Errorf("the condition is still there: %+v", c)
+			}
+		}
+	})
 }

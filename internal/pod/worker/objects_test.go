@@ -35,7 +35,7 @@ func TestTasksWaitForObjects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tasks := newTasks(time.Now, func(string, error) {})
+				tasks := newTasks(time.Now, newWorker(&node{}))
 				tasks.begin()
 				leave := make(chan struct{})
 				tasks.Go(t.Context(), "container/a", func(context.Context) error { <-leave; return c.err })

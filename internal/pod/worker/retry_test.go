@@ -11,7 +11,7 @@ import (
 // retry releases the tasks whose error matches, and no other.
 func TestTasksRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tasks, noImage := newTasks(time.Now, func(string, error) {}), errors.New("no image")
+		tasks, noImage := newTasks(time.Now, newWorker(&node{})), errors.New("no image")
 		later := func(err error) func(context.Context) error {
 			return func(context.Context) error { return RetryAt(time.Now().Add(5*time.Minute), err) }
 		}

@@ -1,11 +1,13 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
@@ -73,7 +75,7 @@ func (w *Worker) awaitRemoval(ctx context.Context) error {
 // sync keeps the pod at its plan until it must stop.
 func (w *Worker) sync(ctx context.Context) error {
 	setup, cancel := context.WithCancel(ctx)
-	defer w.tasks.Wait()
+	defer func() { _ = w.calls("running tasks", callPatience, func() error { w.tasks.Wait(); return nil }) }()
 	defer cancel()
 	w.mu.Lock()
 	w.cancel = cancel
@@ -89,7 +91,7 @@ func (w *Worker) sync(ctx context.Context) error {
 		}
 		timer.Stop()
 		now := w.opts.Now()
-		next := w.pass(setup)
+		next := w.turn(setup)
 		if ended, began := w.work.pass(w.tasks.busy(), revision, now); ended != "" {
 			w.opts.Owner.Worked(ended, now.Sub(began))
 		}
@@ -103,6 +105,27 @@ func (w *Worker) sync(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
+}
+
+// turn makes a pass unless the pod is set aside. It returns when the next turn is due, as pass does.
+func (w *Worker) turn(ctx context.Context) (next time.Time) {
+	until := w.opts.Owner.SetAside(w.uid)
+	if w.opts.Now().Before(until) {
+		return until
+	}
+	err := w.attempt("pass", func() error {
+		next = w.pass(ctx)
+		return nil
+	})
+	if at, failed := retryTime(err); failed {
+		w.passed()
+		return at
+	}
+	if !until.IsZero() && !w.tasks.busy() && w.opts.Owner.SetAside(w.uid).Equal(until) {
+		w.opts.Owner.Recovered(w.uid)
+		w.passed()
+	}
+	return next
 }
 
 // pass computes the plan once and starts what can be started. It returns when the next pass is due if nothing changes;
@@ -122,7 +145,7 @@ func (w *Worker) pass(ctx context.Context) time.Time {
 	w.mu.Lock()
 	w.plan = decided
 	w.mu.Unlock()
-	defer w.opts.Owner.Passed(w.uid)
+	defer w.passed()
 	switch {
 	case decided.Done:
 		w.Stop(pod.Stop{Reason: pod.StopCompleted, At: w.opts.Now()})
@@ -160,11 +183,13 @@ func (w *Worker) setup(ctx context.Context, s Step, run *Run, revision int) {
 		w.mu.Unlock()
 		return nil
 	}
+	patience := cmp.Or(s.Patience, callPatience)
+	w.tasks.startsFor(patience)
 	if s.Phase == Prepare {
 		w.tasks.Go(ctx, "step/"+s.Name, task)
 		return
 	}
-	if err := s.Setup(ctx, run); err != nil {
+	if err := w.calls("step/"+s.Name, callPatience, func() error { return s.Setup(ctx, run) }); err != nil {
 		w.opts.Log.Error("pod step failed, retrying", "step", s.Name, "pod", pod.FullName(run.Pod.Pod), "err", err)
 	}
 }
@@ -188,18 +213,24 @@ func started(p *pod.Pod, o *pod.Observed) time.Time {
 // until repeats f with growing delays until it succeeds or ctx ends.
 func (w *Worker) until(ctx context.Context, f func(context.Context) error) error {
 	for retries := retry.Doubling(retryFirst, retryMax); ; {
-		err := f(ctx)
+		err := w.attempt("teardown", func() error { return f(ctx) })
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		w.mu.Lock()
 		w.teardown = err
 		w.mu.Unlock()
-		w.opts.Owner.Passed(w.uid)
+		if err == nil {
+			w.opts.Owner.Recovered(w.uid)
+		}
+		w.passed()
 		if err == nil {
 			return nil
 		}
 		delay := retries.Step()
+		if at, ok := retryTime(err); ok && guard.Of(err) != nil {
+			delay = max(0, at.Sub(w.opts.Now()))
+		}
 		w.opts.Log.Warn("end of a pod failed, retrying", "pod", pod.FullName(w.State().Pod.Pod), "err", err, "delay",
 			delay)
 		if retry.Sleep(ctx, delay) != nil {
@@ -238,10 +269,11 @@ func (w *Worker) undo(ctx context.Context, phase Phase) error {
 		run := &Run{Pod: w.pod, Tasks: w.tasks, Stop: &stop, Stops: w.stops}
 		w.mu.Unlock()
 		run.Observed = w.opts.Observer.Observed(w.uid)
-		if err := s.Teardown(ctx, run); err != nil {
+		patience := max(cmp.Or(s.Patience, callPatience), run.Grace()+callPatience)
+		if err := w.calls("undo "+s.Name, patience, func() error { return s.Teardown(ctx, run) }); err != nil {
 			return fmt.Errorf("undo %s: %w", s.Name, err)
 		}
-		w.opts.Owner.Passed(w.uid)
+		w.passed()
 	}
 	return nil
 }

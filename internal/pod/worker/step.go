@@ -36,7 +36,14 @@ type Step struct {
 	// Teardown undoes Setup. It works even if Setup never ran or ran in an earlier process. It may block. It is nil if
 	// there is nothing to undo.
 	Teardown func(context.Context, *Run) error
+	// Patience is how long one call of Setup, or one task of it, takes at most if nothing hangs. The default is
+	// callPatience. It ends nothing: a call that takes longer is reported (Worker.Hangs).
+	Patience time.Duration
 }
+
+// callPatience is the default of Step.Patience. It also bounds everything else that a worker does, besides the grace
+// period of the pod.
+const callPatience = time.Minute
 
 // Run holds the inputs of a step for one pass over a pod. Its fields are snapshots.
 type Run struct {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/model/object"
 )
@@ -25,19 +26,29 @@ const (
 // stop of another.
 type Tasks struct {
 	now   func() time.Time
-	ended func(key string, err error)
+	owner taskOwner
 
-	mu      sync.Mutex
-	pass    int            // counts the worker's passes
-	last    map[string]int // the pass during which a key's task ended
-	running map[string]*task
-	held    map[string]hold
-	wg      sync.WaitGroup
+	mu       sync.Mutex
+	patience time.Duration  // of tasks that start now
+	pass     int            // counts the worker's passes
+	last     map[string]int // the pass during which a key's task ended
+	running  map[string]*task
+	held     map[string]hold
+	wg       guard.Group
+}
+
+// taskOwner is the worker that the tasks belong to.
+type taskOwner interface {
+	Wake()
+	// panicked reports a panic and returns when the next try may begin.
+	panicked(what string, p *guard.Panic) time.Time
 }
 
 // task is a running task.
 type task struct {
-	cancel context.CancelFunc
+	cancel   context.CancelFunc
+	began    time.Time
+	patience time.Duration
 	// changed are the objects that have changed since the task began. The task may not have seen the changes.
 	changed map[object.Key]bool
 }
@@ -55,8 +66,8 @@ func (h hold) due(now time.Time) bool {
 	return h.err == nil || !h.until.IsZero() && !now.Before(h.until)
 }
 
-func newTasks(now func() time.Time, ended func(key string, err error)) *Tasks {
-	return &Tasks{now: now, ended: ended, last: map[string]int{}, running: map[string]*task{}, held: map[string]hold{}}
+func newTasks(now func() time.Time, owner taskOwner) *Tasks {
+	return &Tasks{now: now, owner: owner, patience: callPatience, last: map[string]int{}, running: map[string]*task{}, held: map[string]hold{}}
 }
 
 // begin starts a pass.
@@ -76,13 +87,37 @@ func (t *Tasks) Go(ctx context.Context, key string, f func(context.Context) erro
 		return false
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	t.running[key] = &task{cancel, map[object.Key]bool{}}
+	t.running[key] = &task{cancel: cancel, began: t.now(), patience: t.patience, changed: map[object.Key]bool{}}
 	t.wg.Go(func() {
 		defer cancel()
-		err := f(ctx)
-		t.end(key, err, ctx.Err() != nil)
+		err := guard.Call(func() error { return f(ctx) })
+		interrupted := ctx.Err() != nil
+		if p := guard.Of(err); p != nil {
+			interrupted, err = false, RetryAt(t.owner.panicked(key, p), err)
+		}
+		t.end(key, err, interrupted)
 	})
 	return true
+}
+
+// startsFor sets the patience of the tasks that start from now on.
+func (t *Tasks) startsFor(patience time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.patience = patience
+}
+
+// hangs returns the tasks that take longer than their patience.
+func (t *Tasks) hangs() (all []Hang) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	for key, one := range t.running {
+		if now.Sub(one.began) > one.patience {
+			all = append(all, Hang{What: key, Since: one.began})
+		}
+	}
+	return all
 }
 
 func (t *Tasks) end(key string, err error, interrupted bool) {
@@ -104,7 +139,7 @@ func (t *Tasks) end(key string, err error, interrupted bool) {
 		t.held[key] = h
 	}
 	t.mu.Unlock()
-	t.ended(key, err)
+	t.owner.Wake()
 }
 
 // Running reports whether a task with this key runs.

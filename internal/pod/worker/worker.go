@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -68,6 +69,12 @@ type Owner interface {
 	Passed(types.UID)
 	// Worked is called with the duration of each operation on a pod.
 	Worked(Operation, time.Duration)
+	// Panicked sets a pod aside after a panic in the work on it, and returns when the next try may begin.
+	Panicked(p *pod.Pod, what string, e *guard.Panic) time.Time
+	// SetAside returns when the next try of a pod that is set aside may begin; zero if it is not set aside.
+	SetAside(types.UID) time.Time
+	// Recovered ends the setting aside of a pod: its work has succeeded again.
+	Recovered(types.UID)
 }
 
 // Stage is a stage of a pod's life.
@@ -119,6 +126,7 @@ type Worker struct {
 	stage    Stage
 	plan     plan.Plan
 	teardown error
+	call     call // the one under way in the goroutine of Run
 }
 
 // New returns the worker of p. Nothing runs before Run.
@@ -128,7 +136,7 @@ func New(opts Options, p *pod.Pod) *Worker {
 		wake: wake.New(), stops: make(chan pod.Stop, 1),
 		prepared: map[string]int{}, cancel: func() {},
 	}
-	w.tasks = newTasks(opts.Now, func(string, error) { w.Wake() })
+	w.tasks = newTasks(opts.Now, w)
 	return w
 }
 
@@ -195,7 +203,7 @@ func (w *Worker) enter(s Stage) {
 	w.mu.Lock()
 	w.stage = s
 	w.mu.Unlock()
-	w.opts.Owner.Passed(w.uid)
+	w.passed()
 }
 
 // done reports whether a Prepare step has succeeded for the current revision. The caller holds mu.

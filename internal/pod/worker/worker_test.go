@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
 )
@@ -26,6 +27,8 @@ type node struct {
 	last     corev1.PodStatus // that was reported
 	log      []string
 	worker   *Worker
+	panics   int
+	aside    time.Time
 }
 
 func (n *node) record(what string) {
@@ -60,6 +63,27 @@ func (n *node) Restarts(types.UID) map[string]bool                       { retur
 func (n *node) Context(ctx context.Context, _ types.UID) context.Context { return ctx }
 func (n *node) Passed(types.UID)                                         {}
 func (n *node) Worked(Operation, time.Duration)                          {}
+
+func (n *node) Panicked(_ *pod.Pod, what string, e *guard.Panic) time.Time {
+	n.record(what + ": " + e.Value)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.panics++
+	n.aside = time.Now().Add(time.Duration(n.panics) * time.Minute)
+	return n.aside
+}
+
+func (n *node) SetAside(types.UID) time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.aside
+}
+
+func (n *node) Recovered(types.UID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.aside = time.Time{}
+}
 
 func (n *node) step(name string, after ...string) Step {
 	return Step{

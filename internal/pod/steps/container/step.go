@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -26,9 +27,13 @@ func (s *Containers) Step() worker.Step {
 	return worker.Step{
 		Name: "container", Phase: worker.Act, After: []string{"volume"},
 		Setup:    func(ctx context.Context, r *worker.Run) error { return s.setup(ctx, r, r.Tasks) },
-		Teardown: s.teardown,
+		Teardown: s.teardown, Patience: patience,
 	}
 }
+
+// patience is how long the start of a container may take with its image pull and its postStart handler, which alone may
+// take an hour.
+const patience = 6 * time.Hour
 
 // tasks is the part of worker.Tasks that this package uses.
 type tasks interface {
@@ -200,7 +205,7 @@ func (s *Containers) stopAll(ctx context.Context, r *worker.Run, turns []turn) e
 		victims[i], ended[t.id] = v, make(chan struct{})
 	}
 	errs := make([]error, len(turns))
-	var stops, watch sync.WaitGroup
+	var stops, watch guard.Group
 	for i, t := range turns {
 		for _, id := range t.after {
 			victims[i].first = append(victims[i].first, ended[id])
@@ -214,9 +219,11 @@ func (s *Containers) stopAll(ctx context.Context, r *worker.Run, turns []turn) e
 	}
 	all := make(chan struct{})
 	watch.Go(func() { shortenAll(r, victims, all) })
-	stops.Wait()
-	close(all)
-	watch.Wait()
+	func() {
+		defer watch.Wait()
+		defer close(all)
+		stops.Wait()
+	}()
 	if err := errors.Join(errs...); err != nil {
 		if ctx.Err() == nil {
 			s.opts.Events.Event(event.PodRef(r.Pod.Pod), corev1.EventTypeWarning, reason.FailedKillPod,

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -77,7 +78,7 @@ func (d *deadline) left() (time.Duration, <-chan struct{}) {
 // context returns a context that ends at the deadline, even if the deadline moves.
 func (d *deadline) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	var watch sync.WaitGroup
+	var watch guard.Group
 	watch.Go(func() {
 		defer cancel()
 		for {
@@ -206,7 +207,7 @@ func (v *victim) awaitTurn(ctx context.Context) error {
 func (s *Containers) signal(ctx context.Context, v *victim) error {
 	ctx, cancel := context.WithCancel(ctx)
 	results := make(chan error)
-	var calls sync.WaitGroup
+	var calls guard.Group
 	defer calls.Wait()
 	defer cancel()
 	call := func() (shortened <-chan struct{}) {

@@ -12,6 +12,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/pod/steps/image/credential"
 	"github.com/berth-run/berth/internal/record/timeline"
 )
@@ -105,7 +106,9 @@ func (s *pool) join(ctx context.Context, n name, creds []credential.Credential, 
 		ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 		s.pulls[key] = p
 		s.queue.enter(p)
-		go s.run(ctx, p)
+		guard.Go(func() { s.run(ctx, p) }, func(e *guard.Panic) {
+			s.log.Error("panic after an image pull", "image", p.name.tagged, "panic", e.Value, "stack", e.Stack)
+		})
 	}
 	p.waiters[w] = struct{}{}
 	p.priority = max(p.priority, w.priority)
@@ -136,7 +139,10 @@ func (s *pool) drop(p *pull) {
 func (s *pool) run(ctx context.Context, p *pull) {
 	defer close(p.done)
 	ctx, span := timeline.Start(ctx, p.name.tagged, timeline.KindImage.Attr())
-	p.image, p.err = s.fetch(ctx, p)
+	p.err = guard.Call(func() (err error) {
+		p.image, err = s.fetch(ctx, p)
+		return err
+	})
 	timeline.End(span, p.err)
 	if p.err != nil {
 		s.log.Warn("image pull failed", "image", p.name.tagged, "took", p.took, "err", p.err)
@@ -171,14 +177,9 @@ func (s *pool) fetch(ctx context.Context, p *pull) (*runtimeapi.Image, error) {
 			return nil, err
 		}
 	}
-	watched, stop := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() { defer close(ended); s.watch(watched, p) }()
 	begin := s.now()
-	image, used, err := s.runtime.pull(ctx, p)
+	image, used, err := s.watchedPull(ctx, p)
 	p.took = s.now().Sub(begin)
-	stop()
-	<-ended
 	if s.records == nil {
 		return image, err
 	}
@@ -193,6 +194,16 @@ func (s *pool) fetch(ctx context.Context, p *pull) (*runtimeapi.Image, error) {
 			p.name.full, "err", e)
 	}
 	return image, nil
+}
+
+// watchedPull pulls the image, and watches the pull meanwhile.
+func (s *pool) watchedPull(ctx context.Context, p *pull) (*runtimeapi.Image, *credential.Secret, error) {
+	var watch guard.Group
+	defer watch.Wait()
+	watched, stop := context.WithCancel(ctx)
+	defer stop()
+	watch.Go(func() { s.watch(watched, p) })
+	return s.runtime.pull(ctx, p)
 }
 
 // store is the runtime's image service.

@@ -2,11 +2,12 @@ package image
 
 import (
 	"context"
-	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/worker"
 )
@@ -14,12 +15,16 @@ import (
 // Step pulls the images of a pod's containers, all at once and before their starts. No other step waits for it: each
 // container waits for its own image.
 func (s *Images) Step() worker.Step {
-	return worker.Step{Name: "image", Phase: worker.Prepare, Setup: s.setup, Teardown: s.teardown}
+	return worker.Step{Name: "image", Phase: worker.Prepare, Setup: s.setup, Teardown: s.teardown, Patience: patience}
 }
+
+// patience is how long the pulls of a pod may take: they wait for the pulls of other pods, and a large image over a slow
+// link takes hours.
+const patience = 6 * time.Hour
 
 // setup succeeds even if a pull fails: the container's start reports that, with its reason, and tries again.
 func (s *Images) setup(ctx context.Context, r *worker.Run) error {
-	var pulls sync.WaitGroup
+	var pulls guard.Group
 	defer pulls.Wait()
 	for _, c := range pod.Containers(r.Pod.Pod) {
 		if seen, ok := r.Observed.Container(c.Name); ok && same(seen.Image, c.Image) {

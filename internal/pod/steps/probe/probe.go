@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
@@ -53,6 +54,12 @@ type statuses interface {
 	MarkVerdict(types.UID)
 }
 
+// asides are the pods that are set aside.
+type asides interface {
+	// Panicked sets a pod aside and returns when the next try may begin.
+	Panicked(p *corev1.Pod, part string, e *guard.Panic) time.Time
+}
+
 // Options of Probes. CRI, Events, Observed and Log are required.
 type Options struct {
 	CRI      execer
@@ -67,6 +74,8 @@ type Options struct {
 	Before before
 	// Statuses show the verdicts. It may be nil.
 	Statuses statuses
+	// Asides sets a pod aside whose probe has panicked.
+	Asides asides
 	// Dir keeps the verdicts across a restart. Empty means in memory only.
 	Dir string
 	// Concurrency limits how many exec probes start at the same time. Default 8. A slow probe gives up its place after

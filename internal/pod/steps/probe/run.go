@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
 	"github.com/berth-run/berth/internal/record/event"
@@ -34,7 +35,7 @@ func (p *Probes) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		for _, c := range p.due(ctx) {
-			wg.Go(func() { p.probe(c) })
+			wg.Go(func() { c.run(p) })
 		}
 		if next, ok := p.next(); ok {
 			timer.Reset(next)
@@ -86,22 +87,52 @@ func (p *Probes) due(ctx context.Context) []check {
 	return all
 }
 
+// run executes the check. After a panic it sets the pod aside. The probe is tried again with the pod.
+func (c check) run(p *Probes) {
+	e := guard.Of(guard.Call(func() error { p.probe(c); return nil }))
+	if e == nil {
+		return
+	}
+	until := p.opts.Asides.Panicked(c.pod, "probe/"+c.container.Name, e)
+	c.retryAt(p, until)
+	if p.opts.Statuses != nil {
+		p.opts.Statuses.MarkVerdict(c.pod.UID)
+	}
+}
+
+// retryAt queues the job of a check that has panicked for another time.
+func (c check) retryAt(p *Probes, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	j := c.job
+	if c.ctx.Err() != nil || j.cancel == nil {
+		return // the target is gone, or the job is queued already
+	}
+	j.cancel()
+	j.cancel, j.pending, j.state.Due = nil, nil, at
+	p.enqueue(c.target)
+}
+
 // probe executes one probe and applies its result.
 func (p *Probes) probe(c check) {
 	if !p.runs(c) {
 		p.gone(c)
 		return
 	}
-	release := p.asker.slot(c)
-	began := p.opts.Now()
-	a := p.asker.ask(c)
-	release()
+	began, a := p.asker.inTurn(c, p.opts.Now)
 	now := p.opts.Now()
 	if c.ctx.Err() == nil && a.verdict() != plan.Success && !p.runs(c) {
 		p.gone(c) // the container ended meanwhile, so the probe has not failed
 		return
 	}
 	p.apply(c, a, began, now)
+}
+
+// inTurn executes the probe once a place is free. It returns when it began.
+func (k *asker) inTurn(c check, now func() time.Time) (began time.Time, got answer) {
+	defer k.slot(c)()
+	began = now()
+	return began, k.ask(c)
 }
 
 // runs reports whether the container of a check still runs.
@@ -112,14 +143,13 @@ func (p *Probes) runs(c check) bool {
 
 // gone drops the target of a check, because its container has ended.
 func (p *Probes) gone(c check) {
+	defer p.write()
 	p.mu.Lock()
-	e := c.target.pod
-	if e.targets[c.target.id] == c.target {
-		p.drop(e, c.target.id)
-		p.release(e)
+	defer p.mu.Unlock()
+	if t := c.target; t.pod.targets[t.id] == t {
+		p.drop(t.pod, t.id)
+		p.release(t.pod)
 	}
-	p.mu.Unlock()
-	p.write()
 }
 
 // apply applies a result to state, metrics and events, and queues the job again. Everything that matters after a
@@ -130,15 +160,7 @@ func (p *Probes) apply(c check, a answer, began, now time.Time) {
 	if bonus {
 		result = plan.Unknown
 	}
-	j := c.job
-	p.mu.Lock()
-	next, changed := j.state.after(j.kind, c.settings, result, j.kind.String()+" probe failed: "+a.output, now)
-	save := c.ctx.Err() == nil && (changed || !next.equivalent(j.state, c.settings.period))
-	if save {
-		j.pending = &next
-		p.touch(c.pod.UID)
-	}
-	p.mu.Unlock()
+	next, changed, save := c.judge(p, result, a.output, now)
 	if save {
 		p.write()
 	}
@@ -152,6 +174,21 @@ func (p *Probes) apply(c check, a answer, began, now time.Time) {
 	if changed && p.opts.Statuses != nil {
 		p.opts.Statuses.MarkVerdict(c.pod.UID)
 	}
+}
+
+// judge returns the state after a result, and whether its verdict has changed. If the state has to be written first,
+// judge returns save, and the next write contains the state.
+func (c check) judge(p *Probes, result plan.Verdict, output string, now time.Time) (next State, changed, save bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	j := c.job
+	next, changed = j.state.after(j.kind, c.settings, result, j.kind.String()+" probe failed: "+output, now)
+	save = c.ctx.Err() == nil && (changed || !next.equivalent(j.state, c.settings.period))
+	if save {
+		j.pending = &next
+		p.touch(c.pod.UID)
+	}
+	return next, changed, save
 }
 
 // accept makes next the state of a check's job and queues the job again. If the check was cancelled, it does nothing

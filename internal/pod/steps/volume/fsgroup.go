@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/pod/steps/volume/ownership"
@@ -55,9 +56,9 @@ func (o owner) own(ctx context.Context, r Request, path string) error {
 // warnIfSlow writes events while a walk takes long, until stop is called.
 func (o owner) warnIfSlow(r Request, walk *ownership.Walk) (stop func()) {
 	timer := time.NewTimer(ownershipSlow)
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
+	done := make(chan struct{})
+	var watch guard.Group
+	watch.Go(func() {
 		select {
 		case <-done:
 			return
@@ -76,8 +77,8 @@ func (o owner) warnIfSlow(r Request, walk *ownership.Walk) (stop func()) {
 			warn(o.events, r.Pod, reason.VolumePermissionChangeInProgress,
 				"Setting volume ownership for %s, processed %d files.", r.Volume.Name, walk.Seen())
 		}
-	}()
-	return func() { timer.Stop(); close(done); <-ended }
+	})
+	return func() { timer.Stop(); close(done); watch.Wait() }
 }
 
 func warn(events event.Sink, p *corev1.Pod, why, format string, args ...any) {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/model/pod"
 )
@@ -105,7 +106,7 @@ func (v *Volumes) bindRemote(ctx context.Context, volume mounted, mount corev1.V
 		err  error
 	}
 	done := make(chan result, 1)
-	go func() {
+	guard.Go(func() {
 		defer unlock()
 		// Without an answer of the server, the runtime would wait for ever.
 		_, err := os.Stat(volume.Path)
@@ -115,7 +116,7 @@ func (v *Volumes) bindRemote(ctx context.Context, volume mounted, mount corev1.V
 		}
 		path, err := v.bindIfNeeded(ctx, volume, mount, subPath, target)
 		done <- result{path, err}
-	}()
+	}, func(p *guard.Panic) { done <- result{err: p} })
 	select {
 	case r := <-done:
 		return r.path, r.err

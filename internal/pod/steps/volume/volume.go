@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/safepath"
@@ -110,7 +111,7 @@ func (v *Volumes) get(uid types.UID, volumeName string) (mounted, bool) {
 func (v *Volumes) setup(ctx context.Context, p *corev1.Pod) error {
 	used := usedVolumes(p)
 	errs := make([]error, len(p.Spec.Volumes))
-	var wg sync.WaitGroup
+	var wg guard.Group
 	for i := range p.Spec.Volumes {
 		volume := &p.Spec.Volumes[i]
 		if block, ok := used[volume.Name]; ok {

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/guard"
 )
 
 // maxDepth bounds how deep directories are nested, because each level of the walk holds a file open.
@@ -22,7 +24,7 @@ const maxDepth = 2048
 type Walk struct {
 	want  Want
 	slots chan struct{} // one for each goroutine beside the first
-	wg    sync.WaitGroup
+	wg    guard.Group
 
 	seen   atomic.Int64
 	mu     sync.Mutex
