@@ -62,13 +62,10 @@ func FuzzStreams(f *testing.F) {
 		if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := fmt.Fprintf(conn, "%sHost: node\r\nConnection: Upgrade\r\nAuthorization: Bearer admin\r\n\r\n%s",
-			upgrades[int(which)%len(upgrades)], frames); err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
+		// The server may close the connection before it has read everything.
+		_, _ = fmt.Fprintf(conn, "%sHost: node\r\nConnection: Upgrade\r\nAuthorization: Bearer admin\r\n\r\n%s",
+			upgrades[int(which)%len(upgrades)], frames)
+		_ = conn.CloseWrite()
 		var late net.Error
 		if _, err := io.Copy(io.Discard, conn); errors.As(err, &late) && late.Timeout() {
 			t.Error("the server keeps a connection whose client sends no more")
