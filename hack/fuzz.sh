@@ -58,7 +58,7 @@ for target in "$@"; do
 		cd "$package"
 		ulimit -v $limit
 		exec "$binary" -test.run '^$' -test.fuzz "^$name\$" -test.fuzztime "$each" -test.parallel "$workers" \
-			-test.fuzzcachedir "$corpus/$package" -test.fuzzminimizetime 20s
+			-test.fuzzcachedir "$corpus/$package" -test.fuzzminimizetime 1s
 	) >"$log" 2>&1 || { result=FAILED; status=1; cat "$log"; }
 	runs=$(sed -n 's/.*execs: \([0-9]*\).*/\1/p' "$log" | tail -1)
 	new=$(sed -n 's/.*total: \([0-9]*\).*/\1/p' "$log" | tail -1)

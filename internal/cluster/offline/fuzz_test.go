@@ -59,7 +59,7 @@ func FuzzContent(f *testing.F) {
 			t.Fatal(err)
 		}
 		p := apiPod("u1")
-		if err := o.disk.Save("u1", seal(o.key, p.Pod, plain)); err != nil {
+		if err := o.disk.SaveUnsynced("u1", seal(o.key, p.Pod, plain)); err != nil {
 			t.Fatal(err)
 		}
 		kept, _, err := offlineAt(t, dir)
