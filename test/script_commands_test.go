@@ -122,6 +122,11 @@ import (
 //	interrupts DURATION         deletes pods while they pull from a registry that never answers, and fails if
 //	                            even the quickest of these pulls ended later than that
 //
+// Security:
+//
+//	owned PAGE [FAULT]          compares owners and modes of all files below $ROOT with the table of a page; with
+//	                            FAULT, a file whose line begins with it must be the only one that differs
+//
 // Networks:
 //
 //	cni up|down|gone            writes the CNI configuration of a network with addresses 10.204.N.0/24 into the
@@ -253,6 +258,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"await-output":     positive("await-output REGEXP COMMAND...", 2, many, awaitOutput),
 		"await-url":        positive("await-url URL", 1, 1, awaitURL),
 		"runtime":          positive("runtime kill|start|freeze|thaw|unplug|plug", 1, 1, h.runtimeCommand),
+		"owned":            positive("owned PAGE [FAULT]", 1, 2, h.owned),
 		"terminal":         positive("terminal COLSxROWS [-dialog FILE] ARGS...", 2, many, h.terminal),
 	}
 	return commands
