@@ -121,7 +121,7 @@ func (s podRoutes) run(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	// The command is one parameter, split at spaces. The API has no other form.
-	out, err := s.runtime.Run(r.Context(), p, name, strings.Split(r.FormValue("cmd"), " "))
+	out, err := s.runtime.Run(r.Context(), p, name, strings.Split(r.URL.Query().Get("cmd"), " "))
 	if err != nil {
 		return fmt.Errorf("run a command in container %q of pod %s: %w", name, pod.FullName(p), err)
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-run/berth/internal/api/limit"
 )
 
 // shutdownGrace is how long running requests may take to finish when the agent ends. Streams and followed
@@ -53,6 +55,16 @@ func (s *Server) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
+// Bounds of the ports. The API server is one client, through which all users reach the node. Nobody is authenticated on
+// the open ports.
+var (
+	secureBounds = limit.Bounds{Connections: 1000, Requests: 1000, AllConnections: 4000}
+	openBounds   = limit.Bounds{Connections: 100, Requests: 100, AllConnections: 1000}
+)
+
+// streamsPerConnection is how many requests one HTTP/2 connection may have under way.
+const streamsPerConnection = 100
+
 // port is one listener with its HTTP server.
 type port struct {
 	what     string
@@ -89,10 +101,15 @@ func (s *Server) listen(ctx context.Context) (ports []*port, err error) {
 						"another port",
 					want.what, want.address, err)
 		}
-		p := &port{what: want.what, listener: newListener(l), server: &http.Server{
-			Handler:           want.handler(),
-			ReadHeaderTimeout: 10 * time.Second,
-			IdleTimeout:       90 * time.Second, // as in http.DefaultTransport
+		bounds := openBounds
+		if want.secure {
+			bounds = secureBounds
+		}
+		p := &port{what: want.what, listener: newListener(limit.Listener(l, bounds)), server: &http.Server{
+			Handler:           limit.Requests(limit.Bodies(want.handler()), bounds),
+			ReadHeaderTimeout: limit.Header,
+			IdleTimeout:       limit.Idle,
+			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streamsPerConnection},
 			ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 		}}
 		if want.secure {

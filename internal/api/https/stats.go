@@ -9,7 +9,7 @@ import (
 type statsRoutes struct{ stats Stats }
 
 func (s statsRoutes) summary(w http.ResponseWriter, r *http.Request) error {
-	summary, err := s.stats.Summary(r.Context(), r.FormValue("only_cpu_and_memory") == "true")
+	summary, err := s.stats.Summary(r.Context(), r.URL.Query().Get("only_cpu_and_memory") == "true")
 	if err != nil {
 		return fmt.Errorf("collect stats: %w", err)
 	}

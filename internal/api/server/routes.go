@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/api/limit"
 	"github.com/berth-run/berth/internal/api/logs"
 	"github.com/berth-run/berth/internal/api/query"
 	"github.com/berth-run/berth/internal/api/settle"
@@ -105,12 +106,19 @@ func (s *Server) routes() []route {
 	}, object.routes(s.settled))
 }
 
+// uploads are the routes whose request bodies have no bound here: they are streamed to their place, which has its own.
+var uploads = []string{"POST /berth/v1/images", "PUT /berth/v1/pods/{namespace}/{name}/files"}
+
 // Handler returns the HTTP handler of the API. It works without a socket.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	var methods []string
 	for _, rt := range s.routes() {
-		mux.Handle(rt.method+" "+rt.path, serve(rt))
+		h := serve(rt)
+		if !slices.Contains(uploads, rt.method+" "+rt.path) {
+			h = limit.Bodies(h)
+		}
+		mux.Handle(rt.method+" "+rt.path, h)
 		if !slices.Contains(methods, rt.method) {
 			methods = append(methods, rt.method)
 		}

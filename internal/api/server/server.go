@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/api/limit"
 	"github.com/berth-run/berth/internal/api/socket"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/record/event"
@@ -91,6 +92,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.serve(ctx, l)
 }
 
+// bounds of the socket, which only root can open.
+var bounds = limit.Bounds{Connections: 1000, Requests: 1000}
+
 // errStopping is the cancellation cause of requests when the agent ends.
 var errStopping = errors.New("the agent is stopping")
 
@@ -98,13 +102,14 @@ func (s *Server) serve(ctx context.Context, l net.Listener) error {
 	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopping)
 	srv := &http.Server{
-		Handler:           s.Handler(),
-		ReadHeaderTimeout: 10 * time.Second,
+		Handler:           limit.Requests(s.Handler(), bounds),
+		ReadHeaderTimeout: limit.Header,
+		IdleTimeout:       limit.Idle,
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(l) }()
+	go func() { failed <- srv.Serve(limit.Listener(l, bounds)) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve local API on %s: %w", s.Socket, err)
