@@ -2,23 +2,11 @@ package node
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
-	"github.com/vishvananda/netlink"
-
-	"github.com/berth-run/berth/internal/base/retry"
-)
-
-const (
-	// settle is the delay between the first change and the reading of the addresses. The addresses of an interface
-	// usually change several at a time.
-	settle = time.Second
-	// listenAgain is the delay before a new subscription after the previous one ended.
-	listenAgain = 5 * time.Second
+	"github.com/berth-run/berth/internal/base/routewatch"
 )
 
 // Addresses are the node's addresses. They follow the machine's network while the agent runs, for example when a DHCP
@@ -44,55 +32,9 @@ func (a *Addresses) IPs() []netip.Addr {
 	return a.ips
 }
 
-// Run follows the machine's interfaces and routes until ctx ends. It waits for notifications of the kernel.
+// Run follows the machine's interfaces and routes until ctx ends.
 func (a *Addresses) Run(ctx context.Context) error {
-	for {
-		err := a.listen(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		a.config.Log.Warn("cannot watch the addresses of this machine, retrying", "err", err, "delay", listenAgain)
-		if retry.Sleep(ctx, listenAgain) != nil {
-			return ctx.Err()
-		}
-	}
-}
-
-// listen updates the addresses after each notification of the kernel. It returns when the subscription ends, for
-// example because its buffer overflowed.
-func (a *Addresses) listen(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	addresses, routes := make(chan netlink.AddrUpdate, 16), make(chan netlink.RouteUpdate, 16)
-	if err := netlink.AddrSubscribeWithOptions(addresses, ctx.Done(),
-		netlink.AddrSubscribeOptions{ErrorCallback: cancel}); err != nil {
-		return err
-	}
-	if err := netlink.RouteSubscribeWithOptions(routes, ctx.Done(),
-		netlink.RouteSubscribeOptions{ErrorCallback: cancel}); err != nil {
-		return err
-	}
-	a.update() // notice changes that precede the subscription
-	var settled <-chan time.Time
-	for {
-		var open bool
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-settled:
-			a.update()
-			settled = nil
-			continue
-		case _, open = <-addresses:
-		case _, open = <-routes:
-		}
-		if !open {
-			return errors.New("the subscription to address changes has ended")
-		}
-		if settled == nil {
-			settled = time.After(settle)
-		}
-	}
+	return routewatch.Run(ctx, a.update, a.config.Log)
 }
 
 // update reads the addresses. A machine without a network keeps its previous addresses.
