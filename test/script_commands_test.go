@@ -203,6 +203,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"await-containers":  positive("await-containers POD N", 2, 2, h.awaitContainers),
 		"await-same":        positive("await-same FILE WANTED", 2, 2, awaitSame),
 		"cni":               positive("cni up|down|gone|await|end", 1, 2, h.cni),
+		"vpn":               positive("vpn RANGE|FILE|down", 1, 1, h.vpn),
 		"containers":        positive("containers FILE", 1, 1, h.containers),
 		"manifest":          positive("manifest FILE", 1, 1, h.manifest),
 		"kill-process":      positive("kill-process [-TERM] POD [NAME]", 1, 3, h.killProcess),

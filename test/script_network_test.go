@@ -49,6 +49,32 @@ func (h *harness) cni(ts *testscript.TestScript, args []string) {
 	}
 }
 
+// vpn makes a network device of the script's place with a route to a range in a routing table of its own, or removes the
+// device. The argument is the range, the name of a file whose first line begins with it, or "down".
+func (h *harness) vpn(ts *testscript.TestScript, args []string) {
+	name := fmt.Sprintf("berth-vpn%d", ts.Value(daemonKey{}).(*daemon).place)
+	remove := func() {
+		if link, err := netlink.LinkByName(name); err == nil {
+			ts.Check(netlink.LinkDel(link))
+		}
+	}
+	if args[0] == "down" {
+		remove()
+		return
+	}
+	first, _, _ := strings.Cut(args[0], ",")
+	if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+		first, _, _ = strings.Cut(ts.ReadFile(args[0]), ",")
+	}
+	to, err := netlink.ParseIPNet(first)
+	ts.Check(err)
+	ts.Defer(remove)
+	link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}
+	ts.Check(netlink.LinkAdd(link))
+	ts.Check(netlink.LinkSetUp(link))
+	ts.Check(netlink.RouteAdd(&netlink.Route{LinkIndex: link.Index, Dst: to, Table: 51820}))
+}
+
 // awaitNetwork waits until new pods get a network whose configuration contains the wanted text. "built-in" stands for
 // the embedded runtime's own network, and "none" for no network.
 func (h *harness) awaitNetwork(ts *testscript.TestScript, want string) {

@@ -36,6 +36,7 @@ func (a *Agent) loops() []loop {
 		{"cluster", a.demand.cluster.Run},
 		{"node addresses", a.machine.ips.Run},
 		{"firewall", a.machine.firewall.Run},
+		{"pod ranges", func(ctx context.Context) error { return reportOverlaps(ctx, a) }},
 		// pods and their status
 		{"fleet", func(ctx context.Context) error { return a.tables.fleet.Run(ctx, a.parts()) }},
 		{"pod statuses", a.tables.statuses.Run},

@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"fmt"
-	"net/netip"
 	"path/filepath"
 	"strings"
 
@@ -31,6 +30,7 @@ func (l layout) cniBin() string    { return filepath.Join(l.bin(), "cni") }
 func (l layout) cniBins() []string { return []string{l.cniBin(), "/opt/cni/bin"} }
 func (l layout) cniConf() string   { return filepath.Join(l.root, "cni") }
 func (l layout) ranges() string    { return filepath.Join(l.root, "pod-cidrs") }
+func (l layout) choice() string    { return filepath.Join(l.root, "pod-cidrs-chosen") }
 func (l layout) lock() string      { return filepath.Join(l.root, "runtime.lock") }
 func (l layout) addresses() string { return filepath.Join(l.state, "ipam") }
 
@@ -51,13 +51,6 @@ func withDefaults(c Config) Config {
 	}
 	if c.Bridge == "" {
 		c.Bridge = defaultBridge
-	}
-	if len(c.PodCIDRs) == 0 {
-		c.PodCIDRs = []netip.Prefix{
-			netip.MustParsePrefix("10.201.0.0/16"),
-			// Berth's unique local range (RFC 4193).
-			netip.MustParsePrefix("fd62:6572:7468::/64"),
-		}
 	}
 	return c
 }

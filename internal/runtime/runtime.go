@@ -39,7 +39,7 @@ type Config struct {
 	// in the host's network start.
 	CNIOnly bool
 	// PodCIDRs are the ranges of pod addresses in the built-in network, at most one IPv4 and one IPv6 range. Default:
-	// the ranges of the last UpdateRuntimeConfig, or one private range of each family.
+	// the ranges of the last UpdateRuntimeConfig, or one free private range of each family.
 	PodCIDRs []netip.Prefix
 	// Bridge is the name of the built-in network and of its bridge device. Default berth0.
 	Bridge string
@@ -77,7 +77,7 @@ func New(config Config) *Runtime {
 	l := layout{config.Root, config.State}
 	return &Runtime{config: config, ready: make(chan struct{}), network: network.New(network.Config{
 		Dir: l.cniConf(), CNIConfDir: config.CNIConfDir, CNIOnly: config.CNIOnly, PodCIDRs: config.PodCIDRs,
-		Fixed: fixed, RangesFile: l.ranges(), StateDir: config.State, LeaseDir: l.addresses(), BinDirs: l.cniBins(),
+		Fixed: fixed, RangesFile: l.ranges(), ChoiceFile: l.choice(), Owner: config.Root, StateDir: config.State, LeaseDir: l.addresses(), BinDirs: l.cniBins(),
 		Bridge: config.Bridge, Log: config.Log,
 	})}
 }
@@ -151,6 +151,7 @@ func (r *Runtime) run(ctx context.Context) error {
 	}
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return r.network.Follow(ctx) })
+	parts.Go(func() error { return r.network.Watch(ctx) })
 	parts.Go(func() error { return r.serve(ctx, up, failed) })
 	return parts.Wait()
 }
@@ -294,6 +295,9 @@ func Listen(address string) (net.Listener, error) {
 	}
 	return listener, nil
 }
+
+// Overlaps has a row for each range of pods in the built-in network that overlaps with another network of the machine.
+func (r *Runtime) Overlaps() *network.Overlaps { return r.network.Overlaps() }
 
 // RemoveNetwork removes the built-in network from the machine, and the rules, addresses and namespaces that pods have
 // left on any network. Call it only when no pod is left. The next start makes the network again.

@@ -23,6 +23,7 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/pod/steps/cgroup/hierarchy"
 	"github.com/berth-run/berth/internal/pod/steps/userns"
+	"github.com/berth-run/berth/internal/runtime/network"
 )
 
 // Engine is the container runtime of this node after its start, with the properties that it reported.
@@ -96,6 +97,10 @@ func (e *Engine) Effective(kc *v1beta1.KubeletConfiguration) *v1beta1.KubeletCon
 
 // Progress reports how far pulls are; nil if the runtime cannot say.
 func (e *Engine) Progress() Progress { return e.runtime.Progress() }
+
+// Overlaps has a row for each range of pods that overlaps with another network of the machine. It is nil if the runtime
+// cannot say.
+func (e *Engine) Overlaps() *network.Overlaps { return e.runtime.Overlaps() }
 
 // RemoveNetwork removes the interfaces and rules of the runtime's pod network from the machine.
 func (e *Engine) RemoveNetwork(ctx context.Context) error { return e.runtime.RemoveNetwork(ctx) }

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-run/berth/internal/agent/engine/endpoint"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/runtime/network"
 )
 
 // Runtime is one kind of container runtime. Each difference between the kinds is a method.
@@ -22,6 +23,9 @@ type Runtime interface {
 	Export(ctx context.Context, archive io.Writer, names ...string) error
 	// Progress reports how far pulls are; nil if the runtime cannot say.
 	Progress() Progress
+	// Overlaps has a row for each range of pods that overlaps with another network of the machine. It is nil if the
+	// runtime cannot say.
+	Overlaps() *network.Overlaps
 	// RemoveNetwork removes the interfaces and rules of the runtime's pod network from the machine.
 	RemoveNetwork(ctx context.Context) error
 	// Traits are the constant properties of this kind.

@@ -73,6 +73,13 @@ func TestDecide(t *testing.T) {
 			want: unready("CSINode is not yet initialized")},
 		"shutdown": {facts: with(well(), Shutdown, Fact{Problem: "node is shutting down"}),
 			want: unready("node is shutting down")},
+		"pod range": {facts: with(well(), PodRange, Fact{Problem: "x"}),
+			want: []corev1.NodeCondition{memory, disk, pid,
+				condition(PodRangeOverlap, "True", "NetworksOverlap", "x", now), ready}},
+		"pod range free again": {facts: with(well(), PodRange, Fact{Well: now}),
+			want: []corev1.NodeCondition{memory, disk, pid,
+				condition(PodRangeOverlap, "False", "NoOverlap", "pod addresses overlap with no other network", now),
+				ready}},
 		"the same problem twice": {facts: with(with(well(), Storage, Fact{Problem: "x"}), Network, Fact{Problem: "x"}),
 			want: unready("x")},
 		"pressures": {

@@ -31,6 +31,9 @@ const (
 	DiskPressure Kind = "disk pressure"
 	// PIDPressure has a problem while the node is low on process IDs.
 	PIDPressure Kind = "PID pressure"
+	// PodRange has a problem while the addresses of pods overlap with another network of the machine. The node has a
+	// condition for it once there was a problem.
+	PodRange Kind = "pod range"
 )
 
 // RuntimeSilence is how long the runtime may stay silent before it counts as down (the kubelet's
@@ -80,6 +83,9 @@ func Decide(f Facts, before []corev1.NodeCondition, now time.Time) []corev1.Node
 		}
 		all = append(all, c)
 	}
+	if c, ok := podRange(f); ok {
+		all = append(all, c)
+	}
 	all = append(all, ready(f, now))
 	for i := range all {
 		c := &all[i]
@@ -89,6 +95,19 @@ func Decide(f Facts, before []corev1.NodeCondition, now time.Time) []corev1.Node
 		}
 	}
 	return all
+}
+
+// PodRangeOverlap is the type of the condition for PodRange. A kubelet does not have it.
+const PodRangeOverlap corev1.NodeConditionType = "PodRangeOverlap"
+
+func podRange(f Facts) (c corev1.NodeCondition, ok bool) {
+	fact, ok := f[PodRange]
+	if fact.Problem != "" {
+		return corev1.NodeCondition{Type: PodRangeOverlap, Status: corev1.ConditionTrue, Reason: "NetworksOverlap",
+			Message: fact.Problem}, ok
+	}
+	return corev1.NodeCondition{Type: PodRangeOverlap, Status: corev1.ConditionFalse, Reason: "NoOverlap",
+		Message: "pod addresses overlap with no other network"}, ok
 }
 
 func ready(f Facts, now time.Time) corev1.NodeCondition {

@@ -15,8 +15,8 @@ import (
 
 // makeBridge creates the bridge of the built-in network before the CNI plugin does, to turn duplicate address detection
 // (RFC 4862) off. With it, the first pod could not use the gateway's IPv6 address for a second. No other host can have
-// that address, since only this node's pods are on the bridge. The CNI plugin adds the gateways' addresses with the
-// first pod.
+// that address, since only this node's pods are on the bridge. The bridge gets the gateways' addresses at once, so that
+// others see that the ranges are taken.
 func (n *Network) makeBridge(ranges []netip.Prefix) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = n.config.Bridge
@@ -31,7 +31,7 @@ func (n *Network) makeBridge(ranges []netip.Prefix) error {
 				"bridge", attrs.Name, "err", err)
 		}
 	}
-	leases, err := readLeases(filepath.Join(n.config.LeaseDir, n.config.Bridge))
+	used, err := readLeases(leases(n.config))
 	if err != nil {
 		return err
 	}
@@ -39,13 +39,22 @@ func (n *Network) makeBridge(ranges []netip.Prefix) error {
 	if err != nil {
 		return fmt.Errorf("find bridge %q: %w", attrs.Name, err)
 	}
+	if err := netlink.LinkSetAlias(link, n.config.alias()); err != nil {
+		return fmt.Errorf("describe bridge %q: %w", attrs.Name, err)
+	}
 	for _, r := range ranges {
-		if err := arrangeGateways(link, r, leases); err != nil {
+		if err := arrangeGateways(link, r, used); err != nil {
 			return fmt.Errorf("set addresses of bridge %q: %w", attrs.Name, err)
 		}
 	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("set bridge %q up: %w", attrs.Name, err)
+	}
 	return nil
 }
+
+// leases is the directory with the leases of the built-in network.
+func leases(c Config) string { return filepath.Join(c.LeaseDir, c.Bridge) }
 
 // readLeases lists the addresses that pods have. The plugin host-local keeps one file per address, named after it.
 func readLeases(dir string) ([]netip.Addr, error) {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/berth-run/berth/internal/runtime/network/ranges"
 )
 
 // builtInConf is the name of the file that configures the built-in network.
@@ -45,6 +47,31 @@ func ValidateRanges(cidrs []netip.Prefix) error {
 	return nil
 }
 
+// rangesText is the inverse of parseRanges.
+func rangesText(cidrs []netip.Prefix) string {
+	var texts []string
+	for _, cidr := range cidrs {
+		texts = append(texts, cidr.String())
+	}
+	return strings.Join(texts, ",")
+}
+
+// keep returns the ranges of pods, one of each family in chosen. A range of before stays if it is free, or if pods have
+// leases of it. Otherwise the chosen range of its family replaces it.
+func keep(before, chosen []netip.Prefix, taken []ranges.Taken, leases []netip.Addr) []netip.Prefix {
+	var all []netip.Prefix
+	for _, cidr := range chosen {
+		for _, was := range before {
+			_, overlaps := ranges.Overlap(was, taken)
+			if was.Addr().Is4() == cidr.Addr().Is4() && (!overlaps || slices.ContainsFunc(leases, was.Contains)) {
+				cidr = was
+			}
+		}
+		all = append(all, cidr)
+	}
+	return all
+}
+
 // source says which configuration new pods' network comes from. Its text is for the log.
 type source string
 
@@ -78,11 +105,10 @@ func podCIDRs(cidrs []netip.Prefix, ipv6 bool) []netip.Prefix {
 
 // gateways decides how to make the gateway of range r the first address in the kernel's list for a bridge. present are
 // the bridge's addresses of one family. The caller removes the addresses in remove, then adds those in add in this
-// order. An address of another range stays while pods have leases in that range. A bridge without addresses is left as
-// it is.
+// order. An address of another range stays while pods have leases in that range.
 func gateways(present []netip.Prefix, r netip.Prefix, leases []netip.Addr) (remove, add []netip.Prefix) {
 	want := netip.PrefixFrom(r.Addr().Next(), r.Bits())
-	if len(present) == 0 || slices.Equal(present, []netip.Prefix{want}) {
+	if slices.Equal(present, []netip.Prefix{want}) {
 		return nil, nil
 	}
 	var used []netip.Prefix
@@ -91,7 +117,7 @@ func gateways(present []netip.Prefix, r netip.Prefix, leases []netip.Addr) (remo
 			used = append(used, p)
 		}
 	}
-	if present[0] == want && len(used) == len(present)-1 {
+	if len(present) > 0 && present[0] == want && len(used) == len(present)-1 {
 		return nil, nil
 	}
 	if r.Addr().Is6() { // the kernel lists the newest IPv6 address first

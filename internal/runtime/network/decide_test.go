@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/berth-run/berth/internal/base/golden"
+	"github.com/berth-run/berth/internal/runtime/network/ranges"
 )
 
 // example is the configuration of a network with one range of each family.
@@ -53,7 +54,7 @@ func TestGateways(t *testing.T) {
 		ranged  string
 		want    change
 	}{
-		"none yet": {ranged: "10.2.0.0/24"},
+		"none yet": {nil, "10.2.0.0/24", change{nil, prefixes("10.2.0.1/24")}},
 		"this one": {present: prefixes("10.2.0.1/24"), ranged: "10.2.0.0/24"},
 		"another, in use": {prefixes("10.1.0.1/16"), "10.2.0.0/24",
 			change{prefixes("10.1.0.1/16"), prefixes("10.2.0.1/24", "10.1.0.1/16")}},
@@ -77,6 +78,28 @@ func TestGateways(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestKeep(t *testing.T) {
+	chosen := prefixes("10.202.0.0/16", "fd01::/64")
+	for name, test := range map[string]struct {
+		before []netip.Prefix
+		taken  string
+		leases []netip.Addr
+		want   []netip.Prefix
+	}{
+		"the first time": {nil, "192.0.2.0/24", nil, chosen},
+		"still free":     {prefixes("10.9.0.0/16", "fd09::/64"), "192.0.2.0/24", nil, prefixes("10.9.0.0/16", "fd09::/64")},
+		"taken since":    {prefixes("10.9.0.0/16", "fd09::/64"), "10.9.1.0/24", nil, prefixes("10.202.0.0/16", "fd09::/64")},
+		"taken, with pods": {prefixes("10.9.0.0/16", "fd09::/64"), "10.9.1.0/24",
+			[]netip.Addr{netip.MustParseAddr("10.9.0.2")}, prefixes("10.9.0.0/16", "fd09::/64")},
+		"without IPv6": {prefixes("10.9.0.0/16"), "192.0.2.0/24", nil, prefixes("10.9.0.0/16", "fd01::/64")},
+	} {
+		got := keep(test.before, chosen, []ranges.Taken{{Range: netip.MustParsePrefix(test.taken)}}, test.leases)
+		if diff := cmp.Diff(test.want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

@@ -40,11 +40,11 @@ func (n *Network) closeLocalnet() error {
 	if err != nil {
 		return err
 	}
-	attachments, err := n.attachments()
+	ours, err := attachments(n.config)
 	if err != nil {
 		return err
 	}
-	for _, a := range attachments {
+	for _, a := range ours {
 		if ports, ok := a.CapabilityArgs["portMappings"].([]any); ok && len(ports) > 0 && a.Network == n.config.Bridge {
 			return nil
 		}

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/netip"
-	"os"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -16,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/base/store"
 )
 
 // Config configures the pod network of a runtime.
@@ -27,12 +26,17 @@ type Config struct {
 	CNIConfDir string
 	// CNIOnly turns the built-in network off.
 	CNIOnly bool
-	// PodCIDRs are the ranges of pod addresses in the built-in network, at most one IPv4 and one IPv6 range.
+	// PodCIDRs are the ranges of pod addresses in the built-in network, at most one IPv4 and one IPv6 range. If there
+	// is none, neither here nor in RangesFile, the network chooses free ranges.
 	PodCIDRs []netip.Prefix
 	// Fixed keeps PodCIDRs at the start of the agent. Otherwise the ranges in RangesFile replace them.
 	Fixed bool
 	// RangesFile stores the ranges of the last UpdateRuntimeConfig.
 	RangesFile string
+	// ChoiceFile stores the ranges that the network has chosen.
+	ChoiceFile string
+	// Owner describes whose network it is to the agents of other root directories: the runtime's root directory.
+	Owner string
 	// StateDir is the runtime's state directory. The network namespaces of its pods are mounted there.
 	StateDir string
 	// LeaseDir is the directory where the plugin host-local records the addresses in use.
@@ -58,17 +62,21 @@ type Network struct {
 	machine Machine // set by Prepare
 
 	localnet localnet
+	overlaps *Overlaps
 
 	mu     sync.Mutex
 	source source // the network whose files are in the directory
 }
 
 // New allocates a network. Prepare and Follow do the work.
-func New(config Config) *Network { return &Network{config: config} }
+func New(config Config) *Network {
+	return &Network{config: config, overlaps: store.New[netip.Prefix, string]()}
+}
 
 // Prepare writes the configuration before containerd reads it.
 func (n *Network) Prepare(m Machine) error {
 	n.machine = m
+	reportOthers(n.config)
 	err := n.recallRanges()
 	if err == nil {
 		err = n.sync()
@@ -111,6 +119,10 @@ func (n *Network) syncLocked() error {
 func (n *Network) makeBuiltIn() (map[string]confFile, error) {
 	if n.machine.PacketFilter == "" {
 		return nil, errors.New("neither nft nor iptables works here: install the package nftables or iptables")
+	}
+	defer lockChoice(n.config.Log)()
+	if err := n.chooseRanges(); err != nil {
+		return nil, err
 	}
 	usable := podCIDRs(n.config.PodCIDRs, n.machine.IPv6)
 	if len(usable) == 0 {
@@ -171,19 +183,14 @@ func (n *Network) After(ctx context.Context, req any, failed bool) {
 
 // recallRanges reads the ranges of the last UpdateRuntimeConfig from disk, unless the configuration sets ranges.
 func (n *Network) recallRanges() error {
-	text, err := os.ReadFile(n.config.RangesFile)
-	if n.config.Fixed || errors.Is(err, fs.ErrNotExist) {
+	if n.config.Fixed {
 		return nil
 	}
-	if err != nil {
-		return err
+	cidrs, err := readRanges(n.config.RangesFile)
+	if err == nil && cidrs != nil {
+		n.config.PodCIDRs = cidrs
 	}
-	cidrs, err := parseRanges(string(text))
-	if err != nil {
-		return fmt.Errorf("read %s: %w", n.config.RangesFile, err)
-	}
-	n.config.PodCIDRs = cidrs
-	return nil
+	return err
 }
 
 // useRanges changes the built-in network to the ranges of a CRI UpdateRuntimeConfig call, and stores them for the next

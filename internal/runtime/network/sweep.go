@@ -39,19 +39,19 @@ func (n *Network) Sweep(ctx context.Context, boxes Sandboxes) error {
 
 func (n *Network) sweep(ctx context.Context, live []string, boxes Sandboxes) error {
 	isLive := func(id string) bool { return slices.Contains(live, id) }
-	attachments, err := n.attachments()
+	ours, err := attachments(n.config)
 	var ended, used, errs = []string{}, []string{}, []error{err}
-	for _, a := range attachments {
+	for _, a := range ours {
 		if isLive(a.ContainerID) {
 			used = append(used, a.NetNS)
 			continue
 		}
 		ended = append(ended, a.ContainerID)
-		if err := detach(ctx, n.cni(), a); err != nil {
+		if err := detach(ctx, cni(n.config), a); err != nil {
 			errs = append(errs, fmt.Errorf("detach ended sandbox %s from network %s: %w", a.ContainerID, a.Network, err))
 		}
 	}
-	leased, err := n.releaseLeases(isLive)
+	leased, err := releaseLeases(n.config.LeaseDir, isLive)
 	ended, errs = append(ended, leased...), append(errs, err)
 	err = rules.Remove(ctx, func(o rules.Owner) bool {
 		if slices.ContainsFunc(live, o.Of) {
@@ -62,7 +62,7 @@ func (n *Network) sweep(ctx context.Context, live []string, boxes Sandboxes) err
 		}
 		return slices.ContainsFunc(ended, o.Of)
 	})
-	errs = append(errs, err, n.removeNamespaces(ctx, live, used, boxes), n.closeLocalnet())
+	errs = append(errs, err, removeNamespaces(ctx, n.config.StateDir, live, used, boxes), n.closeLocalnet())
 	if slices.Sort(ended); len(ended) > 0 {
 		n.config.Log.Info("network of ended sandboxes removed", "sandboxes", slices.Compact(ended))
 	}
@@ -72,17 +72,17 @@ func (n *Network) sweep(ctx context.Context, live []string, boxes Sandboxes) err
 	return nil
 }
 
-func (n *Network) cni() *libcni.CNIConfig { return libcni.NewCNIConfig(n.config.BinDirs, nil) }
+func cni(c Config) *libcni.CNIConfig { return libcni.NewCNIConfig(c.BinDirs, nil) }
 
 // attachments returns the attachments of this runtime's pods, to whichever network. libcni has one directory for all
 // runtimes of the machine. The path of the network namespace says which runtime has made an attachment.
-func (n *Network) attachments() (ours []*libcni.NetworkAttachment, err error) {
-	all, err := n.cni().GetCachedAttachments("")
+func attachments(c Config) (ours []*libcni.NetworkAttachment, err error) {
+	all, err := cni(c).GetCachedAttachments("")
 	if err != nil {
 		return nil, fmt.Errorf("read attachments of pods: %w", err)
 	}
 	for _, a := range all {
-		if strings.HasPrefix(a.NetNS, filepath.Clean(n.config.StateDir)+"/") {
+		if strings.HasPrefix(a.NetNS, filepath.Clean(c.StateDir)+"/") {
 			ours = append(ours, a)
 		}
 	}
@@ -91,8 +91,8 @@ func (n *Network) attachments() (ours []*libcni.NetworkAttachment, err error) {
 
 // releaseLeases removes the leases of sandboxes that are not live, and returns these sandboxes. The plugin host-local
 // keeps one file per address, whose first line is the sandbox's ID.
-func (n *Network) releaseLeases(isLive func(id string) bool) (ended []string, err error) {
-	files, err := filepath.Glob(filepath.Join(n.config.LeaseDir, "*", "*"))
+func releaseLeases(dir string, isLive func(id string) bool) (ended []string, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*"))
 	if err != nil {
 		return nil, err
 	}
@@ -117,9 +117,9 @@ func (n *Network) releaseLeases(isLive func(id string) bool) (ended []string, er
 }
 
 // removeNamespaces removes the network namespaces that no live sandbox has. used are those of the attached sandboxes.
-func (n *Network) removeNamespaces(ctx context.Context, live, used []string, boxes Sandboxes) error {
+func removeNamespaces(ctx context.Context, dir string, live, used []string, boxes Sandboxes) error {
 	// The runtime's plugins have a directory each, and one of them mounts the namespaces.
-	left, err := filepath.Glob(filepath.Join(n.config.StateDir, "*", "netns", "*"))
+	left, err := filepath.Glob(filepath.Join(dir, "*", "netns", "*"))
 	left = slices.DeleteFunc(left, func(path string) bool { return slices.Contains(used, path) })
 	if err != nil || len(left) == 0 {
 		return err

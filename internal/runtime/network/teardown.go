@@ -19,18 +19,18 @@ import (
 // ones behind. A failure, such as a plugin that is no longer installed, is logged and does not keep the pod from
 // stopping.
 func (n *Network) release(ctx context.Context, sandbox string) {
-	cni := n.cni()
-	attachments, err := cni.GetCachedAttachments(sandbox)
+	plugins := cni(n.config)
+	found, err := plugins.GetCachedAttachments(sandbox)
 	if err != nil {
 		n.config.Log.Warn("cannot read the networks of a pod, its addresses and rules on earlier networks stay",
 			"sandbox", sandbox, "err", err)
 		return
 	}
-	for _, a := range attachments {
+	for _, a := range found {
 		if a.Network == n.current() {
 			continue
 		}
-		if err := detach(ctx, cni, a); err != nil {
+		if err := detach(ctx, plugins, a); err != nil {
 			n.config.Log.Warn("cannot detach a pod from an earlier network, its address and rules there stay",
 				"sandbox",
 				sandbox, "network", a.Network, "err", err)

@@ -17,7 +17,7 @@ import (
 
 // embedded is the runtime in this process: containerd as a library.
 type embedded struct {
-	*runtime.Runtime // Export, PullProgress and RemoveNetwork
+	*runtime.Runtime // Export, PullProgress, Overlaps and RemoveNetwork
 	config           *config.Config
 }
 

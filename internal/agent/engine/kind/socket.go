@@ -11,6 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/runtime"
+	"github.com/berth-run/berth/internal/runtime/network"
 )
 
 // socket is a runtime in another process, such as containerd or CRI-O, behind a CRI socket.
@@ -52,6 +53,9 @@ func notOverCRI(err error) error {
 
 // Progress implements Runtime: the CRI has no call for it.
 func (socket) Progress() engine.Progress { return nil }
+
+// Overlaps implements Runtime: the network of pods belongs to the runtime.
+func (socket) Overlaps() *network.Overlaps { return nil }
 
 // RemoveNetwork implements Runtime: the network of pods belongs to the runtime.
 func (socket) RemoveNetwork(context.Context) error { return nil }
