@@ -52,3 +52,14 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("got %v, want it to end with its context", err)
 	}
 }
+
+// A pod may replace a directory that is measured by a FIFO.
+func TestMeasureRefusesFIFO(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := Measure(t.Context(), path); err == nil {
+		t.Errorf("measured %+v", u)
+	}
+}

@@ -174,7 +174,7 @@ func (s *Stats) measure(ctx context.Context, v Volume) (*statsapi.FsStats, error
 
 // device returns the size of a block device. Its used space is unknown.
 func device(path string) (*statsapi.FsStats, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

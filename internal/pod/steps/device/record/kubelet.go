@@ -17,6 +17,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/node/resource/device"
 	"github.com/berth-run/berth/internal/node/resource/topology"
 	kubelet "github.com/berth-run/berth/internal/pod/steps/device/checkpoint"
@@ -45,11 +46,14 @@ type kubeletState struct {
 	none, ours bool
 }
 
+// maxCheckpoint bounds the kubelet's checkpoint. Pods with device plugins write to its directory.
+const maxCheckpoint = 64 << 20
+
 // readKubelet reads the kubelet's checkpoint. It skips the entries that it cannot read and names them in the error. A
 // missing file is no error.
 func readKubelet(path, boot string) (kubeletState, error) {
 	s := kubeletState{known: Resources{}}
-	content, err := os.ReadFile(path)
+	content, err := safepath.ReadFile(path, 1, maxCheckpoint)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.none = true
 		return s, nil
