@@ -11,7 +11,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 EMBEDDED = ./internal/runtime/... ./internal/cri/critest/... ./internal/agent/engine/kind ./internal/cli
 RACE     = $(filter-out $(shell $(GO) list $(EMBEDDED)),$(shell $(GO) list ./internal/...))
 
-.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz script e2e vmtest bench clean
+.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz script e2e vmtest before leftovers bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -40,10 +40,12 @@ run: build image ## run the example pod until it is Ready; show its timeline, lo
 	@sh example/run.sh
 
 test: ## everything that CI runs, with the seconds of each stage at the end (as root)
-	@MAKE='$(MAKE)' sh hack/test.sh setup assets cluster check race embedded fuzz build script e2e vmtest
+	@MAKE='$(MAKE)' sh hack/test.sh setup before assets cluster check race embedded fuzz build script e2e \
+		vmtest leftovers
 
 check: lint vuln ## formatting, linters (go vet is one of them), vulnerabilities, the rules of test/arch_test.go, links
 	$(GO) test ./test/ -run 'Test(Imports|EveryPackage|Decisions|NoInit|Budgets|Docs|ScriptsStay|Outside)'
+	$(GO) test ./test/leftovers
 
 lint:
 	@sh hack/lint.sh
@@ -81,6 +83,13 @@ vmtest: build image cluster ## end to end on an emulated machine (slow): 2 NUMA 
 	$(GO) test -c -o bin/vm/ ./test ./internal/pod/steps/cgroup ./internal/pod/steps/volume/nfs
 	CGO_ENABLED=0 $(GO) build -o bin/vm/vm ./test/vm
 	bin/vm/vm -kernel "$$(sh hack/unpack.sh kernel)" -systemd "$$(sh hack/unpack.sh systemd)" $(VMFLAGS)
+
+before: ## record what is on the machine, for make leftovers
+	@mkdir -p bin
+	$(GO) run ./test/leftovers record bin/before.json
+
+leftovers: ## fail if the tests since make before have left anything on the machine, and name it
+	$(GO) run ./test/leftovers check bin/before.json
 
 bench: build image ## measure; write bench/RESULTS.md and bench/results.json
 	$(GO) run ./bench

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"github.com/vishvananda/netlink"
+)
+
+// look finds everything that a test could leave.
+func look() (findings, error) {
+	f := findings{}
+	var errs []error
+	for kind, find := range map[string]func() ([]string, error){
+		"rule": findRules, "network device": findLinks, "mount": findMounts, "cgroup": findCgroups,
+		"process": findProcesses, "file": findFiles,
+	} {
+		things, err := find()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("find each %s: %w", kind, err))
+		}
+		f[kind] = things
+	}
+	return f, errors.Join(errs...)
+}
+
+func findRules() ([]string, error) {
+	out, err := exec.CommandContext(context.Background(), "nft", "list", "ruleset").Output()
+	return rules(string(out)), err
+}
+
+func findLinks() (names []string, err error) {
+	links, err := netlink.LinkList()
+	for _, l := range links {
+		names = append(names, l.Attrs().Name)
+	}
+	return names, err
+}
+
+func findMounts() (points []string, err error) {
+	mounts, err := mountinfo.GetMounts(nil)
+	for _, m := range mounts {
+		points = append(points, m.Mountpoint)
+	}
+	return points, err
+}
+
+func findCgroups() (paths []string, err error) {
+	const root = "/sys/fs/cgroup"
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it was removed meanwhile
+		}
+		if err == nil && d.IsDir() && ourCgroup.MatchString(strings.TrimPrefix(path, root)) {
+			paths = append(paths, path)
+		}
+		return err
+	})
+	return paths, err
+}
+
+// findProcesses lists the processes of our programs, except this one and those that have started it.
+func findProcesses() (all []string, err error) {
+	own := ancestors()
+	files, err := filepath.Glob("/proc/[0-9]*/exe")
+	for _, file := range files {
+		dir := filepath.Dir(file)
+		program, err := os.Readlink(file)
+		program = filepath.Base(strings.TrimSuffix(program, " (deleted)"))
+		if err != nil || !ourPrograms.MatchString(program) || slices.Contains(own, filepath.Base(dir)) {
+			continue
+		}
+		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil || len(line) == 0 {
+			continue // it has ended
+		}
+		all = append(all, filepath.Base(dir)+" "+strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " ")))
+	}
+	return all, err
+}
+
+// ancestors returns the IDs of this process and of those above it.
+func ancestors() (ids []string) {
+	for pid := os.Getpid(); pid > 1; {
+		ids = append(ids, strconv.Itoa(pid))
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		_, after, ok := strings.Cut(string(stat), ") ")
+		fields := strings.Fields(after)
+		if err != nil || !ok || len(fields) < 2 {
+			return ids
+		}
+		if pid, err = strconv.Atoi(fields[1]); err != nil {
+			return ids
+		}
+	}
+	return ids
+}
+
+// findFiles lists the entries of directories in which agents, runtimes and CNI plugins keep their state. Directories that
+// all of them share do not count. The lock file of the choice of pod ranges stays, because removing a lock file would
+// undo the lock of another process.
+func findFiles() (all []string, err error) {
+	for _, pattern := range []string{
+		"/run/*", "/run/berth/*", "/run/netns/*", "/run/containerd/*", "/run/containerd/s/*",
+		"/var/lib/cni/results/*", "/var/lib/cni/networks/*", "/var/lib/berth", "/var/lib/kubelet",
+	} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, paths...)
+	}
+	return slices.DeleteFunc(all, func(path string) bool {
+		return slices.Contains([]string{"/run/berth", "/run/berth-network.lock", "/run/netns"}, path)
+	}), nil
+}
