@@ -4,20 +4,19 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/archive/archivetest"
 )
 
-// FuzzUnpack unpacks any stream beside files that it must not touch. The checksum of each header is corrected first,
-// because a stream with a wrong one ends there.
+// FuzzUnpack unpacks any stream, with valid checksums, beside files that it must not touch.
 func FuzzUnpack(f *testing.F) {
 	for _, entries := range [][]tar.Header{
 		{{Typeflag: tar.TypeReg, Name: ".", Mode: 0o644, Size: 3}},
@@ -36,13 +35,13 @@ func FuzzUnpack(f *testing.F) {
 		f.Add(stream(f, entries), true)
 		f.Add(stream(f, entries), false)
 	}
-	f.Add(sparse(f, 1<<24), true) // 16 MiB
+	f.Add(archivetest.Sparse(".", 1<<24), true) // 16 MiB
 	f.Fuzz(func(t *testing.T, raw []byte, links bool) {
 		around := t.TempDir()
 		write(t, filepath.Join(around, "outside"), "kept", 0o600)
 		target := local(filepath.Join(around, "target"))
 		target.Links = links
-		raw = corrected(raw)
+		raw = archivetest.Corrected(raw)
 		_, _ = Unpack(bytes.NewReader(raw), target) // most streams are broken
 		total := int64(0)
 		err := filepath.WalkDir(around, func(name string, _ fs.DirEntry, err error) error {
@@ -98,55 +97,4 @@ func stream(f *testing.F, entries []tar.Header) []byte {
 		f.Fatal(err)
 	}
 	return out.Bytes()
-}
-
-// sparse is a stream of one file that has size bytes, all of them in a hole.
-func sparse(f *testing.F, size int64) []byte {
-	f.Helper()
-	records := ""
-	for _, r := range []string{"GNU.sparse.major=1", "GNU.sparse.minor=0", "GNU.sparse.name=.",
-		"GNU.sparse.realsize=" + strconv.FormatInt(size, 10)} {
-		n := len(r) + 4
-		if n > 99 {
-			f.Fatal("a record is too long")
-		}
-		records += fmt.Sprintf("%d %s\n", n, r)
-	}
-	block := func(typ byte, name, content string) string {
-		h := make([]byte, 512)
-		copy(h, name)
-		copy(h[100:], "0000644\x00")
-		copy(h[124:], fmt.Sprintf("%011o\x00", len(content)))
-		h[156] = typ
-		copy(h[257:], "ustar\x0000")
-		return string(h) + content + strings.Repeat("\x00", (512-len(content)%512)%512)
-	}
-	holes := "1\n" + strconv.FormatInt(size, 10) + "\n0\n"
-	holes += strings.Repeat("\x00", 512-len(holes))
-	end := strings.Repeat("\x00", 1024)
-	return corrected([]byte(block('x', "PaxHeaders/f", records) + block('0', "f", holes) + end))
-}
-
-// corrected returns the stream with a valid checksum in each header that can be reached.
-func corrected(raw []byte) []byte {
-	raw = bytes.Clone(raw)
-	for at := 0; at+512 <= len(raw); {
-		h := raw[at : at+512]
-		copy(h[148:156], "        ")
-		sum := 0
-		for _, b := range h {
-			sum += int(b)
-		}
-		if sum == 8*' ' { // a block of zeros ends the stream
-			copy(h[148:156], make([]byte, 8))
-		} else {
-			copy(h[148:156], fmt.Sprintf("%06o\x00 ", sum))
-		}
-		size, err := strconv.ParseInt(strings.Trim(string(h[124:136]), " \x00"), 8, 64)
-		if err != nil || size < 0 || size > int64(len(raw)) {
-			size = 0
-		}
-		at += 512 + int(size+511)/512*512
-	}
-	return raw
 }

@@ -45,7 +45,7 @@ func Unpack(r io.Reader, t Target) (skipped []string, err error) {
 	switch {
 	case path.Clean(first.Name) != ".":
 		err = fmt.Errorf("the stream begins with %q", first.Name)
-	case isSparse(first):
+	case IsSparse(first):
 		err = errors.New("source is a sparse file in a form that is not copied")
 	case mode.IsDir():
 		skipped, err = t.directory(stream, mode.Perm())
@@ -128,7 +128,7 @@ func (t Target) refuse(root *os.File, name string, h *tar.Header) (why string, e
 	switch mode := h.FileInfo().Mode(); {
 	case h.Typeflag == tar.TypeLink: // Pack makes none
 		return "is a hard link", nil
-	case isSparse(h): // Pack makes none
+	case IsSparse(h): // Pack makes none
 		return "is a sparse file", nil
 	case mode.IsDir(), mode.IsRegular():
 		return "", nil
@@ -170,8 +170,8 @@ func staysInside(name, target string) bool {
 	return climb <= strings.Count(name, "/")
 }
 
-// isSparse reports whether a file has holes. A stream of a few bytes could fill the disk with their zeros.
-func isSparse(h *tar.Header) bool {
+// IsSparse reports whether a file has holes. A stream of a few bytes could fill the disk with their zeros.
+func IsSparse(h *tar.Header) bool {
 	if h.Typeflag == tar.TypeGNUSparse {
 		return true
 	}

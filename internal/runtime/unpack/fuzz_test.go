@@ -4,14 +4,15 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/berth-run/berth/internal/base/archive"
+	"github.com/berth-run/berth/internal/base/archive/archivetest"
 )
 
 // limits of the tests: a layer may unpack to 1 MiB, and above that to 10 times its compressed size.
@@ -20,7 +21,7 @@ var limits = Limits{MaxRatio: 10, Harmless: 1 << 20, Reserve: 1}
 // FuzzLayer reads any compressed layer as containerd does. Its bytes and its files, with all their holes, stay within
 // the limits.
 func FuzzLayer(f *testing.F) {
-	for _, plain := range [][]byte{layer(f, 10), layer(f, 4<<20), hole(f, 1<<40), bytes.Repeat([]byte{0}, 4<<20)} {
+	for _, plain := range [][]byte{layer(f, 10), layer(f, 4<<20), archivetest.Sparse("f", 1<<40), bytes.Repeat([]byte{0}, 4<<20)} {
 		f.Add(plain)
 		var packed bytes.Buffer
 		w := gzip.NewWriter(&packed)
@@ -42,7 +43,7 @@ func FuzzLayer(f *testing.F) {
 			return
 		}
 		b := bounded(in, plain, limits, func() (space, error) { return space{Size: 1 << 40, Free: 1 << 39}, nil })
-		defer b.Close()
+		defer func() { _ = b.Close() }() // it was only read
 		files := tar.NewReader(b)
 		for {
 			h, err := files.Next()
@@ -50,7 +51,7 @@ func FuzzLayer(f *testing.F) {
 				break
 			}
 			// containerd writes a file as soon as it has read the header.
-			if isSparse(h) && h.Size > most {
+			if archive.IsSparse(h) && h.Size > most {
 				t.Fatalf("%d compressed bytes become a file of %d bytes", len(compressed), h.Size)
 			}
 		}
@@ -66,8 +67,8 @@ func TestSparseFilesCountInFull(t *testing.T) {
 		layer []byte
 		err   string
 	}{
-		"a small hole":      {hole(t, 1<<10), ""},
-		"a hole of 1 TiB":   {hole(t, 1<<40), "layer is too large"},
+		"a small hole":      {archivetest.Sparse("f", 1<<10), ""},
+		"a hole of 1 TiB":   {archivetest.Sparse("f", 1<<40), "layer is too large"},
 		"a file without":    {layer(t, 1<<10), ""},
 		"no tar archive":    {[]byte(strings.Repeat("text", 1000)), ""},
 		"behind its end":    {append(layer(t, 10), bytes.Repeat([]byte("x"), 5000)...), ""},
@@ -103,33 +104,4 @@ func layer(t testing.TB, size int64) []byte {
 		t.Fatal(err)
 	}
 	return out.Bytes()
-}
-
-// hole is a layer with one file of size bytes, all of them in a hole.
-func hole(t testing.TB, size int64) []byte {
-	t.Helper()
-	records := ""
-	for _, r := range []string{"GNU.sparse.major=1", "GNU.sparse.minor=0", "GNU.sparse.name=f",
-		"GNU.sparse.realsize=" + strconv.FormatInt(size, 10)} {
-		records += fmt.Sprintf("%d %s\n", len(r)+4, r)
-	}
-	holes := "1\n" + strconv.FormatInt(size, 10) + "\n0\n"
-	holes += strings.Repeat("\x00", 512-len(holes))
-	return []byte(block('x', records) + block('0', holes) + strings.Repeat("\x00", 1024))
-}
-
-func block(typ byte, content string) string {
-	h := make([]byte, 512)
-	copy(h, "f")
-	copy(h[100:], "0000644\x00")
-	copy(h[124:], fmt.Sprintf("%011o\x00", len(content)))
-	h[156] = typ
-	copy(h[257:], "ustar\x0000")
-	copy(h[148:156], "        ")
-	sum := 0
-	for _, b := range h {
-		sum += int(b)
-	}
-	copy(h[148:156], fmt.Sprintf("%06o\x00 ", sum))
-	return string(h) + content + strings.Repeat("\x00", (512-len(content)%512)%512)
 }

@@ -5,7 +5,8 @@ import (
 	"io"
 	"iter"
 	"math"
-	"strings"
+
+	"github.com/berth-run/berth/internal/base/archive"
 )
 
 // sparse adds up the sizes of a layer's sparse files. Their holes are not in the stream, but containerd writes them as
@@ -46,22 +47,10 @@ func (s *sparse) parse(yield func(struct{}) bool) {
 		if err != nil {
 			return // containerd fails at the same place
 		}
-		if isSparse(h) {
+		if archive.IsSparse(h) {
 			s.size += min(h.Size, math.MaxInt64-s.size)
 		}
 	}
-}
-
-func isSparse(h *tar.Header) bool {
-	if h.Typeflag == tar.TypeGNUSparse {
-		return true
-	}
-	for key := range h.PAXRecords {
-		if strings.HasPrefix(key, "GNU.sparse.") {
-			return true
-		}
-	}
-	return false
 }
 
 type reader func([]byte) (int, error)

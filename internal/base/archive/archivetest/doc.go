@@ -1,0 +1,2 @@
+// Package archivetest makes tar streams that archive/tar cannot write.
+package archivetest
