@@ -21,8 +21,9 @@ mkdir -p "$out" "$corpus"
 # used.
 limit=8388608
 
-# The targets: only packages with a fuzz function are built, and each of them lists its own.
-packages=$(grep -rl '^func Fuzz' --include='*_test.go' cmd internal test | xargs -n 1 dirname | sort -u)
+# Only packages with a function that matches are built, and each of them lists its targets.
+packages=$(grep -roE '^func Fuzz\w+' --include='*_test.go' cmd internal test | sed 's|/[^/]*:func | |' |
+	grep -E "${FUZZ:-.}" | cut -d ' ' -f 1 | sort -u)
 targets=
 for package in $packages; do
 	binary=$out/$(echo "$package" | tr / -).test
