@@ -152,6 +152,7 @@ import (
 //	                            writes the calls so far to FILE, in order
 //	cdi-spec FILE               installs a CDI specification; $CDI in it, and from now on, is its vendor
 //	loop NAME                   makes a block device of 16 MiB, $NAME, until the script ends
+//	long-root                   moves the root directory to a path of more than 150 bytes; it is $ROOT from now on
 //	mount bind FROM DIR, mount tmpfs DIR
 //	                            mounts a directory or a tmpfs until the script ends
 //	reset-beside DIR COMMAND... runs berth reset with the file config.yaml, stops it as soon as it deletes a file in
@@ -250,6 +251,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"pod-resources":    positive("pod-resources FILE", 1, 1, h.podResources),
 		"cdi-spec":         positive("cdi-spec FILE", 1, 1, h.cdiSpec),
 		"mount":            positive("mount bind FROM DIR | mount tmpfs DIR", 2, 3, mountAt),
+		"long-root":        positive("long-root", 0, 0, longRoot),
 		"reset-beside":     positive("reset-beside DIR COMMAND...", 2, many, h.resetBeside),
 		"small-disk":       positive("small-disk DIR", 1, 1, smallDisk),
 		"fill-disk":        positive("fill-disk DIR", 1, 1, fillDisk),
@@ -650,6 +652,25 @@ func mountAt(ts *testscript.TestScript, args []string) {
 		ts.Fatalf("usage: mount bind FROM DIR | mount tmpfs DIR")
 	}
 	ts.Defer(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+}
+
+// longRoot moves the files of the root directory to a directory deep below it.
+func longRoot(ts *testscript.TestScript, _ []string) {
+	d := ts.Value(daemonKey{}).(*daemon)
+	files, err := os.ReadDir(d.root)
+	ts.Check(err)
+	root := filepath.Join(d.root, strings.Repeat(strings.Repeat("long", 10)+"/", 4))
+	ts.Check(os.MkdirAll(root, 0o711))
+	for _, f := range files {
+		ts.Check(os.Rename(filepath.Join(d.root, f.Name()), filepath.Join(root, f.Name())))
+	}
+	config := filepath.Join(root, "config.yaml")
+	text, err := os.ReadFile(config)
+	ts.Check(err)
+	ts.Check(os.WriteFile(config, []byte(strings.ReplaceAll(string(text), d.root, root)), 0o644))
+	d.root = root
+	ts.Setenv("ROOT", root)
+	ts.Setenv("CONFIG", config)
 }
 
 // resetBeside runs a command while a reset is in the middle of its deletions.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/agent/engine/kind"
+	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/config"
 )
 
@@ -44,7 +45,7 @@ type traces struct {
 
 func (d *daemon) traces(root string) traces {
 	t := traces{
-		dirs: []string{root}, memory: []string{filepath.Join(root, "run")},
+		dirs: []string{root}, memory: []string{filepath.Join(root, "run"), unixsocket.Dir(filepath.Join(root, "runtime"))},
 		cgroup: "/berth-test-" + strconv.Itoa(d.place),
 		bridge: kind.RuntimeConfig(&config.Config{RootDir: root},
 			slog.New(slog.DiscardHandler)).Bridge,

@@ -27,6 +27,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/userns"
 	"github.com/berth-run/berth/test/containerd"
@@ -118,6 +119,7 @@ type daemon struct {
 	collector *collector                      // nil until collect-spans
 	systemd   *systemd                        // nil until service-manager
 	place     int                             // the number from claim
+	root      string                          // the root directory
 	plugins   map[string]*deviceplugin.Plugin // by resource
 	dra       *dradriver.Driver               // nil until dra-driver start
 }
@@ -142,7 +144,7 @@ func (h *harness) setup(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(release)
-	d := &daemon{manifests: newManifests(), place: n, plugins: map[string]*deviceplugin.Plugin{}}
+	d := &daemon{manifests: newManifests(), place: n, root: root, plugins: map[string]*deviceplugin.Plugin{}}
 	env.Defer(d.manifests.server.Close)
 	if d.registry, err = newRegistry(); err != nil {
 		return err
@@ -180,16 +182,20 @@ runtimeRequestTimeout: %[5]v
 			time.Sleep(10 * time.Millisecond)
 		}
 		reset := func() ([]byte, error) {
-			return exec.Command(h.bin, "reset", "--yes", "--root-dir", root, "--config",
-				filepath.Join(root, "config.yaml")).CombinedOutput()
+			return exec.Command(h.bin, "reset", "--yes", "--root-dir", d.root, "--config",
+				filepath.Join(d.root, "config.yaml")).CombinedOutput()
 		}
 		out, err := reset()
 		if err != nil && inVM() { // on emulated CPUs the runtime may start more slowly than reset waits
 			out, err = reset()
 		}
 		if err != nil {
-			err = errors.Join(err, destroy(d.traces(root)))
+			err = errors.Join(err, destroy(d.traces(d.root)))
 			env.T().Log(string(out), err)
+			env.T().FailNow()
+		}
+		if err := os.RemoveAll(root); err != nil { // beside a root directory that lies deeper
+			env.T().Log(err)
 			env.T().FailNow()
 		}
 	})
@@ -391,7 +397,7 @@ func (h *harness) dial(ts *testscript.TestScript) (client runtimeapi.RuntimeServ
 	}
 	conn, err := grpc.NewClient("passthrough:///runtime", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+			return unixsocket.Dial(ctx, socket)
 		}))
 	ts.Check(err)
 	return runtimeapi.NewRuntimeServiceClient(conn), func() { ts.Check(conn.Close()) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/agent/leftover"
 	"github.com/berth-run/berth/internal/agent/rootdir"
 	"github.com/berth-run/berth/internal/base/lock"
+	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/record/podlog"
 )
@@ -53,7 +55,7 @@ func (a *Agent) Reset(ctx context.Context) (err error) {
 }
 
 // reset unmounts what is mounted below the directories of an agent, of which an outer one follows an inner one. If
-// nothing has failed before, it deletes them.
+// nothing has failed before, it deletes them and the sockets of the last one, the root directory.
 func reset(ctx context.Context, failed error, dirs ...*rootdir.Dir) error {
 	var unmounts, removals error
 	for _, d := range dirs {
@@ -62,6 +64,7 @@ func reset(ctx context.Context, failed error, dirs ...*rootdir.Dir) error {
 	if failed != nil {
 		return errors.Join(failed, unmounts)
 	}
+	removals = unixsocket.RemoveDir(ctx, filepath.Join(dirs[len(dirs)-1].Path, "runtime"))
 	for i, d := range dirs {
 		if !slices.ContainsFunc(dirs[i+1:], d.Within) { // the outer directory goes with everything in it
 			removals = errors.Join(removals, d.Remove(ctx))

@@ -28,7 +28,7 @@ type Flags struct {
 	// RootDir holds the state that outlives a reboot. The default is DefaultRootDir, or JoinedRootDir with
 	// Kubeconfig.
 	RootDir string
-	// RunDir holds sockets and mounts. The default is /run/berth for the two default roots, and RootDir/run for any
+	// RunDir holds mounts of the runtime. The default is /run/berth for the two default roots, and RootDir/run for any
 	// other root.
 	RunDir string
 	// HostnameOverride is the node's name. Default: the host's, in lower case.
@@ -121,7 +121,7 @@ type DeadFlags struct {
 
 // Config holds all settings of an agent. It is complete, valid and never changed. Only Load makes one.
 type Config struct {
-	// RootDir holds the state that outlives a reboot, RunDir the sockets and mounts. Socket is the local API's. All
+	// RootDir holds the state that outlives a reboot, RunDir the mounts of the runtime. Socket is the local API's. All
 	// three are absolute paths.
 	RootDir, RunDir, Socket string
 	NodeName                string

@@ -284,10 +284,9 @@ func TestInvalid(t *testing.T) {
 					`the default one of that family`,
 				`--node-ip: Invalid value: "10.0.0.1": must be the only one of its family`,
 			}},
-		{name: "a path too long for a socket", flags: Flags{RootDir: "/" + strings.Repeat("r", 100)}, want: []string{
-			`--socket: Invalid value: "/` + strings.Repeat("r", 100) +
-				`/berth.sock": must be at most 107 bytes long, is 112: choose a shorter path`,
-		}},
+		{name: "a path too long for a socket", text: "containerRuntimeEndpoint: unix:///" + strings.Repeat("r", 110),
+			want: []string{`f.yaml: containerRuntimeEndpoint: Invalid value: "/` + strings.Repeat("r", 110) +
+				`": must be at most 107 bytes long, is 111: choose a shorter path`}},
 		{name: "host name", host: "my_host", want: []string{
 			`--hostname-override: Invalid value: "my_host": the host's name is not a valid node name, set ` +
 				`--hostname-override: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric ` +

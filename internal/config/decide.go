@@ -106,7 +106,6 @@ func readFlags(in *input, f Flags) Flags {
 	}
 	f.RunDir, f.Socket = cmp.Or(f.RunDir, runDir), cmp.Or(f.Socket, SocketOf(f.RootDir))
 	f.CertDir = certDir(f)
-	in.socketPath("--socket", f.Socket)
 	in.absolute("--runtime-cgroups", f.RuntimeCgroups)
 	f.Embedded = readEmbedded(in, f.Embedded)
 	if (f.Providers.Config == "") != (f.Providers.BinDir == "") {

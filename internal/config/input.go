@@ -58,18 +58,20 @@ func (in *input) absolute(path, value string) {
 
 // socket requires unix:///path, short enough for the kernel.
 func (in *input) socket(path, value string) {
-	file, ok := strings.CutPrefix(value, "unix://")
-	if !ok || !filepath.IsAbs(file) {
-		in.invalid(path, value, "must be unix:// and an absolute path, such as unix:///run/containerd/containerd.sock")
-		return
-	}
-	in.socketPath(path, file)
-}
-
-func (in *input) socketPath(path, file string) {
+	file := in.address(path, value)
 	if len(file) > maxSocketPath {
 		in.invalid(path, file, "must be at most %d bytes long, is %d: choose a shorter path", maxSocketPath, len(file))
 	}
+}
+
+// address requires unix:///path, and returns the path.
+func (in *input) address(path, value string) string {
+	file, ok := strings.CutPrefix(value, "unix://")
+	if !ok || !filepath.IsAbs(file) {
+		in.invalid(path, value, "must be unix:// and an absolute path, such as unix:///run/containerd/containerd.sock")
+		return ""
+	}
+	return file
 }
 
 // oneOf checks a policy's name.

@@ -23,7 +23,7 @@ func readDead(in *input, f DeadFlags) DeadContainers {
 
 func readEmbedded(in *input, f Embedded) Embedded {
 	if f.CRIListen != "" {
-		in.socket("--cri-listen", f.CRIListen)
+		in.address("--cri-listen", f.CRIListen)
 	}
 	f.PodNetwork = cmp.Or(f.PodNetwork, PodNetworkAuto)
 	if known := []string{PodNetworkAuto, PodNetworkCNI}; !slices.Contains(known, f.PodNetwork) {

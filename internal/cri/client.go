@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/base/wake"
 )
 
@@ -63,9 +64,8 @@ func New(endpoint string, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	var d net.Dialer
 	return NewFromDialer(endpoint, func(ctx context.Context, _ string) (net.Conn, error) {
-		return d.DialContext(ctx, "unix", path)
+		return unixsocket.Dial(ctx, path)
 	}, o)
 }
 

@@ -15,9 +15,6 @@ const (
 	defaultBridge     = "berth0"
 	// handler is the only runtime handler (the handler of a RuntimeClass in Kubernetes).
 	handler = "runc"
-	// maxState is the longest State in bytes. The path of a unix socket has at most 107 bytes, and the shims' sockets
-	// are State/s/SHA256.
-	maxState = 107 - len("/s/") - 64
 	// maxBridge is the kernel's limit for the name of a network device (IFNAMSIZ less the final zero).
 	maxBridge = 15
 )
@@ -65,11 +62,6 @@ func validate(c Config) error {
 	if filepath.Clean(c.Root) == filepath.Clean(c.State) {
 		return fmt.Errorf("runtime root and state are the same directory %q", c.Root)
 	}
-	if len(c.State) > maxState {
-		return fmt.Errorf(
-			"runtime state directory %q is longer than %d bytes: sockets below it would exceed the kernel's limit",
-			c.State, maxState)
-	}
 	if len(c.Bridge) > maxBridge || strings.ContainsAny(c.Bridge, "/ :") {
 		return fmt.Errorf("bridge name %q is not a device name of at most %d bytes", c.Bridge, maxBridge)
 	}
@@ -78,6 +70,7 @@ func validate(c Config) error {
 
 // host describes the machine's features that the configuration depends on.
 type host struct {
+	sockets     string // the directory for sockets
 	ipv6        bool   // IPv6 is present and not disabled
 	overlay     bool   // overlayfs works on the root directory
 	lowerOOM    bool   // this process has CAP_SYS_RESOURCE and may lower oom_score_adj
@@ -110,10 +103,10 @@ func serverConfig(c Config, h host, pauseImage string) *srvconfig.Config {
 		// are long, so that a busy machine loses no container. The CRI plugin allows 10 s per container.
 		Timeouts: map[string]string{"io.containerd.timeout.shim.load": "1m", "io.containerd.timeout.task.state": "10s"},
 		Plugins: map[string]any{
-			"io.containerd.server.v1.ttrpc": map[string]any{"address": filepath.Join(l.state, "ttrpc.sock")},
+			"io.containerd.server.v1.ttrpc": map[string]any{"address": filepath.Join(h.sockets, "ttrpc.sock")},
 			// No socket exists there: shims use the address as the name of their containerd.
-			"io.containerd.server.v1.grpc":  map[string]any{"address": filepath.Join(l.state, "grpc.sock")},
-			"io.containerd.shim.v1.manager": map[string]any{"socket_dir": filepath.Join(l.state, "s")},
+			"io.containerd.server.v1.grpc":  map[string]any{"address": filepath.Join(h.sockets, "grpc.sock")},
+			"io.containerd.shim.v1.manager": map[string]any{"socket_dir": filepath.Join(h.sockets, "s")},
 			// The threshold keeps garbage collections at least 10 s apart instead of 250 ms. Each removal of an image
 			// also triggers one.
 			"io.containerd.gc.v1.scheduler": map[string]any{"startup_delay": "5s", "pause_threshold": 0.0005},

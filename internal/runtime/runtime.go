@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/berth-run/berth/internal/base/lock"
+	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/runtime/network"
 	"github.com/berth-run/berth/internal/runtime/unpack"
 )
@@ -29,8 +30,8 @@ type Config struct {
 	// Root is the directory of data that outlives a reboot: images, snapshots, container metadata. It is an absolute
 	// path.
 	Root string
-	// State is the directory of data that ends with a reboot: sockets, mounts, addresses in use. It is an absolute
-	// path, normally on a tmpfs. It has at most 40 bytes, since the paths of unix sockets below it are limited.
+	// State is the directory of data that ends with a reboot: mounts, addresses in use. It is an absolute path,
+	// normally on a tmpfs. Sockets are in a directory of their own (unixsocket.Dir of Root).
 	State string
 	// CNIConfDir is the machine's directory of CNI configuration. While it holds any, pods start on that network
 	// instead of the built-in one. The runtime watches it; it need not exist. Default /etc/cni/net.d.
@@ -216,6 +217,12 @@ func (r *Runtime) prepare(ctx context.Context, programs map[string]program) (hos
 	if !h.lowerOOM {
 		r.config.Log.Info("no CAP_SYS_RESOURCE: oom_score_adj of containers is never below this process's own")
 	}
+	if h.sockets, err = unixsocket.MakeDir(r.config.Root); err != nil {
+		return host{}, err
+	}
+	if err := unixsocket.Sweep(ctx); err != nil {
+		r.config.Log.Warn("cannot remove the sockets of a runtime whose directory is gone", "err", err)
+	}
 	if err := installPrograms(r.layout(), programs); err != nil {
 		return host{}, err
 	}
@@ -271,8 +278,7 @@ func Listen(address string) (net.Listener, error) {
 	if !ok || !strings.HasPrefix(path, "/") {
 		return nil, fmt.Errorf("listen on %q: want unix:///PATH", address)
 	}
-	at := &net.UnixAddr{Name: path, Net: "unix"}
-	if conn, err := net.DialUnix("unix", nil, at); err == nil {
+	if conn, err := unixsocket.Dial(context.Background(), path); err == nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("listen on %q: another process serves there", address)
 	}
@@ -285,7 +291,7 @@ func Listen(address string) (net.Listener, error) {
 			return nil, fmt.Errorf("listen on %q: %w", address, err)
 		}
 	}
-	listener, err := net.ListenUnix("unix", at)
+	listener, err := unixsocket.Listen(path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %q: %w", address, err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
 	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -155,7 +156,12 @@ func listener(endpoint string) int {
 	if !ok {
 		return 0
 	}
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	at, err := unixsocket.At(path)
+	if err != nil {
+		return 0
+	}
+	defer at.Close()
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: at.Short, Net: "unix"})
 	if err != nil {
 		return 0
 	}

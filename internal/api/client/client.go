@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/base/unixsocket"
 )
 
 // Client speaks to one agent. It is safe for concurrent use.
@@ -29,10 +30,9 @@ type Client struct {
 
 // New returns a client of the agent that listens on socket. It connects on first use.
 func New(socket string) *Client {
-	dialer := &net.Dialer{}
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", socket)
+			return unixsocket.Dial(ctx, socket)
 		},
 		DisableCompression: true,
 		// A new connection to a unix socket is cheap, but an idle one would delay the agent's shutdown.

@@ -17,6 +17,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/utils/cpuset"
 
+	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/node/resource/device"
 	"github.com/berth-run/berth/internal/node/resource/memory"
@@ -79,7 +80,7 @@ func New(o Options) *Server { return &Server{opts: o, metrics: newMetrics()} }
 // Run serves until ctx ends. If it cannot listen, it logs an error and waits for ctx, so that the node
 // works without this API.
 func (s *Server) Run(ctx context.Context) error {
-	l, err := s.listen(ctx)
+	l, err := s.listen()
 	if err != nil {
 		s.opts.Log.Error("cannot serve the PodResources API, continuing without it", "err", err)
 		<-ctx.Done()
@@ -103,14 +104,14 @@ func (s *Server) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s *Server) listen(ctx context.Context) (net.Listener, error) {
+func (s *Server) listen() (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(s.opts.Socket), 0o750); err != nil {
 		return nil, fmt.Errorf("make directory: %w", err)
 	}
 	if err := os.Remove(s.opts.Socket); err != nil && !os.IsNotExist(err) {
 		return nil, fmt.Errorf("remove the socket of an earlier agent: %w", err)
 	}
-	return (&net.ListenConfig{}).Listen(ctx, "unix", s.opts.Socket)
+	return unixsocket.Listen(s.opts.Socket)
 }
 
 // List implements the API.

@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,10 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/lock"
+	"github.com/berth-run/berth/internal/base/unixsocket"
 )
-
-// maxSocketPath is sun_path of struct sockaddr_un without its final zero (unix(7)).
-const maxSocketPath = 107
 
 // ErrInUse means that another process accepts connections on the socket.
 var ErrInUse = errors.New("another agent listens on it")
@@ -46,11 +45,12 @@ func Listen(path string) (net.Listener, error) {
 	}
 	defer func() { _ = os.RemoveAll(private) }() // at worst an empty directory stays
 	tmp := filepath.Join(private, "s")
-	if len(path) > maxSocketPath || len(tmp) > maxSocketPath {
-		return fail(fmt.Errorf("a socket's path has at most %d bytes; choose a shorter one with --socket",
-			maxSocketPath-len("/.s0123456789/s")))
+	at, err := unixsocket.At(tmp)
+	if err != nil {
+		return fail(err)
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: tmp, Net: "unix"})
+	defer at.Close()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: at.Short, Net: "unix"})
 	if err != nil {
 		return fail(err)
 	}
@@ -97,7 +97,7 @@ func checkFree(path string) error {
 	case st.Mode().Type() != os.ModeSocket:
 		return errors.New("a file that is not a socket is in the way; remove it or choose another path with --socket")
 	}
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	c, err := unixsocket.Dial(context.Background(), path)
 	if err == nil {
 		_ = c.Close()
 		return fmt.Errorf("%w; stop it first or give this one another --root-dir", ErrInUse)

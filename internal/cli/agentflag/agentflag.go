@@ -23,7 +23,7 @@ func Config(cmd *cobra.Command, f *config.Flags) {
 func Node(cmd *cobra.Command, f *config.Flags) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.RunDir, "run-dir", "",
-		"`directory` for sockets and mounts (default /run/berth, or run in another --root-dir)")
+		"`directory` for mounts of the runtime (default /run/berth, or run in another --root-dir)")
 	flags.StringVar(&f.HostnameOverride, "hostname-override", "", "the node's `name` (default: the host name)")
 	flags.TextVar((*process.Addresses)(&f.NodeIPs), "node-ip", process.Addresses(nil),
 		"the node's IP `address`, or one of each family separated by a comma; 0.0.0.0 or :: stands for the default "+

@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/dirwatch"
 	"github.com/berth-run/berth/internal/base/retry"
+	"github.com/berth-run/berth/internal/base/unixsocket"
 )
 
 const (
@@ -163,7 +164,8 @@ func (w *Watcher) serve(ctx context.Context, socket string) {
 
 // register reads the description of a plugin, calls its handler and reports the result to the plugin.
 func (w *Watcher) register(ctx context.Context, socket string) (Plugin, error) {
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithContextDialer(unixsocket.DialTarget),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithNoProxy())
 	if err != nil {
 		return Plugin{}, fmt.Errorf("connect to plugin: %w", err)

@@ -19,6 +19,7 @@ import (
 	drapb "k8s.io/kubelet/pkg/apis/dra/v1"
 	drapbv1beta1 "k8s.io/kubelet/pkg/apis/dra/v1beta1"
 
+	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/node/plugin"
 )
@@ -97,7 +98,8 @@ func (d *drivers) add(p plugin.Plugin) error {
 	}
 	patience := backoff.DefaultConfig
 	patience.MaxDelay = reconnectMax
-	conn, err := grpc.NewClient("unix:"+p.Endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("unix:"+p.Endpoint, grpc.WithContextDialer(unixsocket.DialTarget),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithIdleTimeout(0),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: patience, MinConnectTimeout: reconnectMax}),
 		grpc.WithUnaryInterceptor(d.timed(p.Name)))

@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/berth-run/berth/internal/base/unixsocket"
 )
 
 // socketName is the name of the registration socket. Plugins watch the file and register again when it is created anew.
@@ -92,7 +94,7 @@ func (d *Supply) listen(ctx context.Context) (net.Listener, error) {
 			return nil, fmt.Errorf("remove stale socket: %w", err)
 		}
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", filepath.Join(d.opts.Dir, socketName))
+	l, err := unixsocket.Listen(filepath.Join(d.opts.Dir, socketName))
 	if err != nil {
 		return nil, fmt.Errorf("listen for device plugins: %w", err)
 	}
@@ -147,7 +149,8 @@ type Client struct {
 }
 
 func connect(ctx context.Context, name corev1.ResourceName, socket string) (*Client, error) {
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithContextDialer(unixsocket.DialTarget),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithIdleTimeout(0))
 	if err != nil {
 		return nil, fmt.Errorf("connect to device plugin: %w", err)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/pod/steps/volume/csi/csinode"
 )
 
@@ -61,7 +62,8 @@ func Call[Q, A any](
 
 // connect prepares a connection to the driver at a socket. It sends nothing yet.
 func connect(name, endpoint string, v *version.Version) (*Driver, error) {
-	conn, err := grpc.NewClient("unix:"+endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("unix:"+endpoint, grpc.WithContextDialer(unixsocket.DialTarget),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithNoProxy(), grpc.WithIdleTimeout(0), grpc.WithAuthority("localhost"))
 	if err != nil {
 		return nil, fmt.Errorf("connect to CSI driver: %w", err)
