@@ -111,6 +111,9 @@ func TestOffRemovesTheRule(t *testing.T) {
 		return
 	}
 	log := slog.New(slog.DiscardHandler)
+	if err := New(Options{Name: "berth_test", Off: true, Log: log}).Run(t.Context()); err != nil {
+		t.Error(err)
+	}
 	for _, off := range []bool{false, true} {
 		if err := New(Options{Name: "berth_test", Off: off, Log: log}).Ensure(t.Context()); err != nil {
 			t.Fatal(err)

@@ -21,8 +21,11 @@ const (
 	groupNftables = 7
 )
 
-// Run keeps the rule until ctx ends. The rule stays.
+// Run keeps the rule until ctx ends. The rule stays. If it is turned off, Run has nothing to do: Ensure has removed it.
 func (f *Firewall) Run(ctx context.Context) error {
+	if f.o.Off {
+		return nil
+	}
 	changed, wait := wake.New(), time.Duration(0)
 	if socket := f.subscribe(ctx); socket != nil {
 		var listener sync.WaitGroup
