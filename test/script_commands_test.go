@@ -157,6 +157,8 @@ import (
 //	                            mounts a directory or a tmpfs until the script ends
 //	reset-beside DIR COMMAND... runs berth reset with the file config.yaml, stops it as soon as it deletes a file in
 //	                            DIR, runs the command, and lets the reset end
+//	faulty                      makes agents that start from now on panic at the places that the file "faults" lists:
+//	                            lines of "PLACE NAMESPACE/NAME" (guard.Point)
 //	hang DIR                    mounts a file system on DIR, which may be a pattern, that never answers
 //	small-disk DIR, fill-disk DIR, free-disk DIR
 //	                            mounts a file system of 1 MiB, fills it, frees it again
@@ -255,6 +257,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"reset-beside":     positive("reset-beside DIR COMMAND...", 2, many, h.resetBeside),
 		"small-disk":       positive("small-disk DIR", 1, 1, smallDisk),
 		"fill-disk":        positive("fill-disk DIR", 1, 1, fillDisk),
+		"faulty":           positive("faulty", 0, 0, h.faulty),
 		"hang":             positive("hang DIR", 1, 1, hang),
 		"free-disk":        positive("free-disk DIR", 1, 1, freeDisk),
 		"until":            positive("until SHELL", 1, 1, until),

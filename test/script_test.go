@@ -118,6 +118,7 @@ type daemon struct {
 	images    *imageRegistry                  // nil until serve-registry
 	collector *collector                      // nil until collect-spans
 	systemd   *systemd                        // nil until service-manager
+	faulty    string                          // the binary that agent start runs; "" for the product's
 	place     int                             // the number from claim
 	root      string                          // the root directory
 	plugins   map[string]*deviceplugin.Plugin // by resource
@@ -225,24 +226,8 @@ func (h *harness) agent(ts *testscript.TestScript, args []string) {
 	d := ts.Value(daemonKey{}).(*daemon)
 	switch args[0] {
 	case "start":
-		log, err := os.OpenFile(ts.MkAbs("agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-		ts.Check(err)
-		defer log.Close()
 		root := rootOf(ts)
-		flags := []string{"agent", "--root-dir", root, "--hostname-override", "node1", "--config",
-			filepath.Join(root, "config.yaml")}
-		if h.runtime == "embedded" {
-			flags = append(flags, "--cri-listen", "unix://"+filepath.Join(root, "cri.sock"))
-		}
-		d.cmd = exec.Command(h.bin, append(flags, args[1:]...)...)
-		d.cmd.Stdout, d.cmd.Stderr = log, log
-		if d.systemd != nil {
-			d.cmd.Env = d.systemd.env
-		}
-		if e := ts.Getenv("CONTAINER_RUNTIME_ENDPOINT"); e != "" {
-			d.cmd.Env = append(d.cmd.Environ(), "CONTAINER_RUNTIME_ENDPOINT="+e)
-		}
-		ts.Check(d.cmd.Start())
+		h.launch(ts, d, args[1:]...)
 		h.healthy(ts)
 		if _, err := os.Stat(filepath.Join(root, "loaded")); err != nil {
 			ts.Check(ts.Exec(h.bin, "--root-dir", root, "image", "load", h.archive))
@@ -255,6 +240,31 @@ func (h *harness) agent(ts *testscript.TestScript, args []string) {
 	default:
 		ts.Fatalf("agent %s: unknown", args[0])
 	}
+}
+
+// launch starts the agent and does not wait for it.
+func (h *harness) launch(ts *testscript.TestScript, d *daemon, more ...string) {
+	log, err := os.OpenFile(ts.MkAbs("agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	ts.Check(err)
+	defer log.Close()
+	root := rootOf(ts)
+	flags := []string{"agent", "--root-dir", root, "--hostname-override", "node1", "--config",
+		filepath.Join(root, "config.yaml")}
+	if h.runtime == "embedded" {
+		flags = append(flags, "--cri-listen", "unix://"+filepath.Join(root, "cri.sock"))
+	}
+	d.cmd = exec.Command(cmp.Or(d.faulty, h.bin), append(flags, more...)...)
+	d.cmd.Stdout, d.cmd.Stderr = log, log
+	if d.systemd != nil {
+		d.cmd.Env = d.systemd.env
+	}
+	if d.faulty != "" {
+		d.cmd.Env = append(d.cmd.Environ(), "BERTH_FAULTS="+ts.MkAbs("faults"))
+	}
+	if e := ts.Getenv("CONTAINER_RUNTIME_ENDPOINT"); e != "" {
+		d.cmd.Env = append(d.cmd.Environ(), "CONTAINER_RUNTIME_ENDPOINT="+e)
+	}
+	ts.Check(d.cmd.Start())
 }
 
 // healthy waits until the agent's API answers.

@@ -173,6 +173,7 @@ func (w *Worker) setup(ctx context.Context, s Step, run *Run, revision int) {
 		return
 	}
 	task := func(ctx context.Context) (err error) {
+		guard.Point("step/"+s.Name, run.Pod.Namespace, run.Pod.Name)
 		ctx, span := timeline.Start(ctx, s.Name)
 		defer func() { timeline.End(span, err) }()
 		if err := s.Setup(ctx, run); err != nil {
@@ -189,7 +190,10 @@ func (w *Worker) setup(ctx context.Context, s Step, run *Run, revision int) {
 		w.tasks.Go(ctx, "step/"+s.Name, task)
 		return
 	}
-	if err := w.calls("step/"+s.Name, callPatience, func() error { return s.Setup(ctx, run) }); err != nil {
+	if err := w.calls("step/"+s.Name, callPatience, func() error {
+		guard.Point("step/"+s.Name, run.Pod.Namespace, run.Pod.Name)
+		return s.Setup(ctx, run)
+	}); err != nil {
 		w.opts.Log.Error("pod step failed, retrying", "step", s.Name, "pod", pod.FullName(run.Pod.Pod), "err", err)
 	}
 }

@@ -199,6 +199,10 @@ func TestHosts(t *testing.T) {
 	if os.SameFile(first, write("10.0.0.2")) {
 		t.Error("the file was changed under those who mount it")
 	}
+	if err := os.Truncate(filepath.Join(root, "pods/u1/etc-hosts"), 1<<40); err != nil { // as a container may do
+		t.Fatal(err)
+	}
+	write("10.0.0.2")
 	if left, _ := filepath.Glob(filepath.Join(root, "pods/u1/.etc-hosts*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
