@@ -11,7 +11,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 EMBEDDED = ./internal/runtime/... ./internal/cri/critest/... ./internal/agent/engine/kind ./internal/cli
 RACE     = $(filter-out $(shell $(GO) list $(EMBEDDED)),$(shell $(GO) list ./internal/...))
 
-.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz script e2e vmtest before leftovers bench clean
+.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile script e2e vmtest before leftovers bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -69,6 +69,10 @@ embedded: $(if $(ROOT),assets) ## tests of the packages that link the runtime, a
 # FUZZTIME=10m runs each target for ten minutes. FUZZ=Decode selects targets. See hack/fuzz.sh.
 fuzz: $(if $(ROOT),assets) ## run all fuzz targets; they share 4 minutes, or each runs for FUZZTIME
 	@sh hack/fuzz.sh
+
+# HOSTILE=fork selects pods by name. HOSTILEFLAGS="-hostile.seed 7 -hostile.full" repeats an order, with full sizes.
+hostile: build image ## measure other pods and the agent beside pods that do harm; writes bin/hostile/report.md
+	$(GO) test -count=1 -timeout 90m -v -run 'TestHostile/$(HOSTILE)' ./test/ -hostile $(HOSTILEFLAGS)
 
 script: build image ## end to end: run the scripts in test/script on the real runtimes
 	$(GO) test -count=1 -timeout 40m -parallel 6 -skip TestE2E ./test/

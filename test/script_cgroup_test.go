@@ -206,18 +206,30 @@ func exists(path string) bool {
 
 // awaitMetric waits until the agent's metrics contain a line.
 func awaitMetric(ts *testscript.TestScript, args []string) {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(rootOf(ts), "berth.sock"))
-	}
-	c := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	eventually(ts, func() (bool, any) {
-		r, err := c.Get("http://berth/metrics")
+		text, err := readMetrics(context.Background(), rootOf(ts))
 		if err != nil {
 			return false, err
 		}
-		text, err := io.ReadAll(r.Body)
-		_ = r.Body.Close()
-		ts.Check(err)
-		return strings.Contains(string(text), args[0]+"\n"), "no such line"
+		return strings.Contains(text, args[0]+"\n"), "no such line"
 	})
+}
+
+// readMetrics reads the metrics of the agent on a root directory.
+func readMetrics(ctx context.Context, root string) (string, error) {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(root, "berth.sock"))
+	}
+	c := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://berth/metrics", http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	response, err := c.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return string(text), err
 }

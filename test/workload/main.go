@@ -43,7 +43,7 @@ const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
   true | false              exit with 0 or 1
   serve [ADDRESS]           serve HTTP until SIGTERM (default :8080): / shows the host name and addresses,
                             /healthz the health, and POST /healthz?ok=false changes it; /redirect?to=URL;
-                            /large?bytes=N; /print prints the request's headers to stdout; the gRPC health
+                            /elsewhere: another host each time; /large?bytes=N; /print prints the request's headers to stdout; the gRPC health
                             service reports the same health
   get URL                   print the body of URL; exit with 1 unless the status is 2xx
   post URL                  the same with POST and no body
@@ -69,6 +69,14 @@ const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
   link TARGET NAME          replace NAME by a symbolic link to TARGET
   fifo NAME                 replace NAME by a FIFO
   swap NAME NAME            exchange two files again and again until SIGTERM
+  bomb                      start copies of this action without end, also when it fails
+  pour FILE BYTES [BYTES_PER_SECOND]
+                            write BYTES bytes without a line break to FILE; BYTES 0 is without end
+  files DIR N               create N empty files in DIR
+  deep DIR N                create N directories, each in the one before
+  special PATTERN...        replace each file in the directories that match by a FIFO, and create a FIFO, a socket
+                            and a device there
+  drip ADDRESS              send each client an HTTP answer without end, one byte every 50 ms
   loopback ADDRESS:PORT     try to reach a listener on a loopback address of the pod's gateway with
                             hand-made packets; print whether it answers
   echo                      print each line of stdin until its end
@@ -180,7 +188,7 @@ func do(action []string, started time.Time) error {
 	case "fetch":
 		return fetch(args)
 	}
-	return fmt.Errorf("unknown action %q\n%s", action[0], usage)
+	return harm(action[0], args)
 }
 
 func printLines(to io.Writer, lines []string) error {
@@ -284,6 +292,10 @@ func serve(args []string) error {
 	})
 	mux.HandleFunc("GET /redirect", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, r.FormValue("to"), http.StatusFound)
+	})
+	var redirects atomic.Int64
+	mux.HandleFunc("GET /elsewhere", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, fmt.Sprintf("http://host-%d.example.com/", redirects.Add(1)), http.StatusFound)
 	})
 	mux.HandleFunc("GET /large", func(w http.ResponseWriter, r *http.Request) {
 		size, _ := strconv.Atoi(r.FormValue("bytes"))
