@@ -141,10 +141,11 @@ func New(o Options) *Agent {
 		Log: o.Log.With("part", "firewall"),
 	})
 	a.demand.sources = source.New(source.Options{
-		NodeName: c.NodeName, Path: c.Sources.StaticPodPath, Period: c.Sources.FileCheckFrequency,
+		NodeName: c.NodeName, Path: c.Sources.StaticPodPath, Keep: c.Sources.KeepMissing,
+		Copies: filepath.Join(c.RootDir, "static"), Period: c.Sources.FileCheckFrequency,
 		URL: c.Sources.StaticPodURL, URLHeader: c.Sources.StaticPodURLHeader, URLPeriod: c.Sources.HTTPCheckFrequency,
 		Applied: filepath.Join(c.RootDir, "applied"), Identities: filepath.Join(c.RootDir, "identities.json"),
-		Report: problems{a.records.events}, Log: o.Log,
+		Report: problems{a.records.events, c.NodeName}, Log: o.Log,
 		Node: a.tables.fleet, Running: takeover.Pods{Observed: a.tables.observed}, Cluster: c.Cluster != nil,
 	})
 	return a

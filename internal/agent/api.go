@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"errors"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/agent/explain"
@@ -41,12 +43,19 @@ func (a *Agent) serverOptions(in input.Node) server.Options {
 	}
 }
 
-// problems records an event for each manifest that a source rejects.
-type problems struct{ events *event.Recorder }
+// problems records an event for each manifest that a source rejects, and when manifests disappear or return.
+type problems struct {
+	events *event.Recorder
+	node   string
+}
 
 // SourceProblem records an event on the object of the manifest. Without a name in the manifest there is no object to
-// record it on.
+// record it on. The event of missing manifests is the node's.
 func (p problems) SourceProblem(problem source.Problem) {
+	if _, ok := errors.AsType[*source.MissingError](problem.Err); ok {
+		p.events.Event(event.NodeRef(p.node), corev1.EventTypeWarning, reason.ManifestsMissing, "%v", problem.Err)
+		return
+	}
 	ref := corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: problem.Pod.Namespace,
 		Name: problem.Pod.Name}
 	if kind, ok := object.KindNamed(problem.Object.Kind); ok {
@@ -57,4 +66,12 @@ func (p problems) SourceProblem(problem source.Problem) {
 		return
 	}
 	p.events.Event(ref, corev1.EventTypeWarning, reason.FailedValidation, "%s: %v", problem.Origin, problem.Err)
+}
+
+// SourceResolved records the event that missing manifests are back.
+func (p problems) SourceResolved(problem source.Problem) {
+	if missing, ok := errors.AsType[*source.MissingError](problem.Err); ok {
+		p.events.Event(event.NodeRef(p.node), corev1.EventTypeNormal, reason.ManifestsReturned,
+			"%s is there again: its manifests count", missing.Path)
+	}
 }

@@ -60,6 +60,7 @@ pod was not ready within --timeout.`,
 	}
 	f.Add(cmd)
 	agentflag.Config(cmd, &f.agent)
+	agentflag.Manifests(cmd, &f.agent.Absent.Manifests)
 	f.log.add(cmd, slog.LevelWarn)
 	flags := cmd.Flags()
 	flags.BoolVarP(&f.detach, "detach", "d", false, "leave the pods to the running agent and return")
@@ -141,6 +142,10 @@ func configFlag(f *config.Flags) string {
 		return "--config"
 	case f.ConfigDir != "":
 		return "--config-dir"
+	case f.Absent.Manifests.Missing != "":
+		return "--missing-manifests"
+	case f.Absent.Manifests.ClaimRetention != nil:
+		return "--claim-retention"
 	}
 	return ""
 }

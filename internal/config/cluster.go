@@ -115,8 +115,8 @@ func checkClusterFlags(in *input, f Flags) {
 		in.add(field.ErrorList{field.NotSupported(field.NewPath("--cloud-provider"), f.CloudProvider,
 			[]string{"", "external"})})
 	}
-	if f.Offline.MaxAge < 0 {
-		in.invalid("--offline-max-age", f.Offline.MaxAge.String(), "must not be negative; 0s sets no bound")
+	if f.Absent.Offline.MaxAge < 0 {
+		in.invalid("--offline-max-age", f.Absent.Offline.MaxAge.String(), "must not be negative; 0s sets no bound")
 	}
 	if f.Kubeconfig != "" {
 		return
@@ -126,7 +126,7 @@ func checkClusterFlags(in *input, f Flags) {
 		given bool
 	}{
 		{"--bootstrap-kubeconfig", f.BootstrapKubeconfig != ""}, {"--cloud-provider", f.CloudProvider != ""},
-		{"--offline-max-age", f.Offline.MaxAge > 0}, {"--offline-key-file", f.Offline.KeyFile != ""},
+		{"--offline-max-age", f.Absent.Offline.MaxAge > 0}, {"--offline-key-file", f.Absent.Offline.KeyFile != ""},
 	} {
 		if flag.given {
 			in.add(field.ErrorList{field.Forbidden(field.NewPath(flag.name),
@@ -182,8 +182,8 @@ func readNodeStatus(in *input) NodeStatus {
 
 // readOffline returns nil if no pods are saved.
 func readOffline(f Flags) *Offline {
-	if f.Kubeconfig == "" || f.Offline.Off {
+	if f.Kubeconfig == "" || f.Absent.Offline.Off {
 		return nil
 	}
-	return &Offline{MaxAge: f.Offline.MaxAge, KeyFile: f.Offline.KeyFile}
+	return &Offline{MaxAge: f.Absent.Offline.MaxAge, KeyFile: f.Absent.Offline.KeyFile}
 }

@@ -20,7 +20,7 @@ func joined() *Config {
 	c.RootDir = "/var/lib/kubelet"
 	c.CommandLine = commandLine(Flags{RootDir: c.RootDir, RunDir: c.RunDir, CertDir: "/var/lib/kubelet/pki",
 		Kubeconfig: "/k"})
-	c.Sources.StaticPodPath = ""
+	c.Sources.StaticPodPath, c.Sources.KeepMissing = "", false
 	c.Runtime.KubeletsDefault = "unix:///run/containerd/containerd.sock"
 	c.Cluster = &Cluster{
 		Kubeconfig: "/k", CertDir: "/var/lib/kubelet/pki", ContentType: "application/vnd.kubernetes.protobuf",
@@ -54,7 +54,7 @@ func TestJoined(t *testing.T) {
 			flags: Flags{
 				RootDir: "/srv/k", BootstrapKubeconfig: "/b", CertDir: "/certs/", CloudProvider: "external",
 				NodeLabels: map[string]string{"node.kubernetes.io/role": "a", "example.com/b": "c", "plain": ""},
-				Offline:    OfflineFlags{MaxAge: time.Hour, KeyFile: "/key"},
+				Absent:     AbsentFlags{Offline: OfflineFlags{MaxAge: time.Hour, KeyFile: "/key"}},
 			},
 			want: func(c *Config) {
 				c.RootDir, c.RunDir, c.Socket = "/srv/k", "/srv/k/run", "/srv/k/berth.sock"
@@ -66,7 +66,7 @@ func TestJoined(t *testing.T) {
 				c.Offline = &Offline{MaxAge: time.Hour, KeyFile: "/key"}
 			},
 		},
-		{name: "no record", flags: Flags{Offline: OfflineFlags{Off: true}}, want: func(c *Config) {
+		{name: "no record", flags: Flags{Absent: AbsentFlags{Offline: OfflineFlags{Off: true}}}, want: func(c *Config) {
 			c.Offline = nil
 		}},
 		{
@@ -192,7 +192,7 @@ func TestInvalidCluster(t *testing.T) {
 			}},
 		{name: "flags without a cluster",
 			flags: Flags{BootstrapKubeconfig: "/b", CloudProvider: "aws",
-				Offline: OfflineFlags{MaxAge: -1, KeyFile: "/key"}}, want: []string{
+				Absent: AbsentFlags{Offline: OfflineFlags{MaxAge: -1, KeyFile: "/key"}}}, want: []string{
 				`--cloud-provider: Unsupported value: "aws": supported values: "", "external"`,
 				`--offline-max-age: Invalid value: "-1ns": must not be negative; 0s sets no bound`,
 				`--bootstrap-kubeconfig: Forbidden: needs --kubeconfig, without which the agent is not part of a ` +

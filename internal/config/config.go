@@ -1,7 +1,6 @@
 package config
 
 import (
-	"net/http"
 	"net/netip"
 	"time"
 
@@ -51,7 +50,7 @@ type Flags struct {
 	CertDir string
 	// CloudProvider is empty or external.
 	CloudProvider string
-	Offline       OfflineFlags
+	Absent        AbsentFlags
 	Lock          Lock
 	Dead          DeadFlags
 	// Apart skips the settings for the cluster and the servers. Commands that only clean up the machine set it.
@@ -96,6 +95,12 @@ func (f Embedded) Given() string {
 		return "--cni-conf-dir"
 	}
 	return ""
+}
+
+// AbsentFlags say what the node does while the source of pods is not there.
+type AbsentFlags struct {
+	Offline   OfflineFlags
+	Manifests ManifestFlags
 }
 
 // OfflineFlags control the saved pods, which KubeletConfiguration does not know. See Offline.
@@ -152,15 +157,6 @@ type DeadContainers struct {
 	// PerContainer is how many instances of one container are kept, default 1. Total is how many are kept on the
 	// node, default -1. Negative values set no limit.
 	PerContainer, Total int
-}
-
-// Sources configures where pods come from.
-type Sources struct {
-	StaticPodPath      string // default RootDir/manifests; none with Cluster, as for the kubelet
-	StaticPodURL       string
-	StaticPodURLHeader http.Header
-	FileCheckFrequency time.Duration // default 20 s
-	HTTPCheckFrequency time.Duration // default 20 s
 }
 
 // Runtime configures the container runtime.

@@ -44,7 +44,8 @@ func alone() *Config {
 		RootDir: "/var/lib/berth", RunDir: "/run/berth", Socket: "/run/berth/berth.sock",
 		CommandLine: commandLine(Flags{RootDir: "/var/lib/berth", RunDir: "/run/berth", CertDir: "/var/lib/berth/pki"}),
 		NodeName:    "host-1",
-		Sources: Sources{StaticPodPath: "/var/lib/berth/manifests", FileCheckFrequency: 20 * time.Second,
+		Sources: Sources{StaticPodPath: "/var/lib/berth/manifests", KeepMissing: true, ClaimRetention: time.Hour,
+			FileCheckFrequency: 20 * time.Second,
 			HTTPCheckFrequency: 20 * time.Second},
 		Runtime: Runtime{RequestTimeout: 2 * time.Minute, CgroupDriver: "cgroupfs", ParallelPulls: 1,
 			Embedded: Embedded{PodNetwork: PodNetworkAuto}},
@@ -120,7 +121,7 @@ func TestBuild(t *testing.T) {
 				"[b]}\nfileCheckFrequency: 3s\nhttpCheckFrequency: 0s\n",
 			want: func(c *Config) {
 				c.Sources = Sources{StaticPodPath: "/m", StaticPodURL: "https://x/m.yaml",
-					StaticPodURLHeader: http.Header{"X-A": {"b"}}, FileCheckFrequency: 3 * time.Second,
+					StaticPodURLHeader: http.Header{"X-A": {"b"}}, KeepMissing: true, ClaimRetention: time.Hour, FileCheckFrequency: 3 * time.Second,
 					HTTPCheckFrequency: 20 * time.Second}
 			},
 		},

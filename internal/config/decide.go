@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"net/textproto"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -50,7 +48,7 @@ func build(f Flags, files *v1beta1.KubeletConfiguration, h host) (*Config, field
 	c := &Config{RootDir: f.RootDir, RunDir: f.RunDir, Socket: f.Socket, Lock: f.Lock, Kubelet: kc,
 		CommandLine: commandLine(f)}
 	c.NodeName = readNodeName(in, f, h)
-	c.Sources = readSources(in)
+	c.Sources = readSources(in, f)
 	c.Runtime = readRuntime(in, f, h)
 	c.Images = readImages(in, f)
 	c.Node = readNode(in, f)
@@ -150,31 +148,6 @@ func readNodeName(in *input, f Flags, h host) string {
 		in.invalid("--hostname-override", name, "%s", m)
 	}
 	return name
-}
-
-func readSources(in *input) Sources {
-	kc := in.kc
-	s := Sources{
-		StaticPodPath:      kc.StaticPodPath,
-		StaticPodURL:       kc.StaticPodURL,
-		FileCheckFrequency: in.duration("fileCheckFrequency", kc.FileCheckFrequency),
-		HTTPCheckFrequency: in.duration("httpCheckFrequency", kc.HTTPCheckFrequency),
-	}
-	in.absolute("staticPodPath", s.StaticPodPath)
-	if s.StaticPodURL != "" {
-		if u, err := url.Parse(s.StaticPodURL); err != nil || u.Scheme != "http" && u.Scheme != "https" ||
-			u.Host == "" {
-			in.invalid("staticPodURL", s.StaticPodURL, "must be an http or https URL")
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(kc.StaticPodURLHeader)) {
-		in.rules("staticPodURLHeader", name, validation.IsHTTPHeaderName(name))
-		if s.StaticPodURLHeader == nil {
-			s.StaticPodURLHeader = map[string][]string{}
-		}
-		s.StaticPodURLHeader[textproto.CanonicalMIMEHeaderKey(name)] = slices.Clone(kc.StaticPodURLHeader[name])
-	}
-	return s
 }
 
 func readRuntime(in *input, f Flags, h host) Runtime {

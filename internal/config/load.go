@@ -31,7 +31,7 @@ func Load(f Flags) (*Config, []kubeletfile.Warning, error) {
 	all = append(all, kubeletfile.Warnings(kc, origin, joined, serves(kc, joined))...)
 	for _, dir := range []*string{
 		&f.RootDir, &f.RunDir, &f.Socket, &f.Providers.Config, &f.Providers.BinDir, &f.Embedded.CNIConfDir,
-		&f.Kubeconfig, &f.BootstrapKubeconfig, &f.CertDir, &f.Offline.KeyFile, &f.Lock.File,
+		&f.Kubeconfig, &f.BootstrapKubeconfig, &f.CertDir, &f.Absent.Offline.KeyFile, &f.Lock.File,
 	} {
 		if *dir, err = absolute(*dir); err != nil {
 			return nil, all, fmt.Errorf("read flags: %w", err)

@@ -3,6 +3,7 @@ package local
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -13,12 +14,16 @@ import (
 
 	"github.com/berth-run/berth/internal/agent/engine"
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/source"
 )
+
+// ManifestsMissing is the condition of a node whose manifest directory disappeared while its pods run.
+const ManifestsMissing corev1.NodeConditionType = "ManifestsMissing"
 
 // Node shows the state of the agent itself. It implements server.Node.
 type Node struct {
@@ -51,8 +56,14 @@ func (x Node) Status(context.Context) api.Status {
 	case !network.Ready:
 		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, network.Reason, network.Message
 	}
-	s.Conditions = []corev1.NodeCondition{ready}
+	s.Conditions = []corev1.NodeCondition{ready, {Type: ManifestsMissing, Status: corev1.ConditionFalse,
+		Reason: "ManifestsRead", Message: "no manifests disappeared"}}
 	for _, p := range x.Problems.Snapshot().All() {
+		if _, missing := errors.AsType[*source.MissingError](p.Err); missing {
+			s.Conditions[1] = corev1.NodeCondition{Type: ManifestsMissing, Status: corev1.ConditionTrue,
+				Reason: reason.ManifestsMissing, Message: p.Err.Error(), LastTransitionTime: metav1.NewTime(p.Since)}
+			continue
+		}
 		s.Problems = append(s.Problems,
 			api.Problem{Origin: p.Origin, Message: p.Err.Error(), Since: metav1.NewTime(p.Since)})
 	}

@@ -59,6 +59,9 @@ const (
 	// InvalidEnvironmentVariableNames is of keys that envFrom leaves out.
 	InvalidEnvironmentVariableNames = "InvalidEnvironmentVariableNames"
 	FailedPodCgroup                 = "FailedCreatePodContainer"
+	// ManifestsMissing and ManifestsReturned are of the node: its manifest directory disappeared, or is there again.
+	ManifestsMissing  = "ManifestsMissing"
+	ManifestsReturned = "ManifestsReturned"
 )
 
 // Error is a failure with the reason shown to users. Error() is "reason: cause". Message() is the cause alone, because

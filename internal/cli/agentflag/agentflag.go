@@ -2,6 +2,7 @@ package agentflag
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,6 +18,40 @@ func Config(cmd *cobra.Command, f *config.Flags) {
 		"`directory` with .conf files that are merged over --config, in the order of their names")
 	mark(cmd.MarkFlagFilename("config", "yaml", "yml", "json"))
 	mark(cmd.MarkFlagDirname("config-dir"))
+}
+
+// Manifests adds the flags of every command that runs an agent, about manifests and claims that are gone.
+func Manifests(cmd *cobra.Command, f *config.ManifestFlags) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.Missing, "missing-manifests", "",
+		"`keep|end`: whether the pods of manifests run on while the manifest directory is missing (default: keep, or "+
+			"end with --kubeconfig)")
+	flags.Var(&span{&f.ClaimRetention, config.DefaultClaimRetention}, "claim-retention",
+		"how long the data of a deleted claim is kept, as a `duration`; 0s: it is removed at once")
+}
+
+// span is a duration flag without a value until it is set.
+type span struct {
+	to        **time.Duration
+	byDefault time.Duration
+}
+
+func (s *span) Type() string { return "duration" }
+
+func (s *span) String() string {
+	if s.to == nil || *s.to == nil {
+		return s.byDefault.String()
+	}
+	return (*s.to).String()
+}
+
+func (s *span) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return err
+	}
+	*s.to = &d
+	return nil
 }
 
 // Node adds the flags that only the daemon has.
@@ -43,6 +78,7 @@ func Node(cmd *cobra.Command, f *config.Flags) {
 		"`cgroup` of the container runtime, such as /system.slice/containerd.service, to report in "+
 			"/stats/summary; the "+
 			"agent moves no process there")
+	Manifests(cmd, &f.Absent.Manifests)
 	embedded(cmd, &f.Embedded)
 	cluster(cmd, f)
 	dead(cmd, f)
@@ -121,14 +157,14 @@ func cluster(cmd *cobra.Command, f *config.Flags) {
 		"`directory` for the certificates that the agent requests or creates (default pki in --root-dir)")
 	flags.StringVar(&f.CloudProvider, "cloud-provider", "",
 		"external: a cloud controller of the cluster initializes the node; empty: there is none")
-	on := flags.VarPF((*not)(&f.Offline.Off), "offline-pods", "",
+	on := flags.VarPF((*not)(&f.Absent.Offline.Off), "offline-pods", "",
 		"store the cluster's pods on this machine, and start them from there if the API server is unreachable after a "+
 			"boot")
 	on.NoOptDefVal = "true"
-	flags.DurationVar(&f.Offline.MaxAge, "offline-max-age", 0,
+	flags.DurationVar(&f.Absent.Offline.MaxAge, "offline-max-age", 0,
 		"do not start stored pods if the last contact with the API server is longer ago than this `duration`; 0s: no "+
 			"limit")
-	flags.StringVar(&f.Offline.KeyFile, "offline-key-file", "",
+	flags.StringVar(&f.Absent.Offline.KeyFile, "offline-key-file", "",
 		"`file` with the key that encrypts the stored pods: 32 bytes in base64, readable to its owner only (default: "+
 			"offline/key in --root-dir, created if missing)")
 	for _, name := range []string{"kubeconfig", "bootstrap-kubeconfig", "offline-key-file"} {

@@ -29,6 +29,7 @@ func TestNode(t *testing.T) {
 		"--maximum-dead-containers-per-container=2", "--minimum-container-ttl-duration=1m", "--lock-file=/l",
 		"--exit-on-lock-contention", "--offline-pods=false", "--offline-max-age=1h", "--offline-key-file=/key",
 		"--cri-listen=unix:///c", "--pod-network=cni", "--cni-conf-dir=/n",
+		"--missing-manifests=end", "--claim-retention=0s",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +41,8 @@ func TestNode(t *testing.T) {
 		RuntimeCgroups: "/r", Lock: config.Lock{File: "/l", Yield: true},
 		Dead:     config.DeadFlags{MinAge: time.Minute, PerContainer: new(2), Total: new(-1)},
 		Embedded: config.Embedded{CRIListen: "unix:///c", PodNetwork: "cni", CNIConfDir: "/n"},
-		Offline:  config.OfflineFlags{Off: true, MaxAge: time.Hour, KeyFile: "/key"},
+		Absent: config.AbsentFlags{Manifests: config.ManifestFlags{Missing: "end", ClaimRetention: new(time.Duration(0))},
+			Offline: config.OfflineFlags{Off: true, MaxAge: time.Hour, KeyFile: "/key"}},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -91,6 +91,8 @@ type silent struct{}
 
 func (silent) SourceProblem(source.Problem) {}
 
+func (silent) SourceResolved(source.Problem) {}
+
 func (w *world) must(err error) {
 	w.t.Helper()
 	if err != nil {

@@ -71,9 +71,9 @@ type Local struct {
 	mu   sync.Mutex
 	pods map[types.NamespacedName]*pod.Pod
 	localObjects
-	// damaged are files that could not be read. broken are records, by name, that are invalid. Both are problems of
-	// originLocal.
-	damaged []Problem
+	// damaged are records that cannot be read, by key. broken are records, by name, that are invalid. Both are problems
+	// of originLocal.
+	damaged map[string]Problem
 	broken  map[types.NamespacedName]Problem
 }
 
@@ -101,12 +101,8 @@ func (l *Local) load(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	records, err := l.disk.LoadAll()
-	damaged, err := checkpoint.Damaged(err)
-	if err != nil {
+	if l.damaged, err = damagedRecords(l.disk, err); err != nil {
 		return err
-	}
-	for _, err := range damaged {
-		l.damaged = append(l.damaged, Problem{Origin: originApply, Err: err})
 	}
 	for key, r := range records {
 		p, err := l.restore(r)
@@ -122,6 +118,26 @@ func (l *Local) load(now time.Time) error {
 	l.pass(now)
 	close(l.loaded)
 	return nil
+}
+
+// damagedRecords returns the problems of the records that cannot be read, by key. They include the records that an
+// earlier agent moved aside, so that a restart does not forget them. err is the error of LoadAll.
+func damagedRecords[T any](disk *checkpoint.Dir[T], err error) (map[string]Problem, error) {
+	now, err := checkpoint.Damaged(err)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]Problem{}
+	for _, err := range now {
+		if d, ok := errors.AsType[*checkpoint.DamagedError](err); ok && d.Moved == "" {
+			all[d.Path] = Problem{Origin: originApply, Err: err}
+		}
+	}
+	aside, err := disk.SetAside()
+	for key, damaged := range aside {
+		all[key] = Problem{Origin: originApply, Err: damaged}
+	}
+	return all, err
 }
 
 func (l *Local) restore(r record) (*pod.Pod, error) {
@@ -209,6 +225,7 @@ func (l *Local) putPod(a Applied, origin string) error {
 	}
 	l.pods[key] = a.Pod
 	delete(l.broken, key)
+	delete(l.damaged, key.String())
 	return nil
 }
 
@@ -293,7 +310,9 @@ func (l *Local) Delete(ctx context.Context, name types.NamespacedName) (*pod.Pod
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.pods[name]
-	if _, broken := l.broken[name]; p == nil && !broken {
+	_, broken := l.broken[name]
+	_, damaged := l.damaged[name.String()]
+	if p == nil && !broken && !damaged {
 		if other, ok := l.merge.owner(name); ok {
 			return nil, fmt.Errorf("pod %s comes from %s, remove it there: %w", name, other.Origin, ErrTaken)
 		}
@@ -304,8 +323,12 @@ func (l *Local) Delete(ctx context.Context, name types.NamespacedName) (*pod.Pod
 			return nil, fmt.Errorf("delete pod %s: %w", name, err)
 		}
 	}
+	if err := l.disk.Discard(name.String()); err != nil {
+		return nil, fmt.Errorf("delete pod %s: %w", name, err)
+	}
 	delete(l.pods, name)
 	delete(l.broken, name)
+	delete(l.damaged, name.String())
 	l.pass(time.Now())
 	return p, nil
 }
@@ -315,6 +338,8 @@ func (l *Local) pass(now time.Time) {
 	pods := slices.SortedFunc(maps.Values(l.pods), func(a, b *pod.Pod) int {
 		return cmp.Or(a.Seen.Compare(b.Seen), cmp.Compare(a.Key().String(), b.Key().String()))
 	})
-	problems := slices.AppendSeq(slices.Clone(l.damaged), maps.Values(l.broken))
-	l.merge.Put(originLocal, content.Wanted{Pods: pods, Objects: l.items()}, append(problems, l.damagedObjects...), now)
+	problems := slices.Collect(maps.Values(l.broken))
+	problems = slices.AppendSeq(problems, maps.Values(l.damaged))
+	problems = slices.AppendSeq(problems, maps.Values(l.damagedObjects))
+	l.merge.Put(originLocal, content.Wanted{Pods: pods, Objects: l.items()}, problems, now)
 }

@@ -21,9 +21,10 @@ import (
 // localObjects holds the objects besides pods that the agent's API received. Local's lock guards them. Those of "berth
 // apply" are stored in one file each, with mode 0600.
 type localObjects struct {
-	objectDisk     *checkpoint.Dir[objectRecord]
-	objects        map[object.Key]*content.Item
-	damagedObjects []Problem
+	objectDisk *checkpoint.Dir[objectRecord]
+	objects    map[object.Key]*content.Item
+	// damagedObjects are records that cannot be read or are invalid, by key.
+	damagedObjects map[string]Problem
 }
 
 // objectRecord is the stored form of an object, version 1.
@@ -42,18 +43,14 @@ func newLocalObjects(applied string) localObjects {
 // loadObjects reads the stored objects, as load does for pods.
 func (l *localObjects) loadObjects() error {
 	records, err := l.objectDisk.LoadAll()
-	damaged, err := checkpoint.Damaged(err)
-	if err != nil {
+	if l.damagedObjects, err = damagedRecords(l.objectDisk, err); err != nil {
 		return err
-	}
-	for _, err := range damaged {
-		l.damagedObjects = append(l.damagedObjects, Problem{Origin: originApply, Err: err})
 	}
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		i, err := restoreObject(records[name])
 		if err != nil {
-			l.damagedObjects = append(l.damagedObjects, Problem{Origin: originApply,
-				Err: reason.New(reason.FailedValidation, "restore applied %s: %w; next: apply it again", name, err)})
+			l.damagedObjects[name] = Problem{Origin: originApply,
+				Err: reason.New(reason.FailedValidation, "restore applied %s: %w; next: apply it again", name, err)}
 			continue
 		}
 		l.objects[i.Key()] = i
@@ -123,6 +120,7 @@ func (l *localObjects) putObject(i *content.Item, result Result) error {
 			return fmt.Errorf("save %s: %w", key, err)
 		}
 	}
+	delete(l.damagedObjects, key.String())
 	l.objects[key] = i
 	return nil
 }
@@ -136,18 +134,23 @@ func (l *Local) DeleteObject(ctx context.Context, key object.Key) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := l.objects[key]
-	if i == nil {
+	if _, damaged := l.damagedObjects[key.String()]; i == nil && !damaged {
 		if other, held := l.merge.holder(key); held {
 			return fmt.Errorf("%s comes from %s, remove it there: %w", key, other.Origin, ErrTaken)
 		}
 		return fmt.Errorf("%s: %w", key, ErrNotFound)
 	}
-	if !i.Ephemeral {
-		if err := l.objectDisk.Delete(key.String()); err != nil {
+	if i == nil || !i.Ephemeral {
+		err := l.objectDisk.Delete(key.String())
+		if err == nil {
+			err = l.objectDisk.Discard(key.String())
+		}
+		if err != nil {
 			return fmt.Errorf("delete %s: %w", key, err)
 		}
 	}
 	delete(l.objects, key)
+	delete(l.damagedObjects, key.String())
 	l.pass(time.Now())
 	return nil
 }

@@ -40,6 +40,9 @@ type merge struct {
 	static  *identity.Identities
 	classes map[types.UID]classed
 	changed wake.Signal // wakes keepIdentities
+	// listed are the directories that were read completely.
+	listed map[string]object.Directory
+	moved  wake.Signal // wakes the reader of Sources.OriginsChanged
 }
 
 // offer holds what one origin wants, and its problems.
@@ -50,6 +53,8 @@ type offer struct {
 	problems   []Problem
 	// refused are changes of immutable objects.
 	refused []Problem
+	dir     object.Directory // of a file
+	faulty  bool             // it has faults, perhaps not reported yet
 }
 
 // claimed identifies a name that an origin wants.
@@ -78,6 +83,8 @@ func newMerge(o Options) *merge {
 		classes:  map[types.UID]classed{},
 		static:   static,
 		changed:  wake.New(),
+		listed:   map[string]object.Directory{},
+		moved:    wake.New(),
 	}
 }
 
@@ -86,7 +93,7 @@ func (m *merge) Put(origin string, w content.Wanted, problems []Problem, at time
 	m.mu.Lock()
 	m.replace(origin, w.Pods, at)
 	o := m.origins[origin]
-	o.problems = problems
+	o.problems, o.dir, o.faulty = problems, w.Dir, w.Faulty
 	m.replaceObjects(&o, w.Objects, at)
 	m.origins[origin] = o
 	m.settle(origin, at)
@@ -178,11 +185,15 @@ func (m *merge) settle(origin string, at time.Time) {
 			m.desired.Put(p.UID, p)
 		}
 	}
-	added := m.settleProblems(problems, at)
+	added, resolved := m.settleProblems(problems, at)
 	m.mu.Unlock()
+	m.moved.Wake()
 	for _, p := range added {
 		m.log.Warn("manifest has a problem, ignored", p.Attrs()...)
 		m.report.SourceProblem(p)
+	}
+	for _, p := range resolved {
+		m.report.SourceResolved(p)
 	}
 }
 
@@ -281,10 +292,9 @@ func (m *merge) claims() []claim[*pod.Pod] {
 	return all
 }
 
-// settleProblems updates the table of problems and returns the new ones.
-func (m *merge) settleProblems(problems []Problem, at time.Time) []Problem {
+// settleProblems updates the table of problems and returns the new ones and the resolved ones.
+func (m *merge) settleProblems(problems []Problem, at time.Time) (added, resolved []Problem) {
 	wanted := map[ProblemKey]bool{}
-	var added []Problem
 	for _, p := range problems {
 		key := p.Key()
 		wanted[key] = true
@@ -299,8 +309,9 @@ func (m *merge) settleProblems(problems []Problem, at time.Time) []Problem {
 		if !wanted[key] {
 			m.problems.Delete(key)
 			m.log.Info("manifest problem resolved", "origin", p.Origin)
+			resolved = append(resolved, p)
 		}
 	}
 	slices.SortFunc(added, func(a, b Problem) int { return a.Compare(b) })
-	return added
+	return added, resolved
 }

@@ -90,16 +90,23 @@ func (m *merge) supplied(key object.Key) bool {
 func (m *merge) holder(key object.Key) (*content.Item, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	i, _ := offered(m, key)
+	return i, i != nil
+}
+
+// offered returns the origin's object in the table, nil if there is none, and what the origin offers. The caller holds
+// m.mu.
+func offered(m *merge, key object.Key) (*content.Item, offer) {
 	row, ok := m.objects.Get(key)
 	if !ok {
-		return nil, false
+		return nil, offer{}
 	}
 	for _, o := range m.origins {
 		for _, i := range o.objects {
 			if i.Value == row {
-				return i, true
+				return i, o
 			}
 		}
 	}
-	return nil, false
+	return nil, offer{}
 }

@@ -24,6 +24,10 @@ type Options struct {
 	NodeName string
 	// Path is the directory of manifests, or a single manifest. Empty means none.
 	Path string
+	// Keep says that the pods of manifests run on while Path is missing. Otherwise they end.
+	Keep bool
+	// Copies is the directory for the copies of manifests that Keep needs. Empty: there are none.
+	Copies string
 	// Period is the time between two full checks of Path; more than 0 (fileCheckFrequency).
 	Period time.Duration
 	// URL is the address of a manifest. Empty means none.
@@ -94,7 +98,7 @@ func New(o Options) *Sources {
 	if o.Path != "" {
 		s.runners = append(s.runners,
 			directory.New(directory.Options{Path: o.Path, NodeName: o.NodeName, Period: o.Period, Settle: o.settle,
-				Log: o.Log}, m).Run)
+				Keep: o.Keep, Copies: o.Copies, Log: o.Log}, m).Run)
 	}
 	if o.URL != "" {
 		s.runners = append(s.runners,

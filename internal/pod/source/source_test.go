@@ -45,6 +45,8 @@ type reports struct {
 	text []string
 }
 
+func (*reports) SourceResolved(Problem) {}
+
 func (r *reports) SourceProblem(p Problem) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

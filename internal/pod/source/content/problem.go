@@ -34,6 +34,19 @@ type Problem struct {
 // ProblemKey identifies a problem by its origin and text.
 type ProblemKey struct{ Origin, Text string }
 
+// MissingError is the problem of a manifest directory, or of a single manifest file, that disappeared while its pods run.
+type MissingError struct {
+	// Path of the directory or file.
+	Path string
+	// Why the manifests cannot be read, in words that follow the path.
+	Why string
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%s %s: the pods of its manifests keep running; next: bring it back, or put a manifest there (an "+
+		"empty List ends these pods)", e.Path, e.Why)
+}
+
 // Key returns the key of the problem in a table.
 func (p Problem) Key() ProblemKey { return ProblemKey{Origin: p.Origin, Text: p.Err.Error()} }
 

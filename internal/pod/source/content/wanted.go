@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -11,6 +12,10 @@ import (
 type Wanted struct {
 	Pods    []*pod.Pod
 	Objects []*Item
+	// Dir is the directory of the file that the origin is. It is zero for other origins.
+	Dir object.Directory
+	// Faulty says that a part of the origin cannot be used, even if this is not reported yet.
+	Faulty bool
 }
 
 // Empty reports whether nothing is wanted.
@@ -44,4 +49,6 @@ type Sink interface {
 	Put(origin string, w Wanted, problems []Problem, at time.Time)
 	// Drop removes an origin.
 	Drop(origin string, at time.Time)
+	// List records that the directory at a path has been read completely. A zero identity says that it is not there.
+	List(path string, id object.Directory)
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/inotify"
+	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/source/content"
 )
@@ -32,33 +33,26 @@ const settleTime = 200 * time.Millisecond
 //	MODIFY -------------------> wait for CLOSE_WRITE
 //	CREATE, missing, invalid -> read again after settleTime
 type Directory struct {
-	path   string
+	at     *target
 	node   string
-	period time.Duration
 	settle time.Duration // settleTime, except in tests
+	keep   bool
+	copies *copies // nil: none are kept
 	out    content.Sink
-	log    *slog.Logger
 
-	notify *inotify.Watcher
-	place  place
-	info   fs.FileInfo // of the directory or file at path; nil if there is none
-	arrive string      // the name that must appear first if there is nothing at path
-	files  map[string]*file
+	files   map[string]*file
+	last    object.Directory // the directory that the manifests were read from
+	missing time.Time        // since when the manifests are missing; zero: they are not
+	recheck time.Time        // when to report missing manifests; zero: they are reported, or not missing
 }
-
-// place is the kind of file at the path.
-type place int
-
-const (
-	nothing place = iota
-	directory
-	single
-)
 
 // file is the state of one manifest file.
 type file struct {
 	read     bool // sum is valid
 	sum      [sha256.Size]byte
+	dir      object.Directory // where it was read
+	copied   bool             // the copy on disk has the content of sum
+	passed   bool             // the sink has what it wants
 	wanted   content.Wanted
 	problems []content.Problem
 	reported bool      // the problems were passed on
@@ -78,22 +72,32 @@ type Options struct {
 	Period time.Duration
 	// Settle is how long a file must be missing or invalid before that counts. 0: settleTime.
 	Settle time.Duration
+	// Keep says that the pods of manifests run on while the directory is missing (see missing.go). Otherwise they end.
+	Keep bool
+	// Copies is the directory for the copies of manifests that Keep needs. Empty: it keeps no copies, and a restart of
+	// the agent forgets the pods of a missing directory.
+	Copies string
 	Log    *slog.Logger
 }
 
 // New returns a Directory that writes to out. It reads nothing before Run.
 func New(o Options, out content.Sink) *Directory {
-	return &Directory{
-		path: filepath.Clean(o.Path), node: o.NodeName, period: o.Period, settle: cmp.Or(o.Settle, settleTime),
-		out: out, log: o.Log, files: map[string]*file{},
+	d := &Directory{
+		at:   &target{path: filepath.Clean(o.Path), period: o.Period, log: o.Log},
+		node: o.NodeName, settle: cmp.Or(o.Settle, settleTime), keep: o.Keep, out: out, files: map[string]*file{},
 	}
+	if o.Keep && o.Copies != "" {
+		d.copies = newCopies(o.Copies, o.Log)
+	}
+	return d
 }
 
 // Run reads the directory until ctx ends. It calls seen after each complete read.
 func (d *Directory) Run(ctx context.Context, seen func()) error {
-	events := d.watchStart()
-	defer d.watchEnd()
-	relist := time.NewTicker(d.period)
+	d.recall()
+	events := d.at.start()
+	defer d.at.end()
+	relist := time.NewTicker(d.at.period)
 	defer relist.Stop()
 	again := time.NewTimer(0)
 	defer again.Stop()
@@ -107,27 +111,10 @@ func (d *Directory) Run(ctx context.Context, seen func()) error {
 		case batch := <-events:
 			d.handle(batch, time.Now(), seen)
 		case <-relist.C:
-			d.refresh(time.Now(), d.replaced(), seen)
+			d.refresh(time.Now(), d.at.replaced(), seen)
 		case <-again.C:
-			d.lookDue(time.Now())
+			d.lookDue(time.Now(), seen)
 		}
-	}
-}
-
-func (d *Directory) watchStart() <-chan []inotify.Event {
-	n, err := inotify.Start()
-	if err != nil {
-		d.log.Warn("cannot watch manifests, checking them once a period only", "path", d.path, "period", d.period,
-			"err", err)
-		return nil
-	}
-	d.notify = n
-	return n.Events()
-}
-
-func (d *Directory) watchEnd() {
-	if d.notify != nil {
-		d.notify.Close()
 	}
 }
 
@@ -135,97 +122,38 @@ func (d *Directory) watchEnd() {
 func (d *Directory) refresh(now time.Time, aim bool, seen func()) {
 	err := error(nil)
 	if aim {
-		err = d.aim()
+		for _, f := range d.files {
+			f.writing = time.Time{} // the old watch may have received its close
+		}
+		err = d.at.aim()
 	}
+	at, err := d.at.survey(err)
+	if why := loss(d.last, len(d.files) > 0, at, err); d.keep && why != "" {
+		d.hold(why, now)
+		seen()
+		return
+	}
+	d.missing, d.recheck = time.Time{}, time.Time{}
 	if err == nil {
 		err = d.scan(now)
 	}
-	at := d.path + "/" // differs from every file's path
 	if err != nil {
-		d.out.Put(at, content.Wanted{}, []content.Problem{{Origin: d.path, Err: fmt.Errorf("read manifests: %w", err)}},
-			now)
+		d.out.List(d.at.above(), object.Directory{})
+		d.out.Put(d.whole(), content.Wanted{},
+			[]content.Problem{{Origin: d.at.path, Err: fmt.Errorf("read manifests: %w", err)}}, now)
 		return
 	}
-	d.out.Drop(at, now)
+	d.out.List(d.at.above(), at.dir)
+	d.out.Drop(d.whole(), now)
 	seen()
 }
 
-// replaced reports whether a different file is at the path since aim.
-func (d *Directory) replaced() bool {
-	info, err := os.Stat(d.path)
-	if err != nil || d.info == nil {
-		return d.info != nil || !errors.Is(err, fs.ErrNotExist)
-	}
-	return !os.SameFile(info, d.info)
-}
-
-// aim opens what is at the path and watches it, or its nearest existing parent. It sets the watch before reading, so
-// that no change is missed. While directories change meanwhile it tries again, up to a limit; the next relist does the
-// rest. It also ends the wait for files that are being written, because the old watch may have received their close.
-func (d *Directory) aim() error {
-	for _, f := range d.files {
-		f.writing = time.Time{}
-	}
-	const tries = 20
-	for range tries {
-		again, err := d.aimOnce()
-		if !again {
-			return err
-		}
-	}
-	return nil
-}
-
-func (d *Directory) aimOnce() (again bool, err error) {
-	d.info, d.place = nil, nothing
-	info, err := os.Stat(d.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return d.awaitArrival(), nil
-	case err != nil:
-		return false, err
-	case !info.IsDir():
-		d.place, d.info = single, info
-		return !d.watch(filepath.Dir(d.path), inotify.Entries), nil
-	}
-	if !d.watch(d.path, inotify.Entries) {
-		return true, nil
-	}
-	d.place, d.info = directory, info
-	return false, nil
-}
-
-// awaitArrival watches the nearest existing parent. It reports whether that has changed already.
-func (d *Directory) awaitArrival() (again bool) {
-	above := d.path
-	for {
-		above, d.arrive = filepath.Dir(above), filepath.Base(above)
-		if info, err := os.Stat(above); err == nil && info.IsDir() || above == filepath.Dir(above) {
-			break
-		}
-	}
-	if !d.watch(above, inotify.Arrival) {
-		return true
-	}
-	_, err := os.Lstat(filepath.Join(above, d.arrive))
-	return err == nil
-}
-
-// watch returns false if the directory does not exist any more.
-func (d *Directory) watch(path string, mask uint32) bool {
-	if d.notify == nil {
-		return true
-	}
-	err := d.notify.Aim(path, mask)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.log.Warn("cannot watch manifests, checking them once a period only", "period", d.period, "err", err)
-	}
-	return !errors.Is(err, fs.ErrNotExist)
-}
+// whole is the origin of problems of the whole directory. It differs from every file's path.
+func (d *Directory) whole() string { return d.at.path + "/" }
 
 // scan reads all present and all known files.
 func (d *Directory) scan(now time.Time) error {
-	paths, err := d.list()
+	paths, err := d.at.list()
 	if err != nil {
 		return err
 	}
@@ -234,33 +162,12 @@ func (d *Directory) scan(now time.Time) error {
 	}
 	slices.Sort(paths)
 	for _, path := range slices.Compact(paths) {
-		if f := d.files[path]; f != nil && now.Sub(f.writing) < d.period {
+		if f := d.files[path]; f != nil && now.Sub(f.writing) < d.at.period {
 			continue // its close is an event
 		}
 		d.look(path, now)
 	}
 	return nil
-}
-
-func (d *Directory) list() ([]string, error) {
-	switch d.place {
-	case single:
-		return []string{d.path}, nil
-	case directory:
-		entries, err := os.ReadDir(d.path)
-		if err != nil {
-			return nil, err
-		}
-		var paths []string
-		for _, e := range entries {
-			if eligible(e.Name()) && !e.IsDir() {
-				paths = append(paths, filepath.Join(d.path, e.Name()))
-			}
-		}
-		return paths, nil
-	default:
-		return nil, nil
-	}
 }
 
 // handle processes one batch of events. It first records what the events say about each file, then reads each changed
@@ -270,15 +177,15 @@ func (d *Directory) handle(batch []inotify.Event, now time.Time, seen func()) {
 	everything := false
 	moved := map[uint32]string{}
 	for _, e := range batch {
-		if !d.notify.Current(e) {
+		if !d.at.notify.Current(e) {
 			continue
 		}
-		if d.restructures(e) {
+		if d.at.restructures(e) || !d.missing.IsZero() {
 			d.refresh(now, true, seen)
 			return
 		}
-		everything = everything || d.swapped(e)
-		path, ours := d.pathOf(e.Name)
+		everything = everything || d.at.swapped(e)
+		path, ours := d.at.pathOf(e.Name)
 		if ours && d.note(path, e, moved, now) && !slices.Contains(touched, path) {
 			touched = append(touched, path)
 		}
@@ -287,6 +194,8 @@ func (d *Directory) handle(batch []inotify.Event, now time.Time, seen func()) {
 		d.refresh(now, false, seen)
 		return
 	}
+	// Arrivals come before removals, so that the objects of a renamed file are never missing.
+	slices.SortStableFunc(touched, func(a, b string) int { return cmp.Compare(missingLast(a), missingLast(b)) })
 	for _, path := range touched {
 		if f := d.files[path]; f == nil || f.writing.IsZero() {
 			d.look(path, now)
@@ -294,39 +203,12 @@ func (d *Directory) handle(batch []inotify.Event, now time.Time, seen func()) {
 	}
 }
 
-// pathOf returns the path for a name in the watched directory, and whether that file is read.
-func (d *Directory) pathOf(name string) (string, bool) {
-	switch d.place {
-	case directory:
-		return filepath.Join(d.path, name), eligible(name)
-	case single:
-		return d.path, name == filepath.Base(d.path)
-	default:
-		return "", false
+// missingLast is the place of a path in the order in which changed files are read.
+func missingLast(path string) int {
+	if _, err := os.Lstat(path); err != nil {
+		return 1
 	}
-}
-
-// restructures reports whether something else must be watched after an event.
-func (d *Directory) restructures(e inotify.Event) bool {
-	switch {
-	case e.Mask&inotify.Lost != 0:
-		return true
-	case d.place == nothing:
-		return e.Name == d.arrive
-	default:
-		return d.place == single && e.Name == filepath.Base(d.path) && e.Mask&unix.IN_ISDIR != 0
-	}
-}
-
-// swapped reports whether an event changed a hidden link that leads to the files of the directory, such as ..data of a
-// mounted ConfigMap.
-func (d *Directory) swapped(e inotify.Event) bool {
-	if d.place != directory || e.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_DELETE) == 0 || e.Name == "" ||
-		e.Name[0] != '.' {
-		return false
-	}
-	info, err := os.Lstat(filepath.Join(d.path, e.Name))
-	return err == nil && info.Mode()&fs.ModeSymlink != 0
+	return 0
 }
 
 // note records an event of a file and reports whether to read the file now.
@@ -371,16 +253,23 @@ func (d *Directory) entry(path string) *file {
 
 // untilDue returns how long to wait if no event arrives.
 func (d *Directory) untilDue(now time.Time) time.Duration {
-	wait := d.period
+	wait := d.at.period
 	for _, f := range d.files {
 		if !f.due.IsZero() {
 			wait = min(wait, max(0, f.due.Sub(now)))
 		}
 	}
+	if !d.recheck.IsZero() {
+		wait = min(wait, max(0, d.recheck.Sub(now)))
+	}
 	return wait
 }
 
-func (d *Directory) lookDue(now time.Time) {
+func (d *Directory) lookDue(now time.Time, seen func()) {
+	if !d.recheck.IsZero() && !d.recheck.After(now) {
+		d.refresh(now, true, seen)
+		return
+	}
 	var due []string
 	for path, f := range d.files {
 		if !f.due.IsZero() && !f.due.After(now) {
@@ -398,9 +287,9 @@ func (d *Directory) lookDue(now time.Time) {
 
 // look reads a file and passes on what it wants now.
 func (d *Directory) look(path string, now time.Time) {
-	text, err := d.read(path)
+	text, dir, err := d.read(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoManifest) {
-		d.lookGone(path, now)
+		d.lookGone(path, dir, now)
 		return
 	}
 	f := d.entry(path)
@@ -411,16 +300,20 @@ func (d *Directory) look(path string, now time.Time) {
 		return
 	}
 	sum := sha256.Sum256(text)
-	if f.read && f.sum == sum {
+	if f.read && f.sum == sum && f.dir == dir {
 		if len(f.problems) > 0 && !f.reported {
 			d.pass(path, f, f.problems, now)
 		}
 		return
 	}
-	f.read, f.sum = true, sum
+	f.read, f.copied = true, f.copied && f.sum == sum && f.dir == dir
+	f.sum, f.dir, d.last = sum, dir, dir
 	w, problems := content.Build(text, path, pod.SourceFile, d.node)
 	f.wanted = content.Keep(f.wanted, w, len(problems) > 0)
 	d.pass(path, f, problems, now)
+	if len(problems) == 0 && !f.copied {
+		f.copied = d.copies.save(path, manifestCopy{Text: text, Dir: dir})
+	}
 }
 
 // pass passes on what a file wants at once, and its problems once they have lasted for settleTime.
@@ -438,13 +331,20 @@ func (d *Directory) pass(path string, f *file, problems []content.Problem, now t
 	default:
 		f.reported = true
 	}
-	d.out.Put(path, f.wanted, problems, now)
+	w := f.wanted
+	w.Dir, w.Faulty, f.passed = f.dir, len(f.problems) > 0, true
+	d.out.Put(path, w, problems, now)
 }
 
-// lookGone removes a file that has been missing for settleTime.
-func (d *Directory) lookGone(path string, now time.Time) {
+// lookGone removes a file that has been missing for settleTime. dir is the directory that does not have it, or zero if
+// the directory is not there either.
+func (d *Directory) lookGone(path string, dir object.Directory, now time.Time) {
 	f := d.files[path]
 	if f == nil {
+		return
+	}
+	if dir.IsZero() && d.keep && d.at.reads(path) {
+		f.due = now.Add(d.settle) // refresh decides about the whole directory before that
 		return
 	}
 	if f.gone.IsZero() {
@@ -455,16 +355,18 @@ func (d *Directory) lookGone(path string, now time.Time) {
 		return
 	}
 	delete(d.files, path)
+	d.out.List(filepath.Dir(path), dir)
 	d.out.Drop(path, now)
+	d.copies.remove(path)
 }
 
-func (d *Directory) read(path string) ([]byte, error) {
+// read returns the content of a file and the directory that it is in, which is zero if there is none.
+func (d *Directory) read(path string) ([]byte, object.Directory, error) {
 	switch {
-	case d.place == single && path == d.path:
+	case !d.at.reads(path):
+		return nil, object.Directory{}, fs.ErrNotExist
+	case path == d.at.path:
 		return readAt(path)
-	case d.place == directory && filepath.Dir(path) == d.path:
-		return readIn(d.path, filepath.Base(path))
-	default:
-		return nil, fs.ErrNotExist // from a directory or file that was at the path before
 	}
+	return readIn(d.at.path, filepath.Base(path))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/pod/source/content"
 )
 
@@ -21,14 +22,16 @@ func (discard) Put(string, content.Wanted, []content.Problem, time.Time) {}
 
 func (discard) Drop(string, time.Time) {}
 
+func (discard) List(string, object.Directory) {}
+
 // The close of a file can arrive while everything is read again.
 func TestHearsACloseBehindASwap(t *testing.T) {
 	dir := t.TempDir()
 	web := filepath.Join(dir, "web.yaml")
 	write(t, web, manifestOf("web", "app:1"))
 	d := New(Options{Path: dir, NodeName: "node", Period: time.Hour, Log: slog.New(slog.DiscardHandler)}, discard{})
-	events := d.watchStart()
-	t.Cleanup(d.watchEnd)
+	events := d.at.start()
+	t.Cleanup(d.at.end)
 	d.refresh(time.Now(), true, func() {})
 	next := func(done func() bool) {
 		t.Helper()

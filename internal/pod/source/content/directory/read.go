@@ -1,15 +1,20 @@
 package directory
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-run/berth/internal/base/document"
 	"github.com/berth-run/berth/internal/base/safepath"
+	"github.com/berth-run/berth/internal/model/object"
 )
 
 // errNoManifest is the error for a name in the directory that is not a file, such as a subdirectory.
@@ -24,27 +29,70 @@ func eligible(name string) bool {
 // readIn reads a file of a directory. It follows links only within the directory. os.Root enforces this without
 // comparing paths, so a link cannot be swapped meanwhile. The directory is not kept open, because inotify does not
 // report the removal of an open directory.
-func readIn(dir, name string) ([]byte, error) {
+func readIn(dir, name string) ([]byte, object.Directory, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, err
+		return nil, object.Directory{}, err
 	}
 	defer func() { _ = root.Close() }() // opened only for reading
+	id, err := identifyRoot(root)
+	if err != nil {
+		return nil, id, err
+	}
 	// O_NONBLOCK: opening a named pipe must not block until it has a writer.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, linkError(root, name, bare(err))
+		return nil, id, linkError(root, name, bare(err))
 	}
-	return readFile(f)
+	text, err := readFile(f)
+	return text, id, err
 }
 
 // readAt reads the file that the operator configured. It may be a link to anywhere.
-func readAt(path string) ([]byte, error) {
+func readAt(path string) ([]byte, object.Directory, error) {
+	id, err := identify(filepath.Dir(path))
+	if err != nil {
+		return nil, id, bare(err)
+	}
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, bare(err)
+		return nil, id, bare(err)
 	}
-	return readFile(f)
+	text, err := readFile(f)
+	return text, id, err
+}
+
+// identifyRoot returns the identity of an open directory.
+func identifyRoot(root *os.Root) (object.Directory, error) {
+	f, err := root.Open(".")
+	if err != nil {
+		return object.Directory{}, err
+	}
+	return identifyFile(f)
+}
+
+// identify returns the identity of the directory at a path.
+func identify(path string) (object.Directory, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return object.Directory{}, err
+	}
+	return identifyFile(f)
+}
+
+// identifyFile closes the directory.
+func identifyFile(f *os.File) (object.Directory, error) {
+	defer f.Close()
+	var s unix.Statx_t
+	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &s); err != nil {
+		return object.Directory{}, fmt.Errorf("identify directory %s: %w", f.Name(), err)
+	}
+	id := object.Directory{Device: unix.Mkdev(s.Dev_major, s.Dev_minor), Inode: s.Ino,
+		Mount: s.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0}
+	if h, _, err := unix.NameToHandleAt(int(f.Fd()), "", unix.AT_EMPTY_PATH); err == nil {
+		id.Handle = hex.EncodeToString(h.Bytes())
+	}
+	return id, nil
 }
 
 // bare returns an error without its path, which the caller's message has already.

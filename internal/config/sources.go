@@ -1,0 +1,79 @@
+package config
+
+import (
+	"maps"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// DefaultClaimRetention is how long the data of a deleted claim is kept.
+const DefaultClaimRetention = time.Hour
+
+const (
+	// MissingKeep lets pods run on while the manifest directory is missing.
+	MissingKeep = "keep"
+	// MissingEnd ends them, as a kubelet does.
+	MissingEnd = "end"
+)
+
+// ManifestFlags say what the agent does about manifests and objects that are not there any more.
+type ManifestFlags struct {
+	// Missing is MissingKeep, the default of a standalone node, or MissingEnd, the default with Kubeconfig.
+	Missing string
+	// ClaimRetention is how long the data of a deleted claim is kept. nil stands for DefaultClaimRetention.
+	ClaimRetention *time.Duration
+}
+
+// Sources configures where pods come from.
+type Sources struct {
+	StaticPodPath      string // default RootDir/manifests; none with Cluster, as for the kubelet
+	StaticPodURL       string
+	StaticPodURLHeader http.Header
+	FileCheckFrequency time.Duration // default 20 s
+	HTTPCheckFrequency time.Duration // default 20 s
+	// KeepMissing says that the pods of manifests run on while the directory of StaticPodPath is missing. Default: true
+	// without Cluster.
+	KeepMissing bool
+	// ClaimRetention is how long the data of a deleted claim is kept. Default 1 h; 0 removes it at once.
+	ClaimRetention time.Duration
+}
+
+func readSources(in *input, f Flags) Sources {
+	kc := in.kc
+	s := Sources{
+		StaticPodPath:      kc.StaticPodPath,
+		StaticPodURL:       kc.StaticPodURL,
+		FileCheckFrequency: in.duration("fileCheckFrequency", kc.FileCheckFrequency),
+		HTTPCheckFrequency: in.duration("httpCheckFrequency", kc.HTTPCheckFrequency),
+		KeepMissing:        f.Kubeconfig == "",
+		ClaimRetention:     DefaultClaimRetention,
+	}
+	if f.Absent.Manifests.Missing != "" {
+		s.KeepMissing = in.oneOf("--missing-manifests", f.Absent.Manifests.Missing, MissingKeep, MissingEnd) == MissingKeep
+	}
+	if r := f.Absent.Manifests.ClaimRetention; r != nil {
+		if s.ClaimRetention = *r; *r < 0 {
+			in.invalid("--claim-retention", r.String(), "must not be negative; 0s removes the data at once")
+		}
+	}
+	in.absolute("staticPodPath", s.StaticPodPath)
+	if s.StaticPodURL != "" {
+		if u, err := url.Parse(s.StaticPodURL); err != nil || u.Scheme != "http" && u.Scheme != "https" ||
+			u.Host == "" {
+			in.invalid("staticPodURL", s.StaticPodURL, "must be an http or https URL")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(kc.StaticPodURLHeader)) {
+		in.rules("staticPodURLHeader", name, validation.IsHTTPHeaderName(name))
+		if s.StaticPodURLHeader == nil {
+			s.StaticPodURLHeader = map[string][]string{}
+		}
+		s.StaticPodURLHeader[textproto.CanonicalMIMEHeaderKey(name)] = slices.Clone(kc.StaticPodURLHeader[name])
+	}
+	return s
+}
