@@ -3,7 +3,9 @@ package local
 import (
 	"context"
 	"errors"
+
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/base/store"
@@ -28,12 +30,23 @@ func (x Objects) Snapshot() store.Snapshot[object.Key, runtime.Object] {
 
 // Delete implements server.Objects.
 func (x Objects) Delete(ctx context.Context, key object.Key) error {
-	err := x.Local.DeleteObject(ctx, key)
+	err := x.delete(ctx, key)
 	switch {
 	case errors.Is(err, source.ErrTaken):
 		return answer.BadRequest(err.Error(), "remove its manifest there")
 	case errors.Is(err, source.ErrNotFound):
 		return answer.ObjectNotFound(key)
+	}
+	return err
+}
+
+func (x Objects) delete(ctx context.Context, key object.Key) error {
+	if key.Kind != object.PersistentVolumeClaim {
+		return x.Local.DeleteObject(ctx, key)
+	}
+	bare, err := x.Claims.Delete(ctx, types.NamespacedName{Namespace: key.Namespace, Name: key.Name}, x.Local)
+	if bare && errors.Is(err, source.ErrNotFound) {
+		return nil
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/berth-run/berth/internal/model/object"
 )
@@ -18,7 +19,7 @@ func Objects(w io.Writer, kind object.Kind, items []object.Value, o Options, now
 	t := NewTable(w,
 		o.columns("NAMESPACE", append(append([]string{"NAME"}, objectColumns(kind.Name)...), "AGE"), nil)...)
 	for _, v := range items {
-		cells := append(append([]string{v.GetName()}, objectCells(v)...), age(v.GetCreationTimestamp(), now))
+		cells := append(append([]string{v.GetName()}, objectCells(v, now)...), age(v.GetCreationTimestamp(), now))
 		t.Row(o.columns(v.GetNamespace(), cells, nil)...)
 	}
 	return t.Flush()
@@ -33,14 +34,15 @@ func objectColumns(kind string) []string {
 	case object.PersistentVolumeClaim:
 		return []string{"STATUS", "VOLUME", "REQUEST", "ACCESS MODES", "STORAGECLASS"}
 	case object.PersistentVolume:
-		return []string{"CAPACITY", "ACCESS MODES", "RECLAIM POLICY", "STATUS", "CLAIM", "STORAGECLASS"}
+		return []string{"CAPACITY", "ACCESS MODES", "RECLAIM POLICY", "STATUS", "CLAIM", "STORAGECLASS",
+			"REMOVAL"}
 	case object.RuntimeClass:
 		return []string{"HANDLER"}
 	}
 	return nil
 }
 
-func objectCells(v object.Value) []string {
+func objectCells(v object.Value, now time.Time) []string {
 	switch o := v.(type) {
 	case *corev1.ConfigMap:
 		return []string{fmt.Sprint(len(o.Data) + len(o.BinaryData))}
@@ -59,11 +61,27 @@ func objectCells(v object.Value) []string {
 			claim = cmp.Or(r.Namespace, "default") + "/" + r.Name
 		}
 		return []string{o.Spec.Capacity.Storage().String(), accessModes(o.Spec.AccessModes),
-			string(o.Spec.PersistentVolumeReclaimPolicy), string(o.Status.Phase), claim, o.Spec.StorageClassName}
+			string(o.Spec.PersistentVolumeReclaimPolicy), string(o.Status.Phase), claim, o.Spec.StorageClassName,
+			removal(o, now)}
 	case *nodev1.RuntimeClass:
 		return []string{o.Handler}
 	}
 	return nil
+}
+
+// removal says when the volume of a deleted claim is removed. A volume whose claim is gone, but was not deleted, is
+// kept.
+func removal(v *corev1.PersistentVolume, now time.Time) string {
+	at, err := time.Parse(time.RFC3339, v.Annotations[object.AnnotationRemoval])
+	switch {
+	case err == nil && at.After(now):
+		return "in " + duration.HumanDuration(at.Sub(now))
+	case err == nil:
+		return "now"
+	case v.Status.Phase == corev1.VolumeReleased:
+		return "kept"
+	}
+	return ""
 }
 
 // accessModes returns kubectl's abbreviations of access modes.

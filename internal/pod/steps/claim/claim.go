@@ -35,8 +35,10 @@ type Config struct {
 	Labels nodeLabels
 	// Synced is closed once Objects has everything.
 	Synced <-chan struct{}
-	// Problems are the manifests that could not be read. Only while there are none is a claim that is not found gone.
-	Problems problems
+	// Origins says where claims come from, and whether somebody removed the manifest of a claim that is not there.
+	Origins origins
+	// Retention is how long a volume is kept after its claim was deleted. 0: not at all.
+	Retention time.Duration
 	// Node has the name and labels that a volume's nodeAffinity is matched with.
 	Node   *corev1.Node
 	Pods   pods
@@ -49,8 +51,11 @@ type nodeLabels interface {
 	Labels() map[string]string
 }
 
-type problems interface {
-	Len() int
+type origins interface {
+	Origin(object.Key) (object.Origin, bool)
+	Fate(object.Origin) object.Fate
+	// OriginsChanged receives when the answers of the other methods may have changed.
+	OriginsChanged() <-chan struct{}
 }
 
 type pods interface {
@@ -66,8 +71,9 @@ type Claims struct {
 	mu       sync.Mutex
 	bindings map[types.NamespacedName]*Binding
 	removing map[types.NamespacedName]bool
-	reported map[types.NamespacedName]string // the last event of each unbound claim
-	changed  map[object.Key]bool             // for the next pass
+	deleting map[types.NamespacedName]*Binding // by Delete; the value is the binding before that
+	reported map[types.NamespacedName]string   // the last event of each unbound claim
+	changed  map[object.Key]bool               // for the next pass
 	users    users
 	revision uint64
 }
@@ -77,8 +83,8 @@ func New(c Config) *Claims {
 	return &Claims{
 		cfg: c, wake: wake.New(), bindings: map[types.NamespacedName]*Binding{},
 		removing: map[types.NamespacedName]bool{}, reported: map[types.NamespacedName]string{},
-		changed: map[object.Key]bool{},
-		users:   users{},
+		changed: map[object.Key]bool{}, deleting: map[types.NamespacedName]*Binding{},
+		users: users{},
 	}
 }
 
@@ -172,7 +178,7 @@ func (c *Claims) Bound(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (*c
 	}
 	if !slices.Contains(b.Users, p.UID) {
 		next := *b
-		next.Users, next.Released = append(slices.Clone(b.Users), p.UID), nil
+		next.Users, next.Released, next.Deleted = append(slices.Clone(b.Users), p.UID), nil, nil
 		if err := c.change(name, &next); err != nil {
 			return nil, err
 		}
@@ -243,6 +249,8 @@ func (c *Claims) bindNew(name types.NamespacedName, claim *corev1.PersistentVolu
 	b := &Binding{Claim: claim, Volume: found.volume}
 	if owned {
 		b.Owner = uid
+	} else {
+		b.Origin = originOf(c.cfg.Origins, name)
 	}
 	switch {
 	case found.missing != "":

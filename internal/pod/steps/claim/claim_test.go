@@ -24,28 +24,41 @@ func (silent) Event(corev1.ObjectReference, string, string, string, ...any) {}
 
 // machine is a node where agents start and end.
 type machine struct {
-	root     string
-	objects  *object.Table
-	complete bool
-	now      time.Time
+	root    string
+	objects *object.Table
+	fate    object.Fate // of claims that are not there
+	now     time.Time
 }
 
 func newMachine(t *testing.T, values ...object.Value) *machine {
-	m := &machine{root: t.TempDir(), objects: store.New[object.Key, runtime.Object](), complete: true,
-		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	m := &machine{root: t.TempDir(), objects: store.New[object.Key, runtime.Object](), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	for _, v := range values {
 		m.objects.Put(object.KeyOf(v), v)
 	}
 	return m
 }
 
-// Len is the number of manifests that cannot be read.
-func (m *machine) Len() int {
-	if m.complete {
-		return 0
-	}
-	return 1
+// retention is how long a machine keeps the volume of a deleted claim.
+const retention = time.Hour
+
+func (*machine) Origin(object.Key) (object.Origin, bool) {
+	return object.Origin{Path: "/m/c.yaml"}, true
 }
+
+func (m *machine) Fate(object.Origin) object.Fate { return m.fate }
+
+func (*machine) OriginsChanged() <-chan struct{} { return nil }
+
+// DeleteObject deletes a claim of "berth apply".
+func (m *machine) DeleteObject(_ context.Context, key object.Key) error {
+	if _, ok := m.objects.Get(key); !ok {
+		return errNotFound
+	}
+	m.objects.Delete(key)
+	return nil
+}
+
+var errNotFound = errors.New("not found")
 
 func (m *machine) ObjectsChanged(map[object.Key]bool) {}
 
@@ -55,7 +68,7 @@ func (m *machine) agent(t *testing.T) *Claims {
 	synced := make(chan struct{})
 	close(synced)
 	c := New(Config{
-		Root: m.root, Objects: m.objects, Synced: synced, Problems: m, Node: node,
+		Root: m.root, Objects: m.objects, Synced: synced, Origins: m, Retention: retention, Node: node,
 		Pods: m, Events: silent{}, Now: func() time.Time {
 			return m.now
 		}, Log: slog.New(slog.DiscardHandler),
@@ -125,9 +138,9 @@ func TestBoundFinishesTheDirectoryOfAKilledAgent(t *testing.T) {
 	}
 }
 
-// A volume is deleted with its claim once no pod uses it. It stays while a manifest that cannot be read may contain the
-// claim.
-func TestReclaimDeletesTheVolume(t *testing.T) {
+// A volume goes when somebody has deleted its claim, no pod uses it and the retention is over. All this outlives the
+// agent.
+func TestReclaimNeedsADeletion(t *testing.T) {
 	claim := newClaim("c")
 	m := newMachine(t, claim)
 	c := m.agent(t)
@@ -135,30 +148,140 @@ func TestReclaimDeletesTheVolume(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("data"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	there := func(want bool, when string) {
+	there := func(want bool, removal, when string) {
 		t.Helper()
 		c = m.agent(t)
 		c.pass(t.Context())
 		if exists(dir) != want {
 			t.Fatalf("%s: the volume is there: %t", when, !want)
 		}
+		rows, _ := c.Rows()
+		for _, row := range rows {
+			if v, ok := row.(*corev1.PersistentVolume); ok && v.Annotations[object.AnnotationRemoval] != removal {
+				t.Errorf("%s: its removal is at %q, want %q", when, v.Annotations[object.AnnotationRemoval], removal)
+			}
+		}
 	}
 	m.objects.Delete(object.KeyOf(claim))
-	there(true, "while a pod uses it")
+	there(true, "", "while a pod uses it")
 	if v := use(t, c, "u1", claimed("c")); v.Spec.Local.Path != dir {
 		t.Errorf("its pod finds %s", v.Spec.Local.Path)
 	}
 	if err := c.Released("u1"); err != nil {
 		t.Fatal(err)
 	}
-	m.complete = false
-	there(true, "while a manifest cannot be read")
-	m.complete = true
-	there(true, "for a moment")
-	m.now = m.now.Add(reclaimDelay)
-	there(false, "then")
+	for _, unknown := range []object.Fate{object.Untraced, object.Present, object.Unsure} {
+		m.fate = unknown
+		there(true, "", "while nobody knows")
+		m.now = m.now.Add(2 * retention)
+		there(true, "", "after a long time")
+	}
+	m.fate = object.Removed
+	removal := m.now.Add(retention).Format(time.RFC3339)
+	there(true, removal, "after the removal of its manifest")
+	m.now = m.now.Add(retention - time.Second)
+	m.fate = object.Untraced
+	there(true, removal, "with a second left")
+	m.now = m.now.Add(time.Second)
+	m.fate = object.Unsure
+	there(true, removal, "while a faulty manifest may have the claim")
+	m.fate = object.Present
+	there(true, "", "when the manifest is back")
+	m.fate = object.Removed
+	there(true, m.now.Add(retention).Format(time.RFC3339), "after the second removal")
+	m.now = m.now.Add(retention)
+	there(false, "", "then")
 	if rows, _ := c.Rows(); len(rows) != 0 {
 		t.Errorf("still shown: %v", rows)
+	}
+}
+
+func TestDeleteMarksTheVolumeOfAClaim(t *testing.T) {
+	claim := newClaim("c")
+	name := nameOf(claim)
+	for _, tt := range []struct {
+		name  string
+		first func(m *machine)
+	}{
+		{"there", func(*machine) {}},
+		{"not seen", func(m *machine) { m.objects.Delete(object.KeyOf(claim)) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := newMachine(t, claim)
+			c := m.agent(t)
+			dir := use(t, c, "u1", claimed("c")).Spec.Local.Path
+			if err := c.Released("u1"); err != nil {
+				t.Fatal(err)
+			}
+			tt.first(m)
+			c.pass(t.Context())
+			_, seen := m.objects.Get(object.KeyOf(claim))
+			bare, err := c.Delete(t.Context(), name, m)
+			if bare == seen || seen && err != nil || !seen && !errors.Is(err, errNotFound) {
+				t.Fatalf("the claim was there: %t; bare %t, error %v", seen, bare, err)
+			}
+			c = m.agent(t)
+			c.pass(t.Context())
+			// The claim is created again, and gets its data.
+			m.now = m.now.Add(retention / 2)
+			m.objects.Put(object.KeyOf(claim), claim)
+			if again := use(t, c, "u2", claimed("c")); again.Spec.Local.Path != dir {
+				t.Errorf("the new claim has %s", again.Spec.Local.Path)
+			}
+			c.pass(t.Context())
+			if err := c.Released("u2"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err = c.Delete(t.Context(), name, m); err != nil {
+				t.Fatal(err)
+			}
+			c.pass(t.Context())
+			m.now = m.now.Add(retention - time.Second)
+			c.pass(t.Context())
+			if !exists(dir) {
+				t.Fatal("removed before the retention of the second deletion was over")
+			}
+			m.now = m.now.Add(time.Second)
+			c.pass(t.Context())
+			if exists(dir) {
+				t.Error("still there")
+			}
+		})
+	}
+}
+
+// taken refuses to delete a claim, as for a claim of a file.
+type taken struct{ error }
+
+func (r taken) DeleteObject(context.Context, object.Key) error { return r.error }
+
+func TestDeleteOfAFilesClaimChangesNothing(t *testing.T) {
+	claim := newClaim("c")
+	m := newMachine(t, claim)
+	c := m.agent(t)
+	use(t, c, "u1", claimed("c"))
+	refused := errors.New("it comes from a file")
+	if _, err := c.Delete(t.Context(), nameOf(claim), taken{refused}); !errors.Is(err, refused) {
+		t.Fatal(err)
+	}
+	if b := c.bindings[nameOf(claim)]; b.Deleted != nil || b.Origin == nil {
+		t.Errorf("the binding is %+v", b)
+	}
+}
+
+// An agent was killed between the mark and the deletion.
+func TestMarkOfAnExistingClaimIsWithdrawn(t *testing.T) {
+	claim := newClaim("c")
+	m := newMachine(t, claim)
+	c := m.agent(t)
+	use(t, c, "u1", claimed("c"))
+	if _, err := c.mark(nameOf(claim)); err != nil {
+		t.Fatal(err)
+	}
+	c = m.agent(t)
+	c.pass(t.Context())
+	if b := c.bindings[nameOf(claim)]; b.Deleted != nil {
+		t.Errorf("the binding is %+v", b)
 	}
 }
 
@@ -173,8 +296,9 @@ func TestRetainKeepsTheVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.objects.Delete(object.KeyOf(claim))
+	m.fate = object.Removed
 	c.pass(t.Context())
-	m.now = m.now.Add(time.Hour)
+	m.now = m.now.Add(2 * retention)
 	c.pass(t.Context())
 	rows, _ := c.Rows()
 	shown, _ := rows[object.KeyOf(v)].(*corev1.PersistentVolume)

@@ -44,7 +44,7 @@ func (m *machine) joined(t *testing.T) *Claims {
 	close(synced)
 	return New(Config{
 		Root: m.root, Objects: m.objects, Cluster: object.Joined(m.objects, func(object.Key) bool { return true }),
-		Synced: synced, Problems: &machine{complete: true}, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}},
+		Synced: synced, Origins: m, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}},
 		Labels: currentLabels{}, Pods: m, Events: silent{}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }

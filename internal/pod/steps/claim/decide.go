@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/object"
 )
 
 // Class is the storage class of the volumes that this package makes.
@@ -23,9 +25,6 @@ const Class = "local-path"
 // AnnotationReclaim of a claim decides the fate of the volume that was made for it when the claim is gone: Delete, the
 // default, or Retain.
 const AnnotationReclaim = "berth.run/reclaim-policy"
-
-// reclaimDelay is how long a volume is kept after its claim has gone. A manifest that is moved is missing for a moment.
-const reclaimDelay = 5 * time.Second
 
 // Binding is a claim and its volume.
 type Binding struct {
@@ -38,8 +37,12 @@ type Binding struct {
 	Owner types.UID `json:",omitempty"`
 	// Users are the pods that use the claim.
 	Users []types.UID `json:",omitempty"`
-	// Released is when the claim was first found gone and unused.
+	// Released is when the claim was first found gone and unused. It says nothing about the reason.
 	Released *time.Time `json:",omitempty"`
+	// Origin is where the claim was last read. It is nil if that is unknown, and after "berth delete" of the claim.
+	Origin *object.Origin `json:",omitempty"`
+	// Deleted is when somebody deleted the claim. Without it, the volume is never removed.
+	Deleted *time.Time `json:",omitempty"`
 }
 
 // choice is the decision how an unbound claim gets a volume.
@@ -227,29 +230,84 @@ const (
 	remove             // the volume's directory is deleted, and then the binding
 )
 
-// end decides about a binding. claimExists is set if a manifest has the claim. volumeExists is set if a manifest has
-// the volume or that its directory exists. next is when to decide again; zero is after the next change.
-func end(b *Binding, claimExists, volumeExists bool, now time.Time) (f fate, released *time.Time, next time.Time) {
-	if claimExists || len(b.Users) > 0 {
-		return keep, nil, next
-	}
-	if !volumeExists && b.Owner == "" {
-		return forget, nil, next
-	}
-	released = b.Released
-	if released == nil {
-		released = &now
+// sight is what a pass sees of a binding's claim and volume.
+type sight struct {
+	// exists is set if a manifest has the claim. origin is where; nil: unknown.
+	exists bool
+	origin *object.Origin
+	// fate of a claim that no manifest has.
+	fate object.Fate
+	// volume is set if a manifest has the volume or if the directory of the volume exists.
+	volume bool
+}
+
+// update returns the binding with what a pass learns about its claim. Only a removed manifest marks a claim as deleted;
+// a claim that is merely not seen is not. The mark is withdrawn if the claim exists again, or if its manifest is back:
+// that may be faulty and contain the claim.
+func update(b Binding, s sight, now time.Time) Binding {
+	if s.exists {
+		b.Origin, b.Deleted, b.Released = s.origin, nil, nil
+		return b
 	}
 	switch {
-	case b.Owner != "" && !b.Made:
-		return forget, released, next
-	case !b.Made || b.Volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
-		return keep, released, next
-	case b.Owner != "" || !now.Before(released.Add(reclaimDelay)):
-		return remove, released, next
+	case b.Owner != "": // ends with its pod
+	case s.fate == object.Removed && b.Deleted == nil:
+		b.Deleted = &now
+	case s.fate == object.Present && b.Origin != nil:
+		b.Deleted = nil
 	}
-	return keep, released, released.Add(reclaimDelay)
+	switch {
+	case len(b.Users) > 0:
+		b.Released = nil
+	case b.Released == nil:
+		b.Released = &now
+	}
+	return b
 }
+
+// removal returns when the volume of a released binding is removed. ok is false if it is kept, because nobody deleted
+// the claim or because of its reclaim policy.
+func removal(b *Binding, retention time.Duration) (at time.Time, ok bool) {
+	if !b.Made || b.Deleted == nil || b.Released == nil ||
+		b.Volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+		return at, false
+	}
+	at = *b.Deleted
+	if b.Released.After(at) {
+		at = *b.Released
+	}
+	return at.Add(retention), true
+}
+
+// end decides about an updated binding. next is when to decide again; zero is after the next change.
+func end(b *Binding, s sight, retention time.Duration, now time.Time) (f fate, next time.Time) {
+	if s.exists || len(b.Users) > 0 {
+		return keep, next
+	}
+	if b.Owner != "" {
+		switch {
+		case !b.Made:
+			return forget, next
+		case b.Volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
+			return remove, next
+		}
+		return keep, next
+	}
+	if !s.volume && (b.Made || b.Deleted != nil) {
+		return forget, next
+	}
+	at, ok := removal(b, retention)
+	switch {
+	case !ok || s.fate == object.Unsure:
+		return keep, next
+	case now.Before(at):
+		return keep, at
+	}
+	return remove, next
+}
+
+// same reports whether an update has changed nothing.
+func same(a, b *Binding) bool { return reflect.DeepEqual(a, b) }
 
 // excludes reports whether another pod uses a claim that only one pod may use.
 func excludes(b *Binding, uid types.UID) bool {
@@ -282,7 +340,7 @@ func claimStatus(c *corev1.PersistentVolumeClaim, b *Binding, lost bool) *corev1
 }
 
 // volumeStatus is a volume with its status for the local API.
-func volumeStatus(v *corev1.PersistentVolume, b *Binding) *corev1.PersistentVolume {
+func volumeStatus(v *corev1.PersistentVolume, b *Binding, retention time.Duration) *corev1.PersistentVolume {
 	v = v.DeepCopy()
 	v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumeAvailable}
 	if b == nil {
@@ -291,10 +349,29 @@ func volumeStatus(v *corev1.PersistentVolume, b *Binding) *corev1.PersistentVolu
 	v.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1",
 		Namespace: b.Claim.Namespace, Name: b.Claim.Name, UID: b.Claim.UID}
 	v.Status.Phase = corev1.VolumeBound
-	if b.Released != nil {
-		v.Status.Phase = corev1.VolumeReleased
+	if b.Released == nil {
+		return v
+	}
+	v.Status.Phase = corev1.VolumeReleased
+	if at, ok := removal(b, retention); ok {
+		metav1.SetMetaDataAnnotation(&v.ObjectMeta, object.AnnotationRemoval, at.UTC().Format(time.RFC3339))
+		v.Status.Reason = "ClaimDeleted"
+		v.Status.Message = fmt.Sprintf("the claim was deleted, and the volume is removed at %s; next: create the claim again "+
+			"to keep its data", at.UTC().Format(time.RFC3339))
+	} else if b.Deleted == nil && b.Made {
+		v.Status.Reason, v.Status.Message = "ClaimMissing", missing(b)
 	}
 	return v
+}
+
+// missing says why the volume of a claim is kept that no manifest has and that nobody deleted.
+func missing(b *Binding) string {
+	from := ""
+	if b.Origin != nil {
+		from = fmt.Sprintf(" (it came from %s)", b.Origin.Path)
+	}
+	return fmt.Sprintf("no manifest has the claim%s, but nobody deleted it: the volume is kept; next: bring the claim back, "+
+		"or delete it with \"berth delete pvc %s -n %s\"", from, b.Claim.Name, b.Claim.Namespace)
 }
 
 // usable returns an error if a pod cannot use a claim of the cluster yet. The texts are the kubelet's.

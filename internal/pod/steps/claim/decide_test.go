@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/model/object"
 )
 
 var node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1",
@@ -160,45 +161,85 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+func TestUpdateMarksADeletedClaim(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	earlier := now.Add(-time.Minute)
+	file := &object.Origin{Path: "/m/c.yaml", Dir: object.Directory{Inode: 1}}
+	for _, tt := range []struct {
+		name string
+		b    Binding
+		s    sight
+		want Binding
+	}{
+		{"there", Binding{}, sight{exists: true, origin: file}, Binding{Origin: file}},
+		{"there again", Binding{Released: &earlier, Deleted: &earlier}, sight{exists: true, origin: file},
+			Binding{Origin: file}},
+		{"source not there", Binding{Origin: file}, sight{}, Binding{Origin: file, Released: &now}},
+		{"manifest removed", Binding{Origin: file, Released: &earlier}, sight{fate: object.Removed},
+			Binding{Origin: file, Released: &earlier, Deleted: &now}},
+		{"manifest removed, another one faulty", Binding{Origin: file}, sight{fate: object.Unsure},
+			Binding{Origin: file, Released: &now}},
+		{"manifest without the claim", Binding{Origin: file}, sight{fate: object.Present},
+			Binding{Origin: file, Released: &now}},
+		{"manifest back, and faulty", Binding{Origin: file, Released: &earlier, Deleted: &earlier},
+			sight{fate: object.Present}, Binding{Origin: file, Released: &earlier}},
+		{"deleted, then the source is gone", Binding{Origin: file, Released: &earlier, Deleted: &earlier}, sight{},
+			Binding{Origin: file, Released: &earlier, Deleted: &earlier}},
+		{"deleted by a user", Binding{Deleted: &earlier}, sight{}, Binding{Released: &now, Deleted: &earlier}},
+		{"removed, in use", Binding{Origin: file, Users: []types.UID{"u"}}, sight{fate: object.Removed},
+			Binding{Origin: file, Users: []types.UID{"u"}, Deleted: &now}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if d := cmp.Diff(tt.want, update(tt.b, tt.s, now)); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
 func TestEndDecidesAboutABinding(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	before, recently := now.Add(-reclaimDelay), now.Add(-time.Second)
+	before, recently := now.Add(-retention), now.Add(-time.Second)
 	deleted := func(v *corev1.PersistentVolume) {
 		v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
 	}
 	kept, mine := newVolume("v", "1Gi"), newVolume("v", "1Gi", deleted)
 	type answer struct {
-		Fate     fate
-		Released *time.Time
-		Next     time.Time
+		Fate fate
+		Next time.Time
 	}
+	there := sight{volume: true}
 	tests := []struct {
-		name                      string
-		b                         Binding
-		claimExists, volumeExists bool
-		want                      answer
+		name string
+		b    Binding
+		s    sight
+		want answer
 	}{
-		{"claimed", Binding{Volume: mine, Made: true, Released: &before}, true, true, answer{Fate: keep}},
-		{"used", Binding{Volume: mine, Made: true, Users: []types.UID{"u"}}, false, true, answer{Fate: keep}},
-		{"gone now", Binding{Volume: mine, Made: true}, false, true, answer{keep, &now, now.Add(reclaimDelay)}},
-		{"gone not long ago", Binding{Volume: mine, Made: true, Released: &recently}, false, true,
-			answer{keep, &recently, recently.Add(reclaimDelay)}},
-		{"gone", Binding{Volume: mine, Made: true, Released: &before}, false, true,
-			answer{Fate: remove, Released: &before}},
-		{"retained", Binding{Volume: kept, Made: true, Released: &before}, false, true,
-			answer{Fate: keep, Released: &before}},
-		{"retained, and removed by hand", Binding{Volume: kept, Made: true, Released: &before}, false, false,
+		{"claimed", Binding{Volume: mine, Made: true}, sight{exists: true, volume: true}, answer{Fate: keep}},
+		{"used", Binding{Volume: mine, Made: true, Deleted: &before, Users: []types.UID{"u"}}, there, answer{Fate: keep}},
+		{"not deleted", Binding{Volume: mine, Made: true, Released: &before}, there, answer{Fate: keep}},
+		{"deleted now", Binding{Volume: mine, Made: true, Released: &before, Deleted: &now}, there,
+			answer{keep, now.Add(retention)}},
+		{"used until recently", Binding{Volume: mine, Made: true, Released: &recently, Deleted: &before}, there,
+			answer{keep, recently.Add(retention)}},
+		{"over", Binding{Volume: mine, Made: true, Released: &before, Deleted: &before}, there, answer{Fate: remove}},
+		{"over, a manifest is faulty", Binding{Volume: mine, Made: true, Released: &before, Deleted: &before},
+			sight{volume: true, fate: object.Unsure}, answer{Fate: keep}},
+		{"retained", Binding{Volume: kept, Made: true, Released: &before, Deleted: &before}, there, answer{Fate: keep}},
+		{"retained, and removed by hand", Binding{Volume: kept, Made: true, Released: &before}, sight{},
 			answer{Fate: forget}},
-		{"of a manifest", Binding{Volume: mine, Released: &before}, false, true, answer{Fate: keep, Released: &before}},
-		{"of a manifest that is gone", Binding{Volume: mine}, false, false, answer{Fate: forget}},
-		{"ephemeral", Binding{Volume: mine, Made: true, Owner: "u"}, false, true, answer{Fate: remove, Released: &now}},
-		{"ephemeral of a manifest's volume", Binding{Volume: mine, Owner: "u"}, false, true,
-			answer{Fate: forget, Released: &now}},
+		{"of a manifest", Binding{Volume: mine, Released: &before, Deleted: &before}, there, answer{Fate: keep}},
+		{"of a manifest that is gone", Binding{Volume: mine, Released: &before}, sight{}, answer{Fate: keep}},
+		{"of a manifest that is gone, deleted", Binding{Volume: mine, Released: &before, Deleted: &before}, sight{},
+			answer{Fate: forget}},
+		{"ephemeral", Binding{Volume: mine, Made: true, Owner: "u", Released: &now}, there, answer{Fate: remove}},
+		{"ephemeral of a manifest's volume", Binding{Volume: mine, Owner: "u", Released: &now}, there,
+			answer{Fate: forget}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var got answer
-			got.Fate, got.Released, got.Next = end(&test.b, test.claimExists, test.volumeExists, now)
+			got.Fate, got.Next = end(&test.b, test.s, retention, now)
 			if d := cmp.Diff(test.want, got); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}

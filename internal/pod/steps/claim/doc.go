@@ -3,7 +3,8 @@
 //
 // It owns
 //
-//	<root>/claims.json       the volume of each bound claim, and the pods that use it
+//	<root>/claims.json       the volume of each bound claim, the pods that use it, where the claim came from, and when
+//	                         it was deleted
 //	<root>/volumes/pvc-...   the content of the volumes that it made
 //
 // and is the only writer of both. It reads the claims and volumes of manifests from the table of package object and
@@ -11,6 +12,9 @@
 //
 // A binding is on disk before anything is made or mounted for it. It leaves the disk after everything that was made is
 // deleted. So an agent that starts after a crash continues where the previous one stopped.
+//
+// Data goes only after somebody has deleted the claim, with "berth delete" or by removing its manifest file. That marks
+// the binding, and the volume is removed when the mark is old enough (docs/adr/0023-deletion-needs-proof.md).
 //
 // On a node of a cluster, a control plane binds the claims of the API server's pods. For these, the package only checks
 // whether a pod can use the claim on this node; it keeps and makes nothing.

@@ -34,6 +34,7 @@ func (c *Claims) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-watch.C():
 			watch.Changes()
+		case <-c.cfg.Origins.OriginsChanged():
 		case <-c.wake.C():
 		case <-alarm.C():
 		}
@@ -54,7 +55,9 @@ func (c *Claims) pass(ctx context.Context) (next time.Time) {
 		}
 		delete(c.removing, name)
 		c.mu.Unlock()
-		if err != nil {
+		if err == nil {
+			c.cfg.Log.Info("volume of deleted claim removed", "volume", b.Volume.Name, "claim", name)
+		} else {
 			c.cfg.Log.Warn("cannot remove volume, retrying", "volume", b.Volume.Name, "claim", name, "err", err)
 			next = earlier(next, c.cfg.Now().Add(removeRetry))
 		}
@@ -100,7 +103,7 @@ func (c *Claims) bindAll() map[object.Key]bool {
 			}
 			continue
 		}
-		if err := c.change(name, &Binding{Claim: claim, Volume: found.volume}); err != nil {
+		if err := c.change(name, &Binding{Claim: claim, Volume: found.volume, Origin: originOf(c.cfg.Origins, name)}); err != nil {
 			c.cfg.Log.Warn("cannot save binding of claim", "claim", name, "volume", found.volume.Name, "err", err)
 			continue
 		}
@@ -111,21 +114,20 @@ func (c *Claims) bindAll() map[object.Key]bool {
 	return changed
 }
 
-// release decides about the bindings of claims that are gone and unused. It returns the bindings whose volumes must be
-// removed.
+// release updates the bindings, and decides about those of claims that are gone and unused. It returns the bindings
+// whose volumes must be removed.
 func (c *Claims) release() (gone map[types.NamespacedName]*Binding, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	gone = map[types.NamespacedName]*Binding{}
-	complete := c.cfg.Problems.Len() == 0
 	for name, b := range c.bindings {
-		exists := c.local(name) != nil
-		if b.Owner != "" {
-			exists = false
-		} else if !exists && !complete {
-			continue
+		if c.deleting[name] != nil {
+			continue // its claim is there until Delete ends
 		}
-		fate, released, due := end(b, exists, c.volumeExists(b), c.cfg.Now())
+		now := c.cfg.Now()
+		s := c.look(name, b)
+		updated := update(*b, s, now)
+		fate, due := end(&updated, s, c.cfg.Retention, now)
 		if !due.IsZero() {
 			next = earlier(next, due)
 		}
@@ -133,21 +135,42 @@ func (c *Claims) release() (gone map[types.NamespacedName]*Binding, next time.Ti
 		switch {
 		case fate == forget:
 			err = c.change(name, nil)
-		case (released == nil) != (b.Released == nil):
-			next := *b
-			next.Released = released
-			err = c.change(name, &next)
+		case !same(b, &updated):
+			err = c.change(name, &updated)
 		}
 		if err != nil {
 			c.cfg.Log.Warn("cannot save release of claim, retrying", "claim", name, "err", err)
-			next = earlier(next, c.cfg.Now().Add(removeRetry))
+			next = earlier(next, now.Add(removeRetry))
 			continue
 		}
 		if fate == remove {
-			gone[name], c.removing[name] = b, true
+			gone[name], c.removing[name] = &updated, true
 		}
 	}
 	return gone, next
+}
+
+// look returns what there is of a binding's claim and volume. It needs the lock.
+func (c *Claims) look(name types.NamespacedName, b *Binding) sight {
+	s := sight{volume: c.volumeExists(b)}
+	switch {
+	case b.Owner != "":
+		return s
+	case c.local(name) != nil:
+		s.exists, s.origin = true, originOf(c.cfg.Origins, name)
+	case b.Origin != nil:
+		s.fate = c.cfg.Origins.Fate(*b.Origin)
+	}
+	return s
+}
+
+// originOf returns where a claim comes from, or nil.
+func originOf(all origins, name types.NamespacedName) *object.Origin {
+	o, ok := all.Origin(keyOf(name))
+	if !ok {
+		return nil
+	}
+	return &o
 }
 
 // Rows returns the claims and volumes of manifests and of this package, with their status for the local API. The
@@ -163,7 +186,7 @@ func (c *Claims) Rows() (rows map[object.Key]runtime.Object, revision uint64) {
 			rows[object.KeyOf(b.Claim)] = claimStatus(b.Claim, b, false)
 		}
 		if b.Made {
-			rows[object.KeyOf(b.Volume)] = volumeStatus(b.Volume, b)
+			rows[object.KeyOf(b.Volume)] = volumeStatus(b.Volume, b, c.cfg.Retention)
 		}
 	}
 	for key, row := range c.cfg.Objects.Snapshot().All() {
@@ -175,7 +198,7 @@ func (c *Claims) Rows() (rows map[object.Key]runtime.Object, revision uint64) {
 			b := c.bindings[nameOf(o)]
 			rows[key] = claimStatus(o, b, b != nil && !c.volumeExists(b))
 		case *corev1.PersistentVolume:
-			rows[key] = volumeStatus(o, byVolume[o.Name])
+			rows[key] = volumeStatus(o, byVolume[o.Name], c.cfg.Retention)
 		}
 	}
 	return rows, c.revision
