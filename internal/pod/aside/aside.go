@@ -36,7 +36,7 @@ type Register struct {
 	pods map[types.UID]*entry
 }
 
-// entry is what is known of the panics of one pod.
+// entry holds the panics of one pod.
 type entry struct {
 	panics  int
 	last    time.Time

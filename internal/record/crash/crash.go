@@ -37,7 +37,7 @@ type Report struct {
 	File string
 	// Cause is the first line of the text.
 	Cause string
-	// Subject is what the agent was working on (guard.About). It is empty if the panic was in no such work.
+	// Subject names the pod that the agent worked on (guard.About). It is empty for a panic outside such work.
 	Subject string
 }
 
