@@ -95,6 +95,10 @@ before: ## record what is on the machine, for make leftovers
 leftovers: ## fail if the tests since make before have left anything on the machine, and name it
 	$(GO) run ./test/leftovers check bin/before.json
 
+# CHAOS sets more, such as CHAOS="-chaos.time=2h -chaos.kills=500 -chaos.seed=7".
+chaos: build image ## disturb an agent on each runtime for a minute: kill and stop it, its shims and its runtime
+	$(GO) test -count=1 -timeout 5h -run TestChaos -v ./test/ -chaos.time=60s $(CHAOS)
+
 bench: build image ## measure; write bench/RESULTS.md and bench/results.json
 	$(GO) run ./bench
 

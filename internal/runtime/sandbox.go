@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/containerd/containerd/v2/pkg/namespaces"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -24,7 +25,7 @@ func (s *server) Sandboxes(ctx context.Context) ([]string, error) {
 // Namespace implements network.Sandboxes. The path is in the runtime spec, which containerd shows to those who ask for
 // a verbose status.
 func (s *server) Namespace(ctx context.Context, sandbox string) (string, error) {
-	status, err := s.cri.PodSandboxStatus(ctx,
+	status, err := s.cri.PodSandboxStatus(namespaces.WithNamespace(ctx, criNamespace),
 		&runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandbox, Verbose: true})
 	if err != nil {
 		return "", err

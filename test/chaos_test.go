@@ -1,0 +1,686 @@
+package test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/model/pod"
+)
+
+var (
+	chaosTime  = flag.Duration("chaos.time", 0, "how long TestChaos disturbs each agent; 0 skips it")
+	chaosKills = flag.Int("chaos.kills", 0, "end TestChaos after this many kills on each runtime, before its time")
+	chaosSeed  = flag.Uint64("chaos.seed", 0, "repeat the order of an earlier TestChaos; 0 takes another one")
+)
+
+// TestChaos adds, changes and removes pods of several kinds while the agent, shims, containers and the external runtime
+// are killed and stopped at random moments. See docs/robustness.md.
+func TestChaos(t *testing.T) {
+	if *chaosTime == 0 {
+		t.Skip("make chaos runs it")
+	}
+	seed := *chaosSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	for _, runtime := range []string{"embedded", "containerd"} {
+		t.Run(runtime, func(t *testing.T) {
+			t.Logf("repeat it with -chaos.seed=%d", seed)
+			c := &chaos{
+				campaign: newCampaign(t, runtime, ""), random: rand.New(rand.NewPCG(seed, 0)),
+				pods: map[string]*chaosPod{}, counts: map[string]int{},
+			}
+			c.run()
+			names := slices.Sorted(maps.Keys(c.counts))
+			for _, name := range names {
+				t.Logf("%-24s %5d", name, c.counts[name])
+			}
+		})
+	}
+}
+
+// chaosPod is a pod that should exist.
+type chaosPod struct {
+	name, kind string
+	applied    bool              // by berth apply; otherwise from the manifest directory
+	touched    bool              // the test ended a process of it
+	ids        map[string]string // the ID of each container as it was seen first
+}
+
+// full is the name that the pod has on the node.
+func (p *chaosPod) full() string {
+	if p.applied {
+		return p.name
+	}
+	return p.name + "-node1"
+}
+
+// chaosContainers has the containers that run in a pod of each kind while it exists.
+var chaosContainers = map[string][]string{
+	"plain": {"app"}, "whole": {"app", "other", "side"}, "host": {"app"}, "claim": {"app"}, "job": {}, "crash": nil,
+}
+
+// chaosSpecs has the specs of the kinds of pods. A container of kind claim writes a file into its claim.
+var chaosSpecs = map[string]string{
+	"plain": `{terminationGracePeriodSeconds: 0, containers: [{name: app, image: IMAGE, args: [sleep]}]}`,
+	"whole": `
+  terminationGracePeriodSeconds: 1
+  initContainers:
+  - {name: init, image: IMAGE, args: ["true"]}
+  - {name: side, image: IMAGE, args: [sleep], restartPolicy: Always}
+  containers:
+  - name: app
+    image: IMAGE
+    args: [serve]
+    ports: [{containerPort: 8080}]
+    readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1, timeoutSeconds: 10}
+    lifecycle:
+      postStart: {exec: {command: [/workload, "true"]}}
+      preStop: {exec: {command: [/workload, "true"]}}
+    volumeMounts: [{name: memory, mountPath: /memory}, {name: names, mountPath: /names}]
+  - {name: other, image: IMAGE, args: [stubborn], volumeMounts: [{name: memory, mountPath: /memory}]}
+  volumes:
+  - {name: memory, emptyDir: {medium: Memory, sizeLimit: 1Mi}}
+  - {name: names, downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}}`,
+	"host": `{hostNetwork: true, terminationGracePeriodSeconds: 0,
+  containers: [{name: app, image: IMAGE, args: [sleep], resources: {limits: {cpu: 100m, memory: 64Mi}}}]}`,
+	"claim": `
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: app
+    image: IMAGE
+    args: [append, /data/NAME, line, then, sleep]
+    volumeMounts: [{name: data, mountPath: /data}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: NAME}}]`,
+	"job": `{restartPolicy: Never, containers: [{name: app, image: IMAGE, args: [exit, "0", 100ms]}]}`,
+	"crash": `{terminationGracePeriodSeconds: 0,
+  containers: [{name: app, image: IMAGE, args: [exit, "1", 100ms]}]}`,
+}
+
+const chaosClaim = `---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: %s}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
+`
+
+// chaos is a campaign with the pods that should exist.
+type chaos struct {
+	*campaign
+	random *rand.Rand
+	pods   map[string]*chaosPod
+	names  int
+	claims []string // whose pod was once ready, and whose data must therefore exist
+	before []string // rules and leases with such addresses that others have made
+	counts map[string]int
+}
+
+func (c *chaos) run() {
+	c.before = c.rules()
+	c.start()
+	c.awaitAgent()
+	c.load()
+	end := time.Now().Add(*chaosTime)
+	for round := 0; time.Now().Before(end) && (*chaosKills == 0 || c.kills() < *chaosKills); round++ {
+		for range 20 {
+			c.step()
+			time.Sleep(time.Duration(c.random.IntN(200)) * time.Millisecond)
+		}
+		c.settle()
+	}
+	c.settle()
+	c.keptClaims()
+	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
+		c.remove(name)
+	}
+	c.settle()
+	c.nothingLeft()
+	c.keptClaims()
+}
+
+// kills returns how many processes got SIGKILL.
+func (c *chaos) kills() (n int) {
+	for what, times := range c.counts {
+		if strings.HasPrefix(what, "kill") {
+			n += times
+		}
+	}
+	return n
+}
+
+// step does one random thing.
+func (c *chaos) step() {
+	type choice struct {
+		weight int
+		do     func()
+	}
+	choices := []choice{
+		{5, c.add}, {2, c.change}, {3, c.removeOne}, {2, c.killContainer}, {2, c.killShim}, {4, c.killAgent}, {1, c.stopAgent},
+	}
+	if c.external != nil {
+		choices = append(choices, choice{1, c.killRuntime}, choice{1, c.stopRuntime})
+	}
+	total := 0
+	for _, o := range choices {
+		total += o.weight
+	}
+	n := c.random.IntN(total)
+	for _, o := range choices {
+		if n -= o.weight; n < 0 {
+			o.do()
+			return
+		}
+	}
+}
+
+func (c *chaos) count(what string) { c.counts[what]++ }
+
+// any returns the name of a random pod, or "" if there is none.
+func (c *chaos) any() string {
+	if len(c.pods) == 0 {
+		return ""
+	}
+	return slices.Sorted(maps.Keys(c.pods))[c.random.IntN(len(c.pods))]
+}
+
+func (c *chaos) add() {
+	if len(c.pods) >= 8 {
+		return
+	}
+	c.names++
+	kind := slices.Sorted(maps.Keys(chaosSpecs))[c.random.IntN(len(chaosSpecs))]
+	p := &chaosPod{name: fmt.Sprintf("%s%d", kind, c.names), kind: kind, applied: c.random.IntN(2) == 0}
+	c.count("add " + kind)
+	c.pods[p.name] = p
+	c.put(p)
+}
+
+// put makes the pod the desired one, with a label that is new each time, so that a pod that exists is replaced.
+func (c *chaos) put(p *chaosPod) {
+	p.ids, p.touched = map[string]string{}, false
+	spec := strings.NewReplacer("IMAGE", `"example.com/workload:1"`, "NAME", p.name).
+		Replace(chaosSpecs[p.kind])
+	text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {version: v%d}}\nspec: %s\n", p.name,
+		c.random.Uint32(), spec)
+	if p.kind == "claim" {
+		text += fmt.Sprintf(chaosClaim, p.name)
+	}
+	if p.applied {
+		c.ask(func(ctx context.Context) error {
+			_, err := c.client().Apply(ctx, []byte(text), client.Apply{Namespace: "default", Origin: p.name})
+			return err
+		})
+		return
+	}
+	hidden := filepath.Join(c.root, p.name+".new")
+	check(c.t, os.WriteFile(hidden, []byte(text), 0o644))
+	check(c.t, os.Rename(hidden, c.manifest(p)))
+}
+
+func (c *chaos) manifest(p *chaosPod) string {
+	return filepath.Join(c.root, "manifests", p.name+".yaml")
+}
+
+// change replaces a pod from the manifest directory by one of the same name.
+func (c *chaos) change() {
+	p := c.pods[c.any()]
+	if p == nil || p.applied {
+		return
+	}
+	c.count("change")
+	c.put(p)
+}
+
+func (c *chaos) removeOne() {
+	if name := c.any(); name != "" {
+		c.remove(name)
+	}
+}
+
+// remove removes a pod. The claim of a pod from the manifest directory stays, in a manifest of its own.
+func (c *chaos) remove(name string) {
+	p := c.pods[name]
+	c.count("remove")
+	delete(c.pods, name)
+	switch {
+	case p.applied:
+		c.ask(func(ctx context.Context) error {
+			_, err := c.client().Pod(key(p.full())).Delete(ctx, "", nil)
+			if err != nil && strings.Contains(err.Error(), "not found") { // an earlier request did it
+				return nil
+			}
+			return err
+		})
+	case p.kind == "claim":
+		hidden := filepath.Join(c.root, p.name+".new")
+		check(c.t, os.WriteFile(hidden, fmt.Appendf(nil, chaosClaim, p.name), 0o644))
+		check(c.t, os.Rename(hidden, c.manifest(p)))
+	default:
+		check(c.t, os.Remove(c.manifest(p)))
+	}
+}
+
+// ask repeats a request until the agent confirms it. An agent that is starting does not answer.
+func (c *chaos) ask(request func(context.Context) error) {
+	c.until("the agent confirms a request", func() error {
+		ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+		defer cancel()
+		return request(ctx)
+	})
+}
+
+// until repeats f until it returns no error.
+func (c *chaos) until(what string, f func() error) {
+	var err error
+	for begin := time.Now(); time.Since(begin) < patience; {
+		polled := time.Now()
+		if err = f(); err == nil {
+			return
+		}
+		time.Sleep(max(50*time.Millisecond, 2*time.Since(polled)))
+	}
+	c.t.Fatalf("%s: not within %v: %v\n%s", what, patience, err, c.log())
+}
+
+func (c *chaos) awaitAgent() {
+	c.until("the agent answers", func() error {
+		ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
+		defer cancel()
+		return c.client().Healthy(ctx)
+	})
+}
+
+// process returns a random container of the pods that should exist, as its pod's name and its process.
+func (c *chaos) process() (p *chaosPod, process int) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
+	defer cancel()
+	p = c.pods[c.any()]
+	if p == nil {
+		return nil, 0
+	}
+	all, err := c.running(ctx, p)
+	if err != nil || len(all) == 0 {
+		return nil, 0
+	}
+	s, err := c.cri.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{
+		ContainerId: all[c.random.IntN(len(all))].Id, Verbose: true})
+	if err != nil {
+		return nil, 0
+	}
+	process, err = processOf(s.Info)
+	if err != nil {
+		return nil, 0
+	}
+	return p, process
+}
+
+// running lists the running containers of a pod, or of all pods if p is nil.
+func (c *chaos) running(ctx context.Context, p *chaosPod) ([]*runtimeapi.Container, error) {
+	filter := &runtimeapi.ContainerFilter{
+		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
+	if p != nil {
+		filter.LabelSelector = map[string]string{pod.LabelPodName: p.full()}
+	}
+	all, err := c.cri.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all.Containers, func(a, b *runtimeapi.Container) int { return strings.Compare(a.Id, b.Id) })
+	return all.Containers, nil
+}
+
+func (c *chaos) killContainer() {
+	if p, process := c.process(); p != nil {
+		p.touched = true
+		c.count("kill container")
+		_ = unix.Kill(process, unix.SIGKILL) // it may have ended by itself
+	}
+}
+
+// killShim kills the shim of a pod, which is the parent of the pod's containers.
+func (c *chaos) killShim() {
+	p, process := c.process()
+	if p == nil {
+		return
+	}
+	shim := parentOf(process)
+	command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", shim))
+	if !strings.Contains(string(command), "shim") { // the container has ended, or its shim has
+		return
+	}
+	p.touched = true
+	c.count("kill shim")
+	_ = unix.Kill(shim, unix.SIGKILL)
+}
+
+// parentOf returns a process's parent, or 0.
+func parentOf(process int) int {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process))
+	_, rest, ok := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	if !ok || len(fields) < 2 {
+		return 0
+	}
+	parent, _ := strconv.Atoi(fields[1])
+	return parent
+}
+
+func (c *chaos) killAgent() {
+	c.count("kill agent")
+	c.kill()
+	time.Sleep(time.Duration(c.random.IntN(300)) * time.Millisecond)
+	c.start()
+}
+
+func (c *chaos) stopAgent() {
+	c.count("stop agent")
+	c.pause(c.agent.Process.Signal)
+}
+
+func (c *chaos) killRuntime() {
+	c.count("kill runtime")
+	check(c.t, c.external.Stop(unix.SIGKILL))
+	time.Sleep(time.Duration(c.random.IntN(300)) * time.Millisecond)
+	check(c.t, c.external.Start(c.t.Context()))
+}
+
+func (c *chaos) stopRuntime() {
+	c.count("stop runtime")
+	c.pause(func(s os.Signal) error { return c.external.Signal(s.(unix.Signal)) })
+}
+
+// pause stops a process for up to 5 s.
+func (c *chaos) pause(signal func(os.Signal) error) {
+	check(c.t, signal(unix.SIGSTOP))
+	time.Sleep(time.Duration(c.random.IntN(5000)) * time.Millisecond)
+	check(c.t, signal(unix.SIGCONT))
+}
+
+// settle waits until the node has exactly the desired pods, and checks what must hold all the time.
+func (c *chaos) settle() {
+	c.count("check")
+	c.until("the node has the desired pods", c.converged)
+	c.untouched()
+}
+
+// converged says what differs from the desired pods.
+func (c *chaos) converged() error {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+	defer cancel()
+	list, err := c.client().Pods(ctx, client.Select{Namespace: "default"})
+	if err != nil {
+		return err
+	}
+	left := maps.Clone(c.pods)
+	for i := range list.Items {
+		p := &list.Items[i]
+		name := strings.TrimSuffix(p.Name, "-node1")
+		d := c.pods[name]
+		if d == nil || d.full() != p.Name {
+			return fmt.Errorf("pod %s still exists: %s", p.Name, describe(p))
+		}
+		delete(left, name)
+		if !arrived(d, p) {
+			return fmt.Errorf("pod %s: %s", p.Name, describe(p))
+		}
+		if d.kind == "claim" && !slices.Contains(c.claims, name) {
+			c.claims = append(c.claims, name)
+		}
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("pods are missing: %q", slices.Sorted(maps.Keys(left)))
+	}
+	return c.containersMatch(ctx)
+}
+
+// arrived says whether a pod is in the state that its kind leads to.
+func arrived(d *chaosPod, p *corev1.Pod) bool {
+	switch d.kind {
+	case "job":
+		return shows(p, "Succeeded") || d.touched && shows(p, "Failed")
+	case "crash":
+		return shows(p, "restarts>=1")
+	}
+	return shows(p, "Ready")
+}
+
+// containersMatch compares the runtime's running containers and ready sandboxes with the desired pods.
+func (c *chaos) containersMatch(ctx context.Context) error {
+	all, err := c.running(ctx, nil)
+	if err != nil {
+		return err
+	}
+	names := map[string][]string{}
+	for _, x := range all {
+		owner := x.Labels[pod.LabelPodName]
+		names[owner] = append(names[owner], x.Metadata.Name)
+	}
+	boxes, err := c.cri.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return err
+	}
+	ready := map[string]int{}
+	for _, b := range boxes.Items {
+		owner := b.Labels[pod.LabelPodName]
+		if b.State == runtimeapi.PodSandboxState_SANDBOX_READY {
+			ready[owner]++
+		}
+		if !slices.ContainsFunc(slices.Collect(maps.Values(c.pods)), func(p *chaosPod) bool { return p.full() == owner }) {
+			return fmt.Errorf("the runtime has a sandbox of %s, which is removed", owner)
+		}
+	}
+	for _, p := range c.pods {
+		got := names[p.full()]
+		slices.Sort(got)
+		want := chaosContainers[p.kind]
+		if p.kind != "crash" && !slices.Equal(got, want) {
+			return fmt.Errorf("containers %q of %s run, want %q", got, p.full(), want)
+		}
+		if len(want) > 0 && ready[p.full()] != 1 {
+			return fmt.Errorf("%s has %d ready sandboxes", p.full(), ready[p.full()])
+		}
+		delete(names, p.full())
+	}
+	for owner, containers := range names {
+		return fmt.Errorf("containers %q of %s run, which is removed", containers, owner)
+	}
+	return nil
+}
+
+// untouched checks the pods whose processes the test did not end: no container has restarted, each has one process,
+// and each start has at most one event.
+func (c *chaos) untouched() {
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	for _, p := range c.pods {
+		if p.touched || len(chaosContainers[p.kind]) == 0 {
+			continue
+		}
+		all, err := c.running(ctx, p)
+		check(c.t, err)
+		for _, x := range all {
+			name := x.Metadata.Name
+			if first := p.ids[name]; x.Metadata.Attempt > 0 || first != "" && first != x.Id {
+				c.t.Fatalf("container %s of %s is another one, attempt %d, although nobody touched it\n%s", name,
+					p.full(), x.Metadata.Attempt, c.log())
+			}
+			p.ids[name] = x.Id
+			s, err := c.cri.ContainerStatus(ctx,
+				&runtimeapi.ContainerStatusRequest{ContainerId: x.Id, Verbose: true})
+			check(c.t, err)
+			process, err := processOf(s.Info)
+			check(c.t, err)
+			if n := len(processesBeside(process)); n != 1 {
+				c.t.Fatalf("container %s of %s has %d processes", name, p.full(), n)
+			}
+			c.startedOnce(ctx, x)
+		}
+	}
+}
+
+// startedOnce checks that a container has no second event of its start.
+func (c *chaos) startedOnce(ctx context.Context, x *runtimeapi.Container) {
+	events, err := c.client().Events(ctx, client.Select{Namespace: "default", Fields: "reason=Started"})
+	check(c.t, err)
+	n := 0
+	for _, e := range events.Items {
+		if string(e.InvolvedObject.UID) == x.Labels[pod.LabelPodUID] &&
+			strings.HasSuffix(e.InvolvedObject.FieldPath, "{"+x.Metadata.Name+"}") {
+			n += int(max(1, e.Count))
+		}
+	}
+	if n > 1 {
+		c.t.Fatalf("container %s of %s has %d events of its one start", x.Metadata.Name, x.Labels[pod.LabelPodName], n)
+	}
+}
+
+// processesBeside lists the processes in the cgroup of a process.
+func processesBeside(process int) []string {
+	groups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", process))
+	for line := range strings.Lines(string(groups)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		dir := "/sys/fs/cgroup"
+		switch {
+		case len(fields) < 3 || fields[1] != "" && fields[1] != "pids":
+			continue
+		case fields[1] != "":
+			dir += "/" + fields[1]
+		}
+		if text, err := os.ReadFile(filepath.Join(dir, fields[2], "cgroup.procs")); err == nil {
+			return strings.Fields(string(text))
+		}
+	}
+	return nil
+}
+
+// nothingLeft checks that no directory, mount, cgroup, network interface, packet filter rule, lease or shim of a removed
+// pod exists.
+func (c *chaos) nothingLeft() {
+	c.until("nothing of the pods is left", func() error {
+		var left []string
+		pods, err := os.ReadDir(filepath.Join(c.root, "pods"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, entry := range pods {
+			left = append(left, "directory pods/"+entry.Name())
+		}
+		mounts, err := os.ReadFile("/proc/self/mountinfo")
+		check(c.t, err)
+		for line := range strings.Lines(string(mounts)) {
+			if strings.Contains(line, c.root+"/pods/") {
+				left = append(left, "mount "+line)
+			}
+		}
+		left = append(left, c.links()...)
+		left = append(left, c.cgroupsLeft()...)
+		left = append(left, slices.DeleteFunc(c.rules(), func(rule string) bool {
+			return slices.Contains(c.before, rule)
+		})...)
+		left = append(left, c.shimsLeft()...)
+		if len(left) > 0 {
+			return fmt.Errorf("left: %q", left)
+		}
+		return nil
+	})
+}
+
+// cgroupsLeft lists cgroups of pods below the campaign's own cgroup.
+func (c *chaos) cgroupsLeft() (left []string) {
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids"} {
+		_ = filepath.WalkDir(filepath.Join(root, fmt.Sprintf("berth-test-%d", c.place)),
+			func(path string, entry fs.DirEntry, err error) error {
+				if err == nil && entry.IsDir() && strings.HasPrefix(entry.Name(), "pod") {
+					left = append(left, "cgroup "+path)
+				}
+				return nil // a cgroup that is gone is not left
+			})
+	}
+	return left
+}
+
+// rules lists rules of the packet filter, and leases, that name the address of a pod.
+func (c *chaos) rules() (all []string) {
+	rules, err := exec.Command("nft", "list", "ruleset").Output()
+	check(c.t, err)
+	for line := range strings.Lines(string(rules)) {
+		for rest := line; ; {
+			_, after, found := strings.Cut(rest, c.addresses())
+			if !found {
+				break
+			}
+			if last := strings.FieldsFunc(after, func(r rune) bool { return r < '0' || r > '9' }); len(last) > 0 &&
+				last[0] != "0" && last[0] != "1" && last[0] != "255" {
+				all = append(all, "rule "+strings.TrimSpace(line))
+				break
+			}
+			rest = after
+		}
+	}
+	for _, dir := range []string{c.root, "/var/lib/cni/networks"} {
+		_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && strings.HasPrefix(entry.Name(), c.addresses()) {
+				all = append(all, "lease "+path)
+			}
+			return nil
+		})
+	}
+	return all
+}
+
+// shimsLeft lists shims of the embedded runtime. A containerd that is killed while it starts a shim forgets the shim,
+// which the agent cannot see.
+func (c *chaos) shimsLeft() (left []string) {
+	if c.external != nil {
+		return nil
+	}
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		line, _ := os.ReadFile(file)
+		if text := string(line); strings.Contains(text, "shim") && strings.Contains(text, c.root) {
+			left = append(left, fmt.Sprintf("shim %q", text))
+		}
+	}
+	return left
+}
+
+// keptClaims checks that each claim whose pod was once ready has its data.
+func (c *chaos) keptClaims() {
+	found := map[string]bool{}
+	check(c.t, filepath.WalkDir(c.root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // the agent works meanwhile
+			}
+			return err
+		}
+		if strings.HasPrefix(entry.Name(), "claim") && entry.Type().IsRegular() {
+			found[entry.Name()] = true
+		}
+		return nil
+	}))
+	for _, name := range c.claims {
+		if !found[name] {
+			c.t.Fatalf("the data of claim %s is gone\n%s", name, c.log())
+		}
+	}
+	c.counts["claims with data"] = len(c.claims)
+}
