@@ -11,7 +11,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 EMBEDDED = ./internal/runtime/... ./internal/cri/critest/... ./internal/agent/engine/kind ./internal/cli
 RACE     = $(filter-out $(shell $(GO) list $(EMBEDDED)),$(shell $(GO) list ./internal/...))
 
-.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile script e2e vmtest before leftovers bench clean
+.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile script e2e chaos vmtest before leftovers bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -41,7 +41,7 @@ run: build image ## run the example pod until it is Ready; show its timeline, lo
 
 test: ## everything that CI runs, with the seconds of each stage at the end (as root)
 	@MAKE='$(MAKE)' sh hack/test.sh setup before assets cluster check race embedded fuzz build script e2e \
-		vmtest leftovers
+		chaos vmtest leftovers
 
 check: lint vuln ## formatting, linters (go vet is one of them), vulnerabilities, the rules of test/arch_test.go, links
 	$(GO) test ./test/ -run 'Test(Imports|EveryPackage|Decisions|NoInit|Budgets|Docs|ScriptsStay|Outside)'
