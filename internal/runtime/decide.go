@@ -78,6 +78,9 @@ type host struct {
 	systemdInit bool   // systemd runs
 }
 
+// address is the name of this containerd in the arguments of its shims. It is a path at which no socket exists.
+func (h host) address() string { return filepath.Join(h.sockets, "grpc.sock") }
+
 // snapshotter is the containerd snapshotter for this machine.
 func (h host) snapshotter() string {
 	if h.overlay {
@@ -104,8 +107,7 @@ func serverConfig(c Config, h host, pauseImage string) *srvconfig.Config {
 		Timeouts: map[string]string{"io.containerd.timeout.shim.load": "1m", "io.containerd.timeout.task.state": "10s"},
 		Plugins: map[string]any{
 			"io.containerd.server.v1.ttrpc": map[string]any{"address": filepath.Join(h.sockets, "ttrpc.sock")},
-			// No socket exists there: shims use the address as the name of their containerd.
-			"io.containerd.server.v1.grpc":  map[string]any{"address": filepath.Join(h.sockets, "grpc.sock")},
+			"io.containerd.server.v1.grpc":  map[string]any{"address": h.address()},
 			"io.containerd.shim.v1.manager": map[string]any{"socket_dir": filepath.Join(h.sockets, "s")},
 			// The threshold keeps garbage collections at least 10 s apart instead of 250 ms. Each removal of an image
 			// also triggers one.

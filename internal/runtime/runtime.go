@@ -22,6 +22,7 @@ import (
 	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/runtime/network"
+	"github.com/berth-run/berth/internal/runtime/orphan"
 	"github.com/berth-run/berth/internal/runtime/unpack"
 )
 
@@ -141,9 +142,7 @@ func (r *Runtime) run(ctx context.Context) error {
 	}
 	defer up.stop()
 	up.network = r.network
-	if err := r.network.Sweep(ctx, up); err != nil {
-		r.config.Log.Warn("ended sandboxes have left something, retrying at the next start", "err", err)
-	}
+	r.sweep(ctx, up, h)
 	if err := up.ensurePause(ctx, programs["pause"]); err != nil {
 		return err
 	}
@@ -155,6 +154,25 @@ func (r *Runtime) run(ctx context.Context) error {
 	parts.Go(func() error { return r.network.Watch(ctx) })
 	parts.Go(func() error { return r.serve(ctx, up, failed) })
 	return parts.Wait()
+}
+
+// sweep removes what sandboxes that have ended left on the machine. Call it while no sandbox starts.
+func (r *Runtime) sweep(ctx context.Context, up *server, h host) {
+	if err := r.network.Sweep(ctx, up); err != nil {
+		r.config.Log.Warn("ended sandboxes have left something, retrying at the next start", "err", err)
+	}
+	sandboxes, err := up.Sandboxes(ctx)
+	if err != nil {
+		r.config.Log.Warn("cannot look for shims without a sandbox, retrying at the next start", "err", err)
+		return
+	}
+	ended, err := orphan.End(shimName, h.address(), sandboxes)
+	if err != nil {
+		r.config.Log.Warn("cannot end shims without a sandbox, retrying at the next start", "err", err)
+	}
+	if len(ended) > 0 {
+		r.config.Log.Info("shims without a sandbox ended", "pids", ended)
+	}
 }
 
 // serve opens the in-memory connection and keeps it open until ctx ends or containerd fails.
