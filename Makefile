@@ -11,7 +11,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 EMBEDDED = ./internal/runtime/... ./internal/cri/critest/... ./internal/agent/engine/kind ./internal/cli
 RACE     = $(filter-out $(shell $(GO) list $(EMBEDDED)),$(shell $(GO) list ./internal/...))
 
-.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile script e2e chaos vmtest before leftovers bench clean
+.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak script e2e chaos vmtest before leftovers bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -73,6 +73,10 @@ fuzz: $(if $(ROOT),assets) ## run all fuzz targets; they share 4 minutes, or eac
 # HOSTILE=fork selects pods by name. HOSTILEFLAGS="-hostile.seed 7 -hostile.full" repeats an order, with full sizes.
 hostile: build image ## measure other pods and the agent beside pods that do harm; writes bin/hostile/report.md
 	$(GO) test -count=1 -timeout 90m -v -run 'TestHostile/$(HOSTILE)' ./test/ -hostile $(HOSTILEFLAGS)
+
+# SOAKFLAGS="-soak.pods 10000 -soak.seed 7" chooses how many pods, and repeats a sequence.
+soak: build image ## run hundreds of pods through one agent; writes bin/soak/soak.html with plots of what they use
+	$(GO) test -count=1 -timeout 12h -v -run TestSoak ./test/ -soak $(SOAKFLAGS)
 
 script: build image ## end to end: run the scripts in test/script on the real runtimes
 	$(GO) test -count=1 -timeout 40m -parallel 6 -skip TestE2E ./test/

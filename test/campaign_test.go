@@ -3,6 +3,7 @@ package test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,16 @@ import (
 
 	"github.com/berth-run/berth/internal/api/client"
 )
+
+// dice returns random numbers that a seed repeats. It chooses the seed if that is 0, and logs how to repeat the run.
+func dice(t *testing.T, name string, seed uint64) (*rand.Rand, uint64) {
+	t.Helper()
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
+	}
+	t.Logf("repeat with %s %d", name, seed)
+	return rand.New(rand.NewPCG(seed, 0)), seed //nolint:gosec // it need not be secret
+}
 
 // subject is the agent, with the embedded runtime, that a campaign loads and measures. It has a root directory, a
 // cgroup and a network of its own.

@@ -68,12 +68,7 @@ func TestHostile(t *testing.T) {
 	if !*hostileRun {
 		t.Skip("make hostile runs it")
 	}
-	seed := *hostileSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("repeat with -hostile.seed %d", seed)
-	dice := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it need not be secret
+	dice, seed := dice(t, "-hostile.seed", *hostileSeed)
 	s := newSubject(t, "podPidsLimit: 500\n")
 	quiet, _ := s.resident()
 	all := hostiles(s.root, dice, *hostileFull)
