@@ -311,7 +311,7 @@ func clientsAndProbes(root string, events int) []hostile {
 			load: func(ctx context.Context, _ *subject, p client.Pod) {
 				var all sync.WaitGroup
 				for i := range 8 {
-					var out io.Writer = io.Discard
+					out := io.Discard
 					if i%2 == 0 {
 						out = stuck{ctx}
 					}

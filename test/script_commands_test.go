@@ -680,7 +680,7 @@ func longRoot(ts *testscript.TestScript, _ []string) {
 func (h *harness) resetBeside(ts *testscript.TestScript, args []string) {
 	kernel, err := inotify.Open()
 	ts.Check(err)
-	defer kernel.Close()
+	defer func() { _ = kernel.Close() }()
 	_, err = kernel.Add(args[0], unix.IN_DELETE)
 	ts.Check(err)
 	reset := exec.Command(h.bin, "reset", "--yes", "--root-dir", rootOf(ts), "--config", ts.MkAbs("config.yaml"))

@@ -65,7 +65,7 @@ func TestBoundedReturnsError(t *testing.T) {
 	want := errors.New("disk full")
 	err := bounded(t.Context(), endPatience, func(context.Context, context.CancelFunc) error { return want },
 		func() { t.Error("left behind") })
-	if err != want {
+	if !errors.Is(err, want) {
 		t.Errorf("%v", err)
 	}
 }

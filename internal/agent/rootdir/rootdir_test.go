@@ -103,7 +103,7 @@ func TestRemoveKeepsSocketsOfOtherAgents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
+	defer func() { _ = d.Close() }()
 	if err := d.Remove(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestRemoveRemovesTheLockFileLast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer kernel.Close()
+	defer func() { _ = kernel.Close() }()
 	if _, err := kernel.Add(root, unix.IN_DELETE); err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestListenerClosesConnectionsBeyondTheBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	bound := Listener(l, Bounds{Connections: 2, AllConnections: 3})
 	accepted := make(chan net.Conn, 10)
 	go func() {
@@ -119,7 +119,7 @@ func TestBodiesEndsDeadlineWithTheBody(t *testing.T) {
 		t.Errorf("read the body: %v", err)
 	}
 	_ = c.Close()
-	<-ended
+	_ = <-ended // the connection has ended
 }
 
 func TestBodiesRefusesLargeBody(t *testing.T) {

@@ -21,7 +21,7 @@ func TestCallReturnsPanicWithItsPlace(t *testing.T) {
 		t.Errorf("Error() = %q: it does not name the function and the line", got)
 	}
 	want := errors.New("plain")
-	if err := Call(func() error { return want }); err != want {
+	if err := Call(func() error { return want }); !errors.Is(err, want) {
 		t.Errorf("Call returned %v, want the function's own error", err)
 	}
 }

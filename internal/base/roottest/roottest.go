@@ -1,6 +1,7 @@
 package roottest
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,7 +70,7 @@ func Disk(t testing.TB) (dir string, powerCut func()) {
 	}
 	run := func(name string, args ...string) {
 		t.Helper()
-		if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(context.Background(), name, args...).CombinedOutput(); err != nil {
 			t.Fatalf("%s %q: %v: %s", name, args, err, out)
 		}
 	}

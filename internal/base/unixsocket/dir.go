@@ -31,8 +31,8 @@ func Dir(root string) string {
 
 // resolve returns a path without links, as far as it exists.
 func resolve(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		return resolved
 	}
 	up := filepath.Dir(path)
 	if up == path {
@@ -104,12 +104,11 @@ func serves(ctx context.Context, dir string) bool {
 		if err != nil || d.Type() != fs.ModeSocket {
 			return err
 		}
-		c, err := Dial(ctx, path)
-		if err != nil {
-			return nil
+		if c, err := Dial(ctx, path); err == nil {
+			_ = c.Close()
+			return served
 		}
-		_ = c.Close()
-		return served
+		return nil
 	})
 	return err != nil
 }

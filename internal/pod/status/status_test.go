@@ -330,7 +330,7 @@ func TestPanicOfStatusSetsPodAside(t *testing.T) {
 		}
 		time.Sleep(time.Second) // the first delay, after which it panics once more
 		synctest.Wait()
-		if until := w.asides.Until("u1"); until.Sub(time.Now()) != 2*time.Second {
+		if until := w.asides.Until("u1"); time.Until(until) != 2*time.Second {
 			t.Errorf("the second delay ends in %v, want 2s", time.Until(until))
 		}
 		time.Sleep(2 * time.Second)

@@ -49,7 +49,7 @@ func (d *Supply) Run(ctx context.Context) error {
 
 // serve accepts registrations at the socket.
 func (d *Supply) serve(ctx context.Context) error {
-	listener, err := d.listen(ctx)
+	listener, err := d.listen()
 	if err != nil {
 		d.opts.Log.Error(
 			"serve registrations of device plugins failed; no device plugin can register until the agent restarts",
@@ -78,7 +78,7 @@ func (d *Supply) stopTimers() {
 
 // listen creates the directory and the registration socket. It first removes all sockets in the directory: they belong
 // to the previous agent and to plugins that registered there. Plugins see the removal and register again.
-func (d *Supply) listen(ctx context.Context) (net.Listener, error) {
+func (d *Supply) listen() (net.Listener, error) {
 	if err := os.MkdirAll(d.opts.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make the directory of device plugins: %w", err)
 	}
