@@ -119,7 +119,9 @@ func TestBodiesEndsDeadlineWithTheBody(t *testing.T) {
 		t.Errorf("read the body: %v", err)
 	}
 	_ = c.Close()
-	_ = <-ended // the connection has ended
+	if err := <-ended; err == nil {
+		t.Error("the connection ended without an error")
+	}
 }
 
 func TestBodiesRefusesLargeBody(t *testing.T) {
