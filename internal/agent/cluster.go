@@ -73,9 +73,11 @@ func serveNode(a *Agent) (*serve.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the machine's cgroup: %w", err)
 	}
+	tokens, rights := a.demand.cluster.Reviews()
 	return serve.New(serve.Options{
 		Config: a.Config, Kubelet: a.machine.engine.Effective(a.Config.Kubelet),
 		Version: a.Version, Began: a.began, Client: a.demand.cluster.Client(),
+		TokenReviews: tokens, AccessReviews: rights,
 		ClientCertificate: a.demand.cluster.Certificate(),
 		Node:              view(a), AddressesChanged: a.demand.cluster.AddressesChanged(),
 		Pods: a.tables.statuses.Pods(), Settled: a.tables.fleet.Settled(), Streams: streamsOf(a),

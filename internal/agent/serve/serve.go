@@ -28,15 +28,16 @@ import (
 	"github.com/berth-run/berth/internal/node/telemetry"
 )
 
-// Options of a Node. All are required but Client and AddressesChanged.
+// Options of a Node. All are required but the clients and AddressesChanged.
 type Options struct {
 	Config *config.Config
 	// Kubelet is the configuration in effect, as /configz shows it.
 	Kubelet *kubeletconfig.KubeletConfiguration
 	Version string
 	Began   time.Time
-	// Client is used to ask the API server who may use this server. It is nil without a cluster.
-	Client kubernetes.Interface
+	// Client requests the serving certificate. TokenReviews and AccessReviews ask the API server who may use this
+	// server. All are nil without a cluster.
+	Client, TokenReviews, AccessReviews kubernetes.Interface
 	// ClientCertificate identifies the node to the API server. It is nil without a cluster.
 	ClientCertificate *cert.Client
 	// Node has the node's addresses. AddressesChanged receives a token after they have changed. It is nil if they never
@@ -128,8 +129,9 @@ func (n *Node) secure(o Options) error {
 	var err error
 	n.access, err = auth.New(auth.Options{
 		Node: o.Config.NodeName, ClientCAFile: c.TLS.ClientCAFile, Anonymous: c.Auth.Anonymous,
-		Tokens: c.Auth.TokenReview && o.Client != nil, TokenTTL: c.Auth.TokenTTL,
-		Mode: mode, AllowedTTL: c.Auth.AllowedTTL, DeniedTTL: c.Auth.DeniedTTL, Client: o.Client, Log: o.Log,
+		Tokens: c.Auth.TokenReview && o.TokenReviews != nil, TokenTTL: c.Auth.TokenTTL,
+		Mode: mode, AllowedTTL: c.Auth.AllowedTTL, DeniedTTL: c.Auth.DeniedTTL,
+		TokenReviews: o.TokenReviews, AccessReviews: o.AccessReviews, Log: o.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("decide who may use the node's server: %w", err)

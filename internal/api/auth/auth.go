@@ -47,9 +47,10 @@ type Options struct {
 	// AllowedTTL and DeniedTTL are how long a positive or negative answer about rights is cached. 0
 	// disables the cache.
 	AllowedTTL, DeniedTTL time.Duration
-	// Client has the node's own rights. It may be nil if neither Tokens nor ModeWebhook is set.
-	Client kubernetes.Interface
-	Log    *slog.Logger
+	// TokenReviews and AccessReviews have the node's own rights. TokenReviews is needed for Tokens, AccessReviews for
+	// ModeWebhook.
+	TokenReviews, AccessReviews kubernetes.Interface
+	Log                         *slog.Logger
 }
 
 // Auth authenticates and authorizes requests to this node.
@@ -63,7 +64,7 @@ type Auth struct {
 
 // New checks the options and returns an Auth. Load then reads the client CA file.
 func New(o Options) (*Auth, error) {
-	if o.Client == nil && o.Tokens {
+	if o.TokenReviews == nil && o.Tokens {
 		return nil,
 			errors.New(
 				"authentication.webhook.enabled needs an API server to ask: give --kubeconfig, or set it to false")
@@ -73,12 +74,12 @@ func New(o Options) (*Auth, error) {
 	case o.Mode == ModeAlwaysAllow:
 	case o.Mode != ModeWebhook:
 		return nil, fmt.Errorf("authorization.mode %q is unknown: set %s or %s", o.Mode, ModeWebhook, ModeAlwaysAllow)
-	case o.Client == nil:
+	case o.AccessReviews == nil:
 		return nil,
 			fmt.Errorf("authorization.mode %s needs an API server to ask: give --kubeconfig, or set the mode to %s",
 				ModeWebhook, ModeAlwaysAllow)
 	default:
-		a.rights = newAccessReviews(o.Client.AuthorizationV1().SubjectAccessReviews(), o.AllowedTTL, o.DeniedTTL)
+		a.rights = newAccessReviews(o.AccessReviews.AuthorizationV1().SubjectAccessReviews(), o.AllowedTTL, o.DeniedTTL)
 	}
 	var ways []authenticator.Request
 	if o.ClientCAFile != "" {
@@ -86,7 +87,7 @@ func New(o Options) (*Auth, error) {
 		ways = append(ways, requestx509.NewDynamic(a.clients.verifyOptions, requestx509.CommonNameUserConversion))
 	}
 	if o.Tokens {
-		tokens := cache.New(tokenReviews{o.Client.AuthenticationV1().TokenReviews()}, false, o.TokenTTL, o.TokenTTL)
+		tokens := cache.New(newTokenReviews(o.TokenReviews.AuthenticationV1().TokenReviews()), false, o.TokenTTL, o.TokenTTL)
 		ways = append(ways, bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
 	}
 	a.who = group.NewAuthenticatedGroupAdder(union.New(ways...))
@@ -115,14 +116,17 @@ func (a *Auth) ClientCAs() *x509.CertPool {
 }
 
 // Check returns nil if the sender of r may do verb on at least one of the subresources of this node. It
-// checks them in order. Otherwise it returns an apierrors.APIStatus with code 401 or 403, or with code 500
-// if the API server did not answer. The message is the kubelet's.
+// checks them in order. Otherwise it returns an apierrors.APIStatus with code 401 or 403, with code 429 while too many
+// reviews wait, or with code 500 if the API server did not answer. The message is the kubelet's.
 //
 // Check removes an accepted bearer token from the request.
 func (a *Auth) Check(r *http.Request, verb string, subresources []string) error {
 	who, ok, err := a.who.AuthenticateRequest(r)
 	if err != nil {
 		a.log.Info("request refused: invalid credentials", "path", r.URL.Path, "from", r.RemoteAddr, "error", err)
+	}
+	if errors.Is(err, errBusy) {
+		return busy()
 	}
 	if err != nil || !ok {
 		return refusal(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
@@ -134,6 +138,8 @@ func (a *Auth) Check(r *http.Request, verb string, subresources []string) error 
 		want := attributes{node: a.node, verb: verb, subresource: sub}
 		allowed, err := a.rights.allowed(r.Context(), who.User, want)
 		switch {
+		case errors.Is(err, errBusy):
+			return busy()
 		case err != nil:
 			a.log.Warn("request refused: the API server did not answer the access review", "user", who.User.GetName(),
 				"verb", verb, "subresource",
@@ -149,6 +155,9 @@ func (a *Auth) Check(r *http.Request, verb string, subresources []string) error 
 		fmt.Sprintf("Forbidden (user=%s, verb=%s, resource=%s, subresource(s)=%v)", who.User.GetName(), verb, nodes,
 			subresources))
 }
+
+// busy is the answer to a request that cannot be checked now.
+func busy() error { return apierrors.NewTooManyRequests(errBusy.Error(), 1) }
 
 func refusal(code int32, why metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: why,

@@ -148,7 +148,7 @@ func TestCheckWithReviews(t *testing.T) {
 	expired := c.Config(kubeapitest.Identity{User: "apiserver", Lifetime: -time.Hour}).CertData
 
 	o := Options{ClientCAFile: c.CA(), Tokens: true, TokenTTL: time.Minute, Mode: ModeWebhook, AllowedTTL: time.Minute,
-		DeniedTTL: time.Minute, Client: nodeClient(t, c)}
+		DeniedTTL: time.Minute, TokenReviews: nodeClient(t, c), AccessReviews: nodeClient(t, c)}
 	strict := newAuth(t, o)
 	o.Anonymous = true
 	lax := newAuth(t, o)
@@ -196,7 +196,7 @@ func TestReviewAnswersAreCached(t *testing.T) {
 	subject, token := account(t, c)
 	grant(t, c.Client(), subject, "get", "metrics")
 	o := Options{Tokens: true, TokenTTL: time.Minute, Mode: ModeWebhook, AllowedTTL: time.Minute,
-		DeniedTTL: time.Minute, Client: nodeClient(t, c)}
+		DeniedTTL: time.Minute, TokenReviews: nodeClient(t, c), AccessReviews: nodeClient(t, c)}
 	cached := newAuth(t, o)
 	o.AllowedTTL, o.DeniedTTL = 0, 0
 	uncached := newAuth(t, o)
@@ -333,5 +333,41 @@ func TestReviewSpecAndKey(t *testing.T) {
 	if _, key, err := reviewFor(&user.DefaultInfo{Name: strings.Repeat("u", maxKey)}, attributes{}); err != nil ||
 		key != "" {
 		t.Errorf("a long name has a cache key: %v", err)
+	}
+}
+
+// silent is an API server that answers no review until its test ends.
+type silent[T any] struct{ asked chan struct{} }
+
+func (s silent[T]) Create(ctx context.Context, review T, _ metav1.CreateOptions) (T, error) {
+	s.asked <- struct{}{}
+	<-ctx.Done()
+	return review, ctx.Err()
+}
+
+// Requests with random tokens wait for the API server. One more is refused at once.
+func TestReviewsThatWaitAreBounded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	asked := make(chan struct{})
+	tokens := newTokenReviews(silent[*authenticationv1.TokenReview]{asked})
+	rights := newAccessReviews(silent[*authorizationv1.SubjectAccessReview]{asked}, time.Minute, time.Minute)
+	for i := range maxPending {
+		go func() { _, _, _ = tokens.AuthenticateToken(ctx, fmt.Sprint(i)) }()
+		<-asked
+		go func() {
+			_, _ = rights.allowed(ctx, &user.DefaultInfo{Name: fmt.Sprint(i)}, attributes{node: "n1", verb: "get"})
+		}()
+		<-asked
+	}
+	if _, _, err := tokens.AuthenticateToken(ctx, "another"); !errors.Is(err, errBusy) {
+		t.Errorf("a token over the bound: %v", err)
+	}
+	if _, err := rights.allowed(ctx, &user.DefaultInfo{Name: "another"}, attributes{node: "n1",
+		verb: "get"}); !errors.Is(err, errBusy) {
+		t.Errorf("a question about rights over the bound: %v", err)
+	}
+	if got := verdict(busy()); !strings.HasPrefix(got, "429 ") {
+		t.Errorf("the answer is %q", got)
 	}
 }

@@ -23,9 +23,27 @@ import (
 // reviewTimeout limits one review, retries included.
 const reviewTimeout = 30 * time.Second
 
+// maxPending limits how many reviews of one kind wait for an answer. Whoever reaches the node's server can cause reviews,
+// with random tokens for example, and each one that waits uses memory.
+const maxPending = 100
+
+// errBusy is the error of a review while maxPending others wait.
+var errBusy = errors.New("too many requests wait for the API server to check them")
+
+// places has an element for each review of one kind that waits.
+type places chan struct{}
+
+func newPlaces() places { return make(places, maxPending) }
+
 // ask calls review until it succeeds, fails with an error that a retry cannot help, or reviewTimeout is
-// over.
-func ask(ctx context.Context, review func(context.Context) error) error {
+// over. It fails with errBusy if there is no place.
+func (p places) ask(ctx context.Context, review func(context.Context) error) error {
+	select {
+	case p <- struct{}{}:
+		defer func() { <-p }()
+	default:
+		return errBusy
+	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	backoff := wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 5}
@@ -58,12 +76,17 @@ type reviewer[T any] interface {
 // tokenReviews asks the API server which user a bearer token belongs to.
 type tokenReviews struct {
 	client reviewer[*authenticationv1.TokenReview]
+	places places
+}
+
+func newTokenReviews(c reviewer[*authenticationv1.TokenReview]) tokenReviews {
+	return tokenReviews{c, newPlaces()}
 }
 
 // AuthenticateToken implements authenticator.Token.
 func (t tokenReviews) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	var answer *authenticationv1.TokenReview
-	err := ask(ctx, func(ctx context.Context) (err error) {
+	err := t.places.ask(ctx, func(ctx context.Context) (err error) {
 		answer, err = t.client.Create(ctx,
 			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 		return err
@@ -97,13 +120,14 @@ const maxAnswers = 1024
 // accessReviews asks the API server whether a user may do an action, and caches its answers.
 type accessReviews struct {
 	client                reviewer[*authorizationv1.SubjectAccessReview]
+	places                places
 	answers               *utilcache.LRUExpireCache
 	allowedTTL, deniedTTL time.Duration
 }
 
 func newAccessReviews(c reviewer[*authorizationv1.SubjectAccessReview],
 	allowedTTL, deniedTTL time.Duration) *accessReviews {
-	return &accessReviews{client: c, answers: utilcache.NewLRUExpireCache(maxAnswers), allowedTTL: allowedTTL,
+	return &accessReviews{client: c, places: newPlaces(), answers: utilcache.NewLRUExpireCache(maxAnswers), allowedTTL: allowedTTL,
 		deniedTTL: deniedTTL}
 }
 
@@ -116,7 +140,7 @@ func (a *accessReviews) allowed(ctx context.Context, who user.Info, want attribu
 		return cached.(bool), nil
 	}
 	var answer *authorizationv1.SubjectAccessReview
-	err = ask(ctx, func(ctx context.Context) (err error) {
+	err = a.places.ask(ctx, func(ctx context.Context) (err error) {
 		answer, err = a.client.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		return err
 	})

@@ -139,6 +139,15 @@ func (c *Cluster) Client() kubernetes.Interface {
 	return c.api.Main
 }
 
+// Reviews returns clients that ask who may use the node's own server, for tokens and for rights. They are nil for a
+// standalone agent.
+func (c *Cluster) Reviews() (tokens, rights kubernetes.Interface) {
+	if c == nil {
+		return nil, nil
+	}
+	return c.api.TokenReviews, c.api.AccessReviews
+}
+
 // Certificate returns the client certificate of the node. It is nil for a standalone agent.
 func (c *Cluster) Certificate() *cert.Client {
 	if c == nil {

@@ -51,6 +51,9 @@ type API struct {
 	Heartbeat kubernetes.Interface
 	// Events is only for events.
 	Events kubernetes.Interface
+	// TokenReviews and AccessReviews are for questions about who may use the node's own server. Whoever reaches that
+	// server can cause them, so they have the rate of Main but not its budget.
+	TokenReviews, AccessReviews kubernetes.Interface
 	// Health reports whether the server answers these clients.
 	Health *Health
 
@@ -82,13 +85,17 @@ func Connect(o Options) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
+	reviews, err := a.base(o)
+	if err != nil {
+		return nil, err
+	}
 	for _, client := range []struct {
 		to   *kubernetes.Interface
 		on   *rest.Config
 		rate config.Rate
 	}{
 		{&a.Main, main, c.Main}, {&a.Statuses, main, c.Statuses}, {&a.Heartbeat, heartbeat, config.Rate{QPS: -1}},
-		{&a.Events, events, eventRate},
+		{&a.Events, events, eventRate}, {&a.TokenReviews, reviews, c.Main}, {&a.AccessReviews, reviews, c.Main},
 	} {
 		rc := rest.CopyConfig(client.on)
 		rc.QPS, rc.Burst = float32(client.rate.QPS), client.rate.Burst

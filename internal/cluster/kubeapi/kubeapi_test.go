@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-run/berth/internal/config"
@@ -103,5 +104,26 @@ func TestHealthFollowsTheRequestsOfAllClients(t *testing.T) {
 	get(t.Context())
 	if s := a.Health.State(); !s.Away() {
 		t.Errorf("server gone: %+v", s)
+	}
+}
+
+// Reviews that use up their budget delay no other request.
+func TestReviewsDelayNoOtherRequest(t *testing.T) {
+	a, err := Connect(Options{Base: &rest.Config{Host: "http://127.0.0.1:1"}, Cluster: clusterConfig(), Version: "v1",
+		Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mayAsk := func(c kubernetes.Interface) bool {
+		return c.AuthenticationV1().RESTClient().GetRateLimiter().TryAccept()
+	}
+	for mayAsk(a.TokenReviews) {
+	}
+	for name, client := range map[string]kubernetes.Interface{
+		"Main": a.Main, "Statuses": a.Statuses, "AccessReviews": a.AccessReviews,
+	} {
+		if !mayAsk(client) {
+			t.Errorf("%s has no budget left", name)
+		}
 	}
 }
