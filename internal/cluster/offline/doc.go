@@ -5,7 +5,7 @@
 // It owns
 //
 //	<root>/offline/pods/UID       one pod, encrypted, in a file of mode 0600
-//	<root>/offline/confirmed      when the API server last answered
+//	<root>/offline/index          which copies are current, and when the API server last answered, encrypted
 //	<root>/offline/key            the key, unless another file is configured
 //
 // and is the only writer of these files. Nothing of it is used while the API server answers. It never delays the

@@ -31,9 +31,9 @@ func offlineAt(t *testing.T, dir string) (kept []Kept, o *Offline, err error) {
 // FuzzPod reads a saved pod whose file has any content. Without the key, no content gives a pod.
 func FuzzPod(f *testing.F) {
 	checkpointtest.Fuzz(f, checkpointtest.File{
-		Name: "offline/pods/u1.json", Version: 1,
+		Name: "offline/pods/u1.json", Version: 2,
 		Seeds: []string{
-			`{"key":"u1","value":{"namespace":"default","name":"web",` +
+			`{"key":"u1","value":{"namespace":"default","name":"web","counter":1,` +
 				`"sealed":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="}}`,
 		},
 		Read: func(t *testing.T, dir string) (state, report string) {
@@ -59,7 +59,10 @@ func FuzzContent(f *testing.F) {
 			t.Fatal(err)
 		}
 		p := apiPod("u1")
-		if err := o.disk.SaveUnsynced("u1", seal(o.key, p.Pod, plain)); err != nil {
+		if err := saveIndex(o.indexFile(), o.key, index{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.disk.SaveUnsynced("u1", seal(o.key, p.Pod, 1, plain)); err != nil {
 			t.Fatal(err)
 		}
 		kept, _, err := offlineAt(t, dir)
@@ -77,12 +80,16 @@ func FuzzContent(f *testing.F) {
 	})
 }
 
-func FuzzConfirmation(f *testing.F) {
+// FuzzIndex reads an index with any content. Without the key, no content makes an old pod current.
+func FuzzIndex(f *testing.F) {
 	checkpointtest.Fuzz(f, checkpointtest.File{
-		Name: "offline/confirmed", Version: 1,
-		Seeds: []string{`{"at":"2026-03-01T12:00:00Z"}`},
+		Name: "offline/index", Version: 1,
+		Seeds: []string{`{"sealed":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="}`},
 		Read: func(t *testing.T, dir string) (state, report string) {
-			_, _, err := offlineAt(t, dir)
+			_, o, err := offlineAt(t, dir)
+			if o.current.Counter != 0 || !o.current.Confirmed.IsZero() {
+				t.Errorf("an index that nobody has encrypted with the key is used: %+v", o.current.index)
+			}
 			return "", checkpointtest.Text(err)
 		},
 	})

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -81,6 +80,15 @@ type Offline struct {
 	key     cipher.AEAD
 	written map[types.UID]written
 	due     map[types.UID]bool
+	current current
+}
+
+// current is the index, which is ahead of its file while unsaved is set. The files of the pods in deleted go after the
+// index is on disk.
+type current struct {
+	index
+	unsaved bool
+	deleted map[types.UID]bool
 }
 
 // written identifies the saved state of a pod. It is zero for a file of an earlier agent, which is compared with the
@@ -90,13 +98,17 @@ type written struct {
 	sum   [sha256.Size]byte // of the content
 }
 
-// record is a saved pod on disk, version 1. Namespace and name are not encrypted, so that people can read them.
+// record is a saved pod on disk, version 2. Namespace, name and counter are not encrypted, so that people can read them.
 type record struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Sealed is content as JSON, encrypted with AES-256-GCM. The UID is the additional data.
+	// Counter is higher than that of every record that was saved before.
+	Counter uint64 `json:"counter"`
+	// Sealed is content as JSON, encrypted with AES-256-GCM. UID and counter are the additional data.
 	Sealed []byte `json:"sealed"`
 }
+
+var errOtherKey = errors.New("it was encrypted with another key")
 
 type content struct {
 	Pod     *corev1.Pod            `json:"pod"`
@@ -110,22 +122,25 @@ type typed struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// confirmation is when the API server last answered, version 1.
-type confirmation struct {
-	At time.Time `json:"at"`
-}
-
 func format() checkpoint.Format { return checkpoint.Format{Version: 1} }
+
+// recordFormat has no migration: only the API server knows whether a pod of version 1 is current.
+func recordFormat() checkpoint.Format {
+	return checkpoint.Format{Version: 2, Migrate: func(int, json.RawMessage) (json.RawMessage, error) {
+		return nil, errors.New("it has no counter that shows whether it is current")
+	}}
+}
 
 // New makes an Offline. It reads nothing before Load.
 func New(o Options) *Offline {
 	return &Offline{
-		Options: o, disk: checkpoint.NewDir[record](filepath.Join(o.Root, "offline", "pods"), format()),
+		Options: o, disk: checkpoint.NewDir[record](filepath.Join(o.Root, "offline", "pods"), recordFormat()),
 		wake: wake.New(), written: map[types.UID]written{}, due: map[types.UID]bool{},
+		current: current{index: index{Pods: map[types.UID]uint64{}}, deleted: map[types.UID]bool{}},
 	}
 }
 
-func (o *Offline) confirmedFile() string { return filepath.Join(o.Root, "offline", "confirmed") }
+func (o *Offline) indexFile() string { return filepath.Join(o.Root, "offline", "index") }
 
 // Load reads the key, and the saved pods that may start while the API server does not answer, ordered by priority and
 // age. With an error the list has the pods that could be read. If the key is unusable, no pods can be saved.
@@ -142,26 +157,41 @@ func (o *Offline) Load() ([]Kept, error) {
 	o.mu.Lock()
 	o.key = key
 	o.mu.Unlock()
+	saved, exists, err := loadIndex(o.indexFile(), key)
+	errs = append(errs, err)
+	if !exists && len(records) > 0 {
+		errs = append(errs, errors.New("the index of the saved pods is missing: none of them is used; they are saved "+
+			"again when the API server answers"))
+	}
+	o.current.index, o.current.unsaved = index{saved.Counter, saved.Confirmed, map[types.UID]uint64{}}, !exists
 	var kept []Kept
 	for uid, r := range records {
-		k, err := open(key, types.UID(uid), r)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("read saved pod %s/%s (%s): %w", r.Namespace, r.Name, uid, err))
-			o.mark(types.UID(uid))
+		uid := types.UID(uid)
+		o.written[uid] = written{}
+		k, err := open(key, uid, r)
+		if err == nil {
+			o.current.Counter = max(o.current.Counter, r.Counter)
+		}
+		switch {
+		case err != nil:
+		case !exists: // reported once for all
+			o.mark(uid)
+			continue
+		case !saved.accepts(uid, r.Counter):
+			err = errors.New("it is not the copy that was saved last, and is not used")
+		default:
+			o.current.Pods[uid] = r.Counter
+			kept = append(kept, k)
 			continue
 		}
-		o.written[types.UID(uid)] = written{}
-		kept = append(kept, k)
-	}
-	at, err := checkpoint.Load[confirmation](o.confirmedFile(), format())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		errs = append(errs, err)
+		errs = append(errs, fmt.Errorf("read saved pod %s/%s (%s): %w", r.Namespace, r.Name, uid, err))
+		o.mark(uid)
 	}
 	slices.SortFunc(kept, func(a, b Kept) int {
 		return cmp.Or(cmp.Compare(pod.Priority(b.Pod), pod.Priority(a.Pod)),
 			a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time), cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})
-	return startable(kept, at.At, o.Now(), o.MaxAge), errors.Join(errs...)
+	return startable(kept, saved.Confirmed, o.Now(), o.MaxAge), errors.Join(errs...)
 }
 
 // encode returns the part of a saved pod that is encrypted.
@@ -177,14 +207,14 @@ func encode(k Kept) ([]byte, error) {
 	return json.Marshal(c)
 }
 
-func seal(key cipher.AEAD, p *corev1.Pod, plain []byte) record {
-	return record{p.Namespace, p.Name, key.Seal(nil, nil, plain, []byte(p.UID))}
+func seal(key cipher.AEAD, p *corev1.Pod, counter uint64, plain []byte) record {
+	return record{p.Namespace, p.Name, counter, key.Seal(nil, nil, plain, podData(p.UID, counter))}
 }
 
 func open(key cipher.AEAD, uid types.UID, r record) (k Kept, err error) {
-	plain, err := key.Open(nil, nil, r.Sealed, []byte(uid))
+	plain, err := key.Open(nil, nil, r.Sealed, podData(uid, r.Counter))
 	if err != nil {
-		return k, errors.New("it was encrypted with another key")
+		return k, errOtherKey
 	}
 	var c content
 	if err := json.Unmarshal(plain, &c); err != nil {

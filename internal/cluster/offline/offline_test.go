@@ -354,3 +354,83 @@ func TestKeys(t *testing.T) {
 		t.Error("a key file that is given and not there was made")
 	}
 }
+
+// copyOf returns the content of the saved pods and of the index.
+func (n *node) copyOf(t *testing.T) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	all, err := filepath.Glob(filepath.Join(n.Root, "offline", "pods", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(all, filepath.Join(n.Root, "offline", "index")) {
+		if files[path], err = os.ReadFile(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+func restore(t *testing.T, files map[string][]byte) {
+	t.Helper()
+	for path, text := range files {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Whoever can write the files, but has no key, brings back the file of a pod that was deleted or replaced.
+func TestAnOlderCopyOfAPodIsNotUsed(t *testing.T) {
+	n := newNode(t)
+	n.secret("one")
+	n.during(t, func() { n.Desired.Put("a", apiPod("a")); n.Desired.Put("b", apiPod("b")) })
+	old := n.copyOf(t)
+	n.during(t, func() { n.Desired.Delete("a"); n.secret("two") })
+	index := filepath.Join(n.Root, "offline", "index")
+	delete(old, index)
+	restore(t, old)
+	kept, err := New(n.Options).Load()
+	if len(kept) != 0 || err == nil || strings.Count(err.Error(), "not the copy that was saved last") != 2 {
+		t.Errorf("%d pods, %v", len(kept), err)
+	}
+	// The copies are replaced and removed when the API server answers.
+	o := New(n.Options)
+	_, _ = o.Load() // the error is the same
+	for _, uid := range []types.UID{"a", "b"} {
+		if err := o.writeOne(uid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := o.finish(); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.load(t); len(got) != 1 || string(got["b"].Objects[0].(*corev1.Secret).Data["k"]) != "two" {
+		t.Errorf("saved %v, want b with its new Secret", got)
+	}
+	// Without the index, nobody knows which copies are current.
+	if err := os.Remove(index); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := New(n.Options).Load(); len(kept) != 0 || err == nil || !strings.Contains(err.Error(), "is missing") {
+		t.Errorf("without the index: %d pods, %v", len(kept), err)
+	}
+}
+
+// An agent was killed after it had saved a pod and before it saved the index.
+func TestAPodThatIsNewerThanTheIndexIsUsed(t *testing.T) {
+	n := newNode(t)
+	n.secret("one")
+	n.during(t, func() { n.Desired.Put("a", apiPod("a")) })
+	index := filepath.Join(n.Root, "offline", "index")
+	old, err := os.ReadFile(index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.during(t, func() { n.secret("two"); n.Desired.Put("b", apiPod("b")) })
+	restore(t, map[string][]byte{index: old})
+	got := n.load(t)
+	if len(got) != 2 || string(got["a"].Objects[0].(*corev1.Secret).Data["k"]) != "two" {
+		t.Errorf("saved %v, want both with the new Secret", got)
+	}
+}

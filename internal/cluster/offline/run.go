@@ -52,17 +52,19 @@ func (o *Offline) Run(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { defer close(done); o.watch(watching) }()
 	defer func() { stop(); <-done }()
+	// A pod that is saved before there is an index would not be accepted after a kill.
+	if err := o.finish(); err != nil {
+		o.Log.Warn("cannot save the index of the saved pods, retrying", "err", err)
+	}
 	var pace checkpoint.Pace
-	var confirmed time.Time
+	var confirmed time.Time // zero: not by this process
 	for pace.Wait(ctx, o.wake.C(), delay) {
 		err := o.write()
 		if o.Server.Answers() && o.Now().Sub(confirmed) >= confirmInterval(o.MaxAge) {
-			e := checkpoint.Save(o.confirmedFile(), format(), confirmation{o.Now()})
-			if e == nil {
-				confirmed = o.Now()
-			}
-			err = errors.Join(err, e)
+			confirmed = o.Now()
+			o.current.Confirmed, o.current.unsaved = confirmed, true
 		}
+		err = errors.Join(err, o.finish())
 		switch fails, recovered := pace.Record(err); {
 		case fails:
 			o.Log.Warn("cannot save the pods of this node, retrying", "err", err)
@@ -133,6 +135,26 @@ func (o *Offline) write() error {
 	return errors.Join(errs...)
 }
 
+// finish writes the index if it has changed, and then deletes the files of pods that are not in it any more. In this
+// order a file that comes back is never taken for the current one.
+func (o *Offline) finish() error {
+	if o.current.unsaved {
+		if err := saveIndex(o.indexFile(), o.key, o.current.index); err != nil {
+			return err
+		}
+		o.current.unsaved = false
+	}
+	var errs []error
+	for uid := range o.current.deleted {
+		if err := o.disk.Delete(string(uid)); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		delete(o.current.deleted, uid)
+	}
+	return errors.Join(errs...)
+}
+
 func (o *Offline) writeOne(uid types.UID) error {
 	was, there := o.written[uid]
 	p, ok := o.Desired.Get(uid)
@@ -141,10 +163,9 @@ func (o *Offline) writeOne(uid types.UID) error {
 		if !there || !ok && !o.Server.Answers() {
 			return nil
 		}
-		if err := o.disk.Delete(string(uid)); err != nil {
-			return err
-		}
 		delete(o.written, uid)
+		delete(o.current.Pods, uid)
+		o.current.deleted[uid], o.current.unsaved = true, true
 		return nil
 	case !o.Accepted(uid):
 		return nil
@@ -163,9 +184,12 @@ func (o *Offline) writeOne(uid types.UID) error {
 	}
 	now.sum = sha256.Sum256(plain)
 	if was.sum != now.sum {
-		if err := o.disk.Save(string(uid), seal(o.key, k.Pod, plain)); err != nil {
+		delete(o.current.deleted, uid)
+		o.current.Counter++
+		if err := o.disk.Save(string(uid), seal(o.key, k.Pod, o.current.Counter, plain)); err != nil {
 			return err
 		}
+		o.current.Pods[uid], o.current.unsaved = o.current.Counter, true
 	}
 	o.written[uid] = now
 	return nil
