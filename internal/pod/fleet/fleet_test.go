@@ -37,9 +37,11 @@ type node struct {
 	judge   func(*pod.Pod, []Other) Verdict
 	changed func(types.UID)
 	ahead   func(context.Context, *pod.Pod)
-	aside   time.Time // when the next try of every pod may begin
-	mu      sync.Mutex
-	log     []string
+	aside   time.Time // when the next try of every pod may begin that has not recovered
+
+	mu        sync.Mutex
+	log       []string
+	recovered []types.UID
 }
 
 func (n *node) say(what string) {
@@ -85,8 +87,21 @@ func (n *node) Publish(uid types.UID) {
 func (n *node) PublishNow(uid types.UID) { n.Publish(uid) }
 
 func (n *node) Panicked(*corev1.Pod, string, *guard.Panic) time.Time { return time.Time{} }
-func (n *node) Until(types.UID) time.Time                            { return n.aside }
-func (n *node) Recovered(types.UID)                                  { n.aside = time.Time{} }
+
+func (n *node) Until(uid types.UID) time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if slices.Contains(n.recovered, uid) {
+		return time.Time{}
+	}
+	return n.aside
+}
+
+func (n *node) Recovered(uid types.UID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.recovered = append(n.recovered, uid)
+}
 
 func (n *node) Prefetch(ctx context.Context, p *pod.Pod) {
 	if n.ahead != nil {
