@@ -106,11 +106,12 @@ func ancestors() (ids []string) {
 }
 
 // findFiles lists the entries of directories in which agents, runtimes and CNI plugins keep their state. Directories that
-// all of them share do not count. The lock file of the choice of pod ranges stays, because removing a lock file would
+// all of them share do not count. Debian's containerd has the sockets of its shims in /run/containerd/s, and forgets those
+// of shims that a test has killed. The lock file of the choice of pod ranges stays, because removing a lock file would
 // undo the lock of another process.
 func findFiles() (all []string, err error) {
 	for _, pattern := range []string{
-		"/run/*", "/run/berth/*", "/run/netns/*", "/run/containerd/*", "/run/containerd/s/*",
+		"/run/*", "/run/berth/*", "/run/netns/*", "/run/containerd/*",
 		"/var/lib/cni/results/*", "/var/lib/cni/networks/*", "/var/lib/berth", "/var/lib/kubelet",
 	} {
 		paths, err := filepath.Glob(pattern)
@@ -120,6 +121,7 @@ func findFiles() (all []string, err error) {
 		all = append(all, paths...)
 	}
 	return slices.DeleteFunc(all, func(path string) bool {
-		return slices.Contains([]string{"/run/berth", "/run/berth-network.lock", "/run/netns"}, path)
+		return slices.Contains([]string{"/run/berth", "/run/berth-network.lock", "/run/netns",
+			"/run/containerd"}, path)
 	}), nil
 }
