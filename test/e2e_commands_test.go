@@ -189,7 +189,8 @@ func kubectl(ts *testscript.TestScript, neg bool, args []string) {
 
 func create(ts *testscript.TestScript, args []string) {
 	text := os.Expand(ts.ReadFile(args[0]), func(name string) string {
-		if slices.Contains([]string{"IMAGE", "REGISTRY", "SERVER", "WORK", "METRICS_PORT", "CA_BUNDLE", "CDI"}, name) {
+		if slices.Contains([]string{"IMAGE", "REGISTRY", "SERVER", "WORK", "METRICS_PORT", "CA_BUNDLE", "CDI",
+			"PORT", "PORT2"}, name) {
 			return ts.Getenv(name)
 		}
 		return "$" + name

@@ -115,7 +115,7 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	terminal COLSxROWS [-dialog FILE] ARGS...
 //	                            runs kubectl on a terminal, as harness.commands says of berth
 //	create FILE                 runs kubectl create with FILE, after it has replaced $IMAGE, $REGISTRY, $SERVER,
-//	                            $WORK, $METRICS_PORT, $CA_BUNDLE and $CDI in it
+//	                            $WORK, $METRICS_PORT, $CA_BUNDLE, $CDI and $PORT in it
 //	metrics-server              serves the node's resource metrics, see startMetricsServer
 //	apiserver kill|start|pause|resume
 //	                            ends, starts, freezes or continues kube-apiserver

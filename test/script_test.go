@@ -195,6 +195,11 @@ runtimeRequestTimeout: %[5]v
 			env.T().Log(string(out), err)
 			env.T().FailNow()
 		}
+		// A kubelet mounts its root directory onto itself, and reset keeps a mount that is the root directory.
+		if err := unix.Unmount(d.root, 0); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			env.T().Log(err)
+			env.T().FailNow()
+		}
 		if err := os.RemoveAll(root); err != nil { // beside a root directory that lies deeper
 			env.T().Log(err)
 			env.T().FailNow()
