@@ -455,7 +455,8 @@ func (c *chaos) converged() error {
 func arrived(d *chaosPod, p *corev1.Pod) bool {
 	switch d.kind {
 	case "job":
-		return shows(p, "Succeeded") || d.touched && shows(p, "Failed")
+		// A runtime that is killed while it starts a container does not know whether the container has run.
+		return shows(p, "Succeeded") || shows(p, "Failed") && (d.touched || shows(p, "Unknown"))
 	case "crash":
 		return shows(p, "restarts>=1")
 	}
