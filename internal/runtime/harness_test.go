@@ -22,6 +22,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/roottest"
+	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/runtime"
 	"github.com/berth-run/berth/internal/runtime/unpack"
 	"github.com/berth-run/berth/test/image"
@@ -94,6 +95,11 @@ func serve(dir string) error {
 // directory at the test's end.
 func scratch(t *testing.T) string {
 	t.Helper()
+	t.Cleanup(func() { // the directory is gone by then, and so its sockets may go
+		if err := unixsocket.Sweep(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 	return roottest.Dir(t, "running containers", func(dir string) { sweep(t, dir) })
 }
 

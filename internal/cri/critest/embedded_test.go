@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/roottest"
+	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/cri/critest"
 	"github.com/berth-run/berth/internal/runtime"
@@ -81,6 +82,11 @@ func buildImage(t *testing.T, dir string) (archive string) {
 // processes or mounts at the test's end.
 func scratch(t *testing.T) string {
 	t.Helper()
+	t.Cleanup(func() { // the directory is gone by then, and so its sockets may go
+		if err := unixsocket.Sweep(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 	return roottest.Dir(t, "running containers", func(dir string) { sweep(t, dir) })
 }
 
