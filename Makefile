@@ -41,7 +41,7 @@ run: build image ## run the example pod until it is Ready; show its timeline, lo
 
 test: ## everything that CI runs, with the seconds of each stage at the end (as root)
 	@MAKE='$(MAKE)' sh hack/test.sh setup before assets cluster check race embedded fuzz build script e2e \
-		chaos vmtest leftovers
+		vmtest leftovers
 
 check: lint vuln ## formatting, linters (go vet is one of them), vulnerabilities, the rules of test/arch_test.go, links
 	$(GO) test ./test/ -run 'Test(Imports|EveryPackage|Decisions|NoInit|Budgets|Docs|ScriptsStay|Outside)'
