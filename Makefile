@@ -5,13 +5,14 @@ GO      ?= go
 BIN     := bin/berth
 IMAGE   := example.com/workload:1
 SRC     := $(shell find cmd internal -name '*.go' -o -name '*.c' 2>/dev/null)
-# Every build has the same flags: one with others would compile all dependencies again.
-export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+# Every build has the same flags: one with others would compile all dependencies again. "make lint" runs go vet, so "go
+# test" does not run it too. Without debug information (-w) a link takes a quarter less time.
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath -vet=off -ldflags=-w
 # Packages that link the runtime, and those that do not: the second build quickly with -race.
 EMBEDDED = ./internal/runtime/... ./internal/cri/critest/... ./internal/agent/engine/kind ./internal/cli
 RACE     = $(filter-out $(shell $(GO) list $(EMBEDDED)),$(shell $(GO) list ./internal/...))
 
-.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak script e2e chaos vmtest before leftovers bench clean
+.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak script e2e chaos powercut vmtest before leftovers bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -19,10 +20,14 @@ help: ## list the targets
 setup: ## install the Debian packages that building and testing needs
 	@sh hack/setup.sh
 
-assets: setup ## build the programs inside the binary: runc, CNI plugins, pause, the shim
+assets: setup ## build the programs inside the binary: runc, CNI plugins, the holder, the shim
 	@sh hack/assets.sh
 
-$(BIN): $(SRC) go.mod go.sum | assets
+# The script writes the stamp only if a program has changed.
+internal/runtime/assets/stamp: assets
+	@:
+
+$(BIN): $(SRC) go.mod go.sum internal/runtime/assets/stamp
 	@mkdir -p bin
 	$(GO) build -ldflags '-s -w' -o $@ ./cmd/berth
 
@@ -44,7 +49,7 @@ test: ## everything that CI runs, with the seconds of each stage at the end (as 
 		vmtest leftovers
 
 check: lint vuln ## formatting, linters (go vet is one of them), vulnerabilities, the rules of test/arch_test.go, links
-	$(GO) test ./test/ -run 'Test(Imports|EveryPackage|Decisions|NoInit|Budgets|Docs|ScriptsStay|Outside)'
+	$(GO) test ./test/ -run 'Test(Imports|EveryPackage|Decisions|NoInit|Budgets|Docs|ScriptsStay|Outside|PathsOf|Goroutines)'
 	$(GO) test ./test/leftovers
 
 lint:
@@ -58,23 +63,23 @@ vuln: ## look for known vulnerabilities in what the code reaches; says so if the
 ROOT = $(filter 0,$(shell id -u))
 
 unit: $(if $(ROOT),assets) cluster ## tests of the packages; as an ordinary user, tests that need root are skipped
-	$(GO) test -timeout 15m -p 2 ./internal/... ./cmd/...
+	$(GO) test -timeout 15m -p 4 ./internal/... ./cmd/...
 
 race: $(if $(ROOT),assets) cluster ## the same with the race detector, without the packages that link the runtime
-	CGO_ENABLED=1 $(GO) test -race -timeout 15m -p 2 $(RACE)
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m -p 4 $(RACE)
 
 embedded: $(if $(ROOT),assets) ## tests of the packages that link the runtime, and one conformance suite on every runtime
-	$(GO) test -timeout 15m -p 2 $(EMBEDDED) ./cmd/...
+	$(GO) test -timeout 15m -p 4 $(EMBEDDED) ./cmd/...
 
 # FUZZTIME=10m runs each target for ten minutes. FUZZ=Decode selects targets. See hack/fuzz.sh.
-fuzz: $(if $(ROOT),assets) ## run all fuzz targets; they share 4 minutes, or each runs for FUZZTIME
+fuzz: $(if $(ROOT),assets) ## run each fuzz target for 30 s, or for FUZZTIME, twelve at a time
 	@sh hack/fuzz.sh
 
 # HOSTILE=fork selects pods by name. HOSTILEFLAGS="-hostile.seed 7 -hostile.full" repeats an order, with full sizes.
 hostile: build image ## measure other pods and the agent beside pods that do harm; writes bin/hostile/report.md
 	$(GO) test -count=1 -timeout 90m -v -run 'TestHostile/$(HOSTILE)' ./test/ -hostile $(HOSTILEFLAGS)
 
-# SOAKFLAGS="-soak.pods 10000 -soak.seed 7" chooses how many pods, and repeats a sequence.
+# SOAKFLAGS="-soak.pods 10000 -soak.time 12h -soak.seed 7" chooses how many pods, and repeats a sequence.
 soak: build image ## run hundreds of pods through one agent; writes bin/soak/soak.html with plots of what they use
 	$(GO) test -count=1 -timeout 12h -v -run TestSoak ./test/ -soak $(SOAKFLAGS)
 
@@ -91,6 +96,13 @@ vmtest: build image cluster ## end to end on an emulated machine (slow): 2 NUMA 
 	$(GO) test -c -o bin/vm/ ./test ./internal/pod/steps/cgroup ./internal/pod/steps/volume/nfs
 	CGO_ENABLED=0 $(GO) build -o bin/vm/vm ./test/vm
 	bin/vm/vm -kernel "$$(sh hack/unpack.sh kernel)" -systemd "$$(sh hack/unpack.sh systemd)" $(VMFLAGS)
+
+# POWERCUTFLAGS="-cuts 50 -time 5h -seed 7" chooses how many cuts, and repeats their order.
+powercut: build image ## cut the power of an emulated machine six times (slow), also with a disk that fails
+	@mkdir -p bin/vm
+	$(GO) test ./test/powercut/...
+	CGO_ENABLED=0 $(GO) build -o bin/vm/ ./test/vm ./test/powercut/churn
+	bin/vm/vm powercut -kernel "$$(sh hack/unpack.sh kernel)" $(POWERCUTFLAGS)
 
 before: ## record what is on the machine, for make leftovers
 	@mkdir -p bin

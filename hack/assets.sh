@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the programs that the embedded runtime carries (runc, CNI plugins, pause, the shim). Puts them, compressed, into
-# internal/runtime/assets, where go:embed finds them. tools/go.mod has their versions. The shim has the version of
+# Builds the programs that the embedded runtime carries (runc, CNI plugins, the holder, the shim). Puts them, compressed,
+# into internal/runtime/assets, where go:embed finds them. tools/go.mod has their versions. The shim has the version of
 # containerd in go.mod.
 #
 # A build is kept in $BERTH_CACHE (default ~/.cache/berth) under a hash of everything that goes into it. Only a change of
@@ -12,7 +12,8 @@ out=internal/runtime/assets
 cni=github.com/containernetworking/plugins/plugins
 
 key=$({
-	cat tools/go.mod tools/go.sum internal/runtime/pause/pause.c internal/runtime/shim/*.go hack/assets.sh
+	cat tools/go.mod tools/go.sum internal/runtime/holder/holder.c hack/assets.sh
+	find internal/runtime/shim internal/base/logfile -name '*.go' ! -name '*_test.go' | sort | xargs cat
 	go list -deps -f '{{with .Module}}{{.Path}} {{.Version}}{{end}}' ./internal/runtime/shim | sort -u
 	go version
 	gcc -dumpfullversion -dumpmachine
@@ -23,7 +24,7 @@ key=$({
 
 cache=${BERTH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth}/assets
 if [ ! -e "$cache/$key/stamp" ]; then
-	echo "assets: building runc, CNI plugins, pause and the shim (once; kept in $cache)"
+	echo "assets: building runc, CNI plugins, the holder and the shim (once; kept in $cache)"
 	mkdir -p "$cache"
 	build=$(mktemp -d "$cache/build.XXXXXX")
 	trap 'rm -rf "$build"' EXIT
@@ -31,6 +32,7 @@ if [ ! -e "$cache/$key/stamp" ]; then
 
 	CGO_ENABLED=1 go build -C tools -trimpath -tags 'netgo osusergo seccomp' \
 		-ldflags '-s -w -linkmode external -extldflags "-static"' -o "$build/runc" github.com/opencontainers/runc
+	# For CNI configurations of the machine, and for pods of earlier versions.
 	for plugin in main/bridge ipam/host-local meta/portmap; do
 		CGO_ENABLED=0 go build -C tools -trimpath -ldflags '-s -w' -o "$build/${plugin#*/}" "$cni/$plugin"
 	done
@@ -39,7 +41,7 @@ if [ ! -e "$cache/$key/stamp" ]; then
 		-o "$build/containerd-shim-runc-v2" ./internal/runtime/shim
 	gcc -Os -Wall -Wextra -Werror -ffreestanding -fno-stack-protector -fno-asynchronous-unwind-tables \
 		-static -nostdlib -s -Wl,--build-id=none -Wl,-z,noseparate-code \
-		-o "$build/pause" internal/runtime/pause/pause.c
+		-o "$build/holder" internal/runtime/holder/holder.c
 
 	(
 		cd "$build"

@@ -7,6 +7,7 @@ packages="
 apparmor
 ca-certificates
 dbus-daemon
+dmsetup
 e2fsprogs
 gcc
 git

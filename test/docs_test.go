@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // The first comment of a script ends with a line that names the page which describes its behaviour.
@@ -51,20 +53,27 @@ var (
 	code = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
 )
 
-func TestDocsLinksLeadToFiles(t *testing.T) {
-	const index = "docs/README.md"
-	pages := []string{"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "STYLE.md"}
+// pages returns the paths of all pages.
+func pages(t *testing.T) []string {
+	t.Helper()
+	all := []string{"README.md", "README.zh-CN.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
+		"STYLE.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/adr/*.md", "bench/*.md"} {
 		more, err := filepath.Glob(filepath.Join("..", pattern))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, page := range more {
-			pages = append(pages, strings.TrimPrefix(page, "../"))
+			all = append(all, strings.TrimPrefix(page, "../"))
 		}
 	}
-	targets := map[string][]string{}
-	for _, page := range pages {
+	return all
+}
+
+func TestDocsLinksLeadToFiles(t *testing.T) {
+	const index = "docs/README.md"
+	all, targets := pages(t), map[string][]string{}
+	for _, page := range all {
 		text, err := os.ReadFile(filepath.Join("..", page))
 		if err != nil {
 			t.Fatal(err)
@@ -80,9 +89,61 @@ func TestDocsLinksLeadToFiles(t *testing.T) {
 			}
 		}
 	}
-	for _, page := range pages {
+	for _, page := range all {
 		if filepath.Dir(page) == "docs" && page != index && !slices.Contains(targets[index], page) {
 			t.Errorf("%s does not list %s", index, page)
 		}
+	}
+}
+
+var (
+	heading = regexp.MustCompile(`(?m)^(#+) `)
+	block   = regexp.MustCompile("(?s)```[a-z]*\n(.*?)```")
+	remark  = regexp.MustCompile(`(?m)\s+#.*$`)
+)
+
+// outline returns what a page and its translation have in common: the levels of the headings, the blocks of commands
+// and output without remarks, and the files that links lead to, without the pages themselves.
+func outline(page, text string) (parts []string) {
+	for _, m := range block.FindAllStringSubmatch(text, -1) {
+		parts = append(parts, "block: "+remark.ReplaceAllString(m[1], ""))
+	}
+	text = code.ReplaceAllString(text, "")
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		parts = append(parts, "heading: "+m[1])
+	}
+	for _, m := range link.FindAllStringSubmatch(text, -1) {
+		if strings.TrimSuffix(translated.ReplaceAllString(m[1], ".md"), ".md") != strings.TrimSuffix(page, ".md") {
+			parts = append(parts, "link: "+m[1])
+		}
+	}
+	return parts
+}
+
+var translated = regexp.MustCompile(`\.zh-CN\.md$`)
+
+// A translated page has the headings, the commands and the links of the English one.
+func TestDocsTranslationsAreInStep(t *testing.T) {
+	found := 0
+	for _, page := range pages(t) {
+		if !translated.MatchString(page) {
+			continue
+		}
+		found++
+		original := translated.ReplaceAllString(page, ".md")
+		var outlines [2][]string
+		for i, name := range []string{original, page} {
+			text, err := os.ReadFile(filepath.Join("..", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			outlines[i] = outline(filepath.Base(original), string(text))
+		}
+		if diff := cmp.Diff(outlines[0], outlines[1]); diff != "" {
+			t.Errorf("%s and %s differ (-English +translation):\n%s", original, page, diff)
+		}
+	}
+	if found == 0 {
+		t.Error("no translated page was found")
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
+	"github.com/berth-run/berth/internal/cluster/podcert/podcerttest"
 	"github.com/berth-run/berth/internal/node/machine"
 	"github.com/berth-run/berth/internal/node/resource/state"
 	"github.com/berth-run/berth/test/kubelet"
@@ -35,6 +36,7 @@ type node struct {
 	address string
 	kubelet *kubelet.Kubelet
 	drivers map[string]*csiDriver
+	signer  *podcerttest.Signer // nil before "signer start"
 }
 
 type nodeKey struct{}
@@ -84,18 +86,8 @@ func (h *harness) clusterCommand(ts *testscript.TestScript, args []string) {
 	ts.Check(err)
 	port, err := kubelet.FreePort()
 	ts.Check(err)
-	cert, key := n.cluster.ServingCertificate(nodeName, n.address, nodeName)
-	ts.Check(appendTo(ts.Getenv("CONFIG"), fmt.Sprintf(`port: %d
-healthzPort: 0
-failSwapOn: false
-failCgroupV1: false
-cgroupDriver: cgroupfs
-staticPodPath: %s/manifests
-tlsCertFile: %s
-tlsPrivateKeyFile: %s
-authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %s}}
-authorization: {mode: Webhook}
-`, port, rootOf(ts), cert, key, n.cluster.CA())))
+	ts.Check(appendTo(ts.Getenv("CONFIG"), joinedConfig(n.cluster, n.address, port)+
+		"staticPodPath: "+rootOf(ts)+"/manifests\n"))
 	ts.Setenv("KUBECONFIG", n.cluster.AdminKubeconfig())
 	ts.Setenv("SERVER", n.cluster.AdminConfig().Host)
 	forward, err := kubelet.FreePort()
@@ -109,6 +101,21 @@ authorization: {mode: Webhook}
 	ts.Check(os.WriteFile(filepath.Join(tools, "kubectl"),
 		fmt.Appendf(nil, "#!/bin/sh\nexec %s kubectl \"$@\"\n", n.cluster.Program()), 0o755))
 	ts.Setenv("PATH", tools+":"+ts.Getenv("PATH"))
+}
+
+// joinedConfig has the lines of the configuration that an agent or kubelet needs on a node of the cluster.
+func joinedConfig(c *kubeapitest.Cluster, address string, port int) string {
+	cert, key := c.ServingCertificate(nodeName, address, nodeName)
+	return fmt.Sprintf(`port: %d
+healthzPort: 0
+failSwapOn: false
+failCgroupV1: false
+cgroupDriver: cgroupfs
+tlsCertFile: %s
+tlsPrivateKeyFile: %s
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %s}}
+authorization: {mode: Webhook}
+`, port, cert, key, c.CA())
 }
 
 func appendTo(path, text string) error {

@@ -59,6 +59,8 @@ func (h *harness) csiDriver(ts *testscript.TestScript, args []string) {
 		d.Fail(args[0], faultOf(ts, args[1]))
 	case "heal":
 		d.Fail(args[0], nil)
+	case "condition":
+		d.Condition(strings.Join(args, " "))
 	case "await":
 		d.await(ts, args)
 	case "calls":
@@ -90,6 +92,9 @@ func newCSIDriver(ts *testscript.TestScript, name string, args []string) *csiDri
 		case "can":
 			for what := range strings.SplitSeq(value, ",") {
 				number, ok := csi.NodeServiceCapability_RPC_Type_value[what]
+				if what == "VOLUME_CONDITION" { // of CSI 1.9
+					number, ok = 4, true
+				}
 				if !ok {
 					ts.Fatalf("csi-driver start: unknown capability %q of the node service", what)
 				}

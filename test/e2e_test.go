@@ -141,6 +141,8 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	ask USER METHOD PATH CODE FILE
 //	                            sends a request to the node's own port, checks the status code, and writes the body
 //	                            to FILE. USER is a name, "admin", or "nobody" for no certificate
+//	token-flood                 starts pods on the quiet node, and again beside a flood of requests with random bearer
+//	                            tokens; fails if the pods or the lease wait for the flood, or no request gets 429
 //	await-node-ready STATUS     waits until the API server has this Ready condition of the node
 //	await-renewed               waits until the node's lease is renewed
 //	await-pod POD CONDITION     waits for a condition of "await", in the API server's status of the pod
@@ -173,6 +175,9 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	csi-driver calls NAME FILE  writes the calls about volumes to FILE, in order
 //	csi-driver requests NAME METHOD FILE
 //	                            writes the requests of the method to FILE as JSON, a line for each
+//	signer start                answers PodCertificateRequests, as the signers example.com/issues, example.com/denies
+//	                            and example.com/fails
+//	signer verify POD FILE      fails unless FILE is a private key with the pod's certificate of that signer
 func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	positive := func(least, most int,
 		f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
@@ -203,11 +208,13 @@ func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool
 		"await-injected":   positive(0, 0, awaitInjected),
 		"controllers":      positive(1, 1, controllers),
 		"ask":              positive(5, 5, ask),
+		"token-flood":      positive(0, 0, tokenFlood),
 		"expire":           positive(0, 0, expire),
 		"renew":            positive(0, 0, renew),
 		"await-deleted":    positive(1, 1, h.awaitDeleted),
 		"dra-driver":       positive(1, 1<<10, draDriver),
 		"csi-driver":       positive(2, 1<<10, h.csiDriver),
+		"signer":           positive(1, 3, signCommand),
 		"await-node-ready": positive(1, 1, awaitNodeReady),
 		"await-renewed":    positive(0, 0, awaitRenewed),
 		"await-pod":        positive(2, 2, awaitPod),

@@ -69,7 +69,7 @@ func TestHostile(t *testing.T) {
 		t.Skip("make hostile runs it")
 	}
 	dice, seed := dice(t, "-hostile.seed", *hostileSeed)
-	s := newSubject(t, "podPidsLimit: 500\n")
+	s := newSubject(t, "embedded", "podPidsLimit: 500\n")
 	quiet, _ := s.resident()
 	all := hostiles(s.root, dice, *hostileFull)
 	dice.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })

@@ -41,7 +41,8 @@ func TestScriptsStayInTheirPlace(t *testing.T) {
 				break
 			}
 			if reach := outside(line); reach != "" {
-				t.Errorf("%s:%d: %s is not this script's own: use $ROOT, $WORK, $CGROUP, $PLACE or $PORT", path, i+1, reach)
+				t.Errorf("%s:%d: %s is not this script's own: use $ROOT, $WORK, $CGROUP, $PLACE or $PORT",
+					path, i+1, reach)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -23,15 +24,29 @@ func claim() (n int, release func(), err error) {
 	}
 	for n := 1; n < 255; n++ {
 		listener, err := net.Listen("unix", fmt.Sprintf("@berth-test-%d", n))
-		if errors.Is(err, syscall.EADDRINUSE) {
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return 0, nil, err
+		case left(n):
+			if err := listener.Close(); err != nil {
+				return 0, nil, err
+			}
+			continue
 		}
 		return n, func() { _ = listener.Close() }, nil
 	}
 	return 0, nil, errors.New("claim a number for the test: all 254 are in use")
+}
+
+// left reports whether a test that was killed has left the bridge of its number on the machine. Pods of another test
+// with this number could not be reached.
+func left(n int) bool {
+	addresses, err := net.InterfaceAddrs()
+	return err == nil && slices.ContainsFunc(addresses, func(a net.Addr) bool {
+		return a.String() == fmt.Sprintf("10.203.%d.1/24", n) || a.String() == fmt.Sprintf("10.204.%d.1/24", n)
+	})
 }
 
 func claimed(t *testing.T) int {

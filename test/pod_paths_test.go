@@ -11,7 +11,8 @@ import (
 // messages, volumes, files that containers mount, and directories of plugins.
 var podPaths = []string{
 	"internal/pod/status", "internal/pod/steps", "internal/record/podlog", "internal/node/logrotate",
-	"internal/node/stats", "internal/api/logs", "internal/api/files", "internal/base/diskusage", "internal/base/archive",
+	"internal/node/stats", "internal/api/logs", "internal/api/files", "internal/base/diskusage",
+	"internal/base/archive", "internal/node/gc", "internal/api/https",
 }
 
 // opens are the functions that open a file of any type. Opening a FIFO waits for its other end for ever.
@@ -29,27 +30,30 @@ var plainOpens = map[string]string{
 	"internal/pod/steps/cgroup/hierarchy/kill.go":      "The file is in a cgroup file system.",
 	"internal/pod/steps/userns/userns.go":              "The file is the agent's own, in the directory of a pod.",
 	"internal/pod/steps/userns/probe.go":               "The file is in /proc.",
-	"internal/pod/steps/allocation/takeover.go":        "The file is the kubelet's or the agent's own, in the root directory.",
+	"internal/pod/steps/allocation/takeover.go":        "The kubelet's or the agent's own file, in the root directory.",
+	"internal/pod/steps/resize/takeover.go":            "The kubelet's or the agent's own file, in the root directory.",
 	"internal/pod/steps/volume/emptydir/emptydir.go":   "The file is in /sys.",
 	"internal/pod/steps/volume/holder.go":              "The files are in /proc.",
-	"internal/pod/steps/volume/loop.go":                "The files are in /sys, and a device that the kernel lists there.",
-	"internal/pod/steps/volume/csi/data.go":            "The file lies beside the mount of a volume, where no container sees it.",
-	"internal/pod/steps/volume/csi/layout.go":          "The file lies beside the mount of a volume, where no container sees it.",
-	"internal/pod/steps/volume/stage.go":               "The files lie beside the mount of a volume, where no container sees them.",
-	"internal/pod/steps/volume/subpath.go":             "O_EXCL makes a new file in a directory that no container sees.",
+	"internal/pod/steps/volume/loop.go":                "The files are in /sys, or are devices that it lists.",
+	"internal/pod/steps/volume/csi/data.go":            "The file is beside the mount, where no container sees it.",
+	"internal/pod/steps/volume/csi/layout.go":          "The file is beside the mount, where no container sees it.",
+	"internal/pod/steps/volume/stage.go":               "The files are beside the mount, where no container sees them.",
+	"internal/pod/steps/volume/subpath.go":             "O_EXCL makes a new file where no container sees it.",
 	"internal/pod/steps/volume/ownership/ownership.go": "It opens with O_PATH, or a directory.",
-	"internal/pod/steps/poddir/files.go":               "O_EXCL makes a new file. The administrator configures the path of the other.",
+	"internal/pod/steps/poddir/dns.go":                 "The administrator configures the path.",
+	"internal/pod/steps/poddir/files.go":               "O_EXCL makes one file. The administrator chose the other.",
 	"internal/pod/steps/poddir/poddir.go":              "The administrator configures the path.",
 	"internal/pod/steps/container/env.go":              "It opens an inode whose type it has checked.",
 	"internal/pod/steps/container/host.go":             "The files are in /proc.",
 	"internal/node/logrotate/job.go":                   "O_EXCL makes a new file.",
 	"internal/node/stats/sample.go":                    "The files are in /proc and in cgroup file systems.",
 	"internal/node/stats/process.go":                   "The file is in /proc.",
+	"internal/node/stats/stall/stall.go":               "The files are in /proc.",
 	"internal/node/stats/host.go":                      "The files are in /proc and /sys.",
 	"internal/node/stats/filesystem.go":                "O_NONBLOCK does not wait for the writer of a FIFO.",
 	"internal/api/files/files.go":                      "The files are in /proc.",
 	"internal/base/diskusage/diskusage.go":             "O_DIRECTORY refuses a FIFO.",
-	"internal/base/archive/pack.go":                    "O_NONBLOCK does not wait for the writer of a FIFO, and the type is checked.",
+	"internal/base/archive/pack.go":                    "O_NONBLOCK does not wait at a FIFO, and the type is checked.",
 }
 
 // selects calls f for each selector PACKAGE.NAME in a file.
@@ -76,8 +80,8 @@ func TestPathsOfPodsAreOpenedSafely(t *testing.T) {
 				return
 			}
 			if needed[s.name] = true; plainOpens[s.name] == "" {
-				t.Errorf("%s calls %s.%s: a pod may have put a FIFO there; use package safepath, or say in plainOpens why"+
-					" it is safe", s.name, pkg, name)
+				t.Errorf("%s calls %s.%s: a pod may have put a FIFO there; use package safepath, or say in "+
+					"plainOpens why it is safe", s.name, pkg, name)
 			}
 		})
 	}
@@ -102,6 +106,7 @@ var sharedLoops = map[string]string{
 	"internal/pod/steps/volume/csi/driver/objects.go":  "The goroutine waits for the objects of a driver.",
 	"internal/pod/steps/volume/payload/run.go":         "Its goroutines update the volumes of all pods.",
 	"internal/pod/steps/device/supply/run.go":          "Its goroutines follow the device plugins.",
+	"internal/pod/steps/claim/claim.go":                "Its goroutines remove the volumes of claims.",
 }
 
 func TestGoroutinesOfPodsAreGuarded(t *testing.T) {

@@ -37,31 +37,38 @@ import (
 //
 // The agent and its command line:
 //
-//	agent start|stop|kill [FLAG...]
+//	agent start|stop|kill|crash [FLAG...]
 //	                            starts an agent that appends its log to agent.log, and waits until it answers;
-//	                            ends it with SIGTERM; ends it with SIGKILL
+//	                            ends it with SIGTERM; ends it with SIGKILL; starts an agent and waits until a panic
+//	                            has ended it
+//	agent-under [PROGRAM ARGS...]
+//	                            makes this program start the agents from now on, with the agent's command line as its
+//	                            last arguments; without arguments they start directly
 //	berth ARGS...               runs berth with the script's root directory; "! berth" expects a failure
 //	exits CODE ARGS...          runs berth likewise and checks its exit status
 //	terminal COLSxROWS [-dialog FILE] ARGS...
-//	                            runs berth on a terminal, which grows by a column and a row after every output,
-//	                            and writes what the terminal showed to the file "screen". The lines of FILE
-//	                            alternate: a text to wait for, then the input to type
+//	                            runs berth on a terminal, which grows by a column and a row after every output, and
+//	                            every two seconds without one. Writes what the terminal showed to the file
+//	                            "screen". The lines of FILE alternate: a text to wait for, then the input to type
 //	manifest FILE               moves FILE into the manifest directory with one rename, after it has replaced
 //	                            $ROOT, $IMAGE, $WORK and $REGISTRY in it
-//	serve-manifests FILE        serves FILE at the static pod URL from now on
+//	serve-manifests FILE|fault CODE|fault unreachable
+//	                            serves FILE at the static pod URL from now on; answers with a status code and nothing
+//	                            else; closes each connection without an answer
 //	collect-spans               makes agents that start from now on send their traces to a collector
 //	service-manager DURATION    runs agents that start from now on under a service manager (sd_notify) with this
 //	                            watchdog time
 //
 // Waiting for pods and for the agent:
 //
-//	await POD CONDITION         waits for Ready, Running, Succeeded, Failed, Gone, NotReady, restarts=N or restarts>=N,
-//	                            for a reason of the pod or a container, or for the first words of a waiting
-//	                            container's message
+//	await POD CONDITION         waits for Ready, Running, Succeeded, Failed, Gone, NotReady, restarts=N or
+//	                            restarts>=N, for a reason of the pod or a container, or for the first words of a
+//	                            waiting container's message
 //	await-event POD REASON [TEXT]
 //	                            waits for an event with TEXT in its message, or with TEXT as its field path
 //	await-problem FILE [TEXT]   waits until the agent's status lists a problem of the manifest FILE
 //	await-node STATUS           waits until the node's Ready condition is True or False
+//	block PAGE TEXT             runs the block of commands in a page that has TEXT, as it is written there
 //	await-log POD [NAME] TEXT   waits until the container has printed TEXT
 //	await-calm POD              waits until no resize is pending or in progress
 //	await-health POD ID HEALTH  waits until the pod's status shows this health of a device
@@ -74,8 +81,8 @@ import (
 //
 // Other waiting:
 //
-//	within DURATION COMMAND...  runs another of these commands and fails if it takes longer. The duration is for a quiet
-//	                            machine: it grows as much as a fixed piece of work takes longer meanwhile
+//	within DURATION COMMAND...  runs another of these commands and fails if it takes longer. The duration is for a
+//	                            quiet machine: it grows as much as a fixed piece of work takes longer meanwhile
 //	until SHELL                 repeats a line of sh until it succeeds; "stdout" then checks its last output
 //	await-output REGEXP COMMAND...
 //	                            repeats a program of the host until its output matches
@@ -86,11 +93,19 @@ import (
 //
 //	runtime kill|start|freeze|thaw|unplug|plug
 //	                            acts on the external runtime; unplug removes its pod network, plug restores it
+//	faulty-runtime start        puts a proxy between the external runtime and agents that start from now on
+//	faulty-runtime METHOD fail|empty|unknown|no-address|other-network [N]
+//	                            changes the next N answers of a CRI method, or all until "heal": an error; a message
+//	                            without fields; containers in unknown state; a sandbox without an address, or on the
+//	                            host's network
+//	faulty-runtime await        waits until all faults have occurred N times
+//	faulty-runtime heal         ends all faults
 //	await-runtime               waits until the runtime's socket answers
 //	run-pod NAME                makes a pod of one container with the runtime's own calls
+//	second-sandbox POD          makes one more sandbox of the pod likewise
 //	containers FILE             writes the runtime's containers to FILE: id, pod, name, attempt, state
 //	await-ended POD             waits until the runtime has no container of the pod
-//	await-containers POD N      waits until the runtime has N containers of the pod, running or not
+//	await-containers POD N [S]  waits until the runtime has N containers of the pod, all in the state S
 //	kill-process [-TERM] POD [NAME]
 //	                            sends SIGKILL or SIGTERM to the process of the container, or of the sandbox
 //	process POD NAME            sets $PID to the process of the container
@@ -167,7 +182,7 @@ import (
 // image, $ARCHIVE its archive, $REGISTRY a registry that never answers, $PLACE a number that no other script has at the
 // same time, and $PORT and $PORT2 host ports that no other script uses.
 //
-// Conditions: [embedded] and [containerd] name the runtime. [userns], [apparmor] and [cgroup2] ask whether the
+// Conditions: [embedded] and [containerd] name the runtime. [userns], [apparmor], [kmsg] and [cgroup2] ask whether the
 // kernel has the feature. [vm] holds in the machine of make vmtest, which has 8 CPUs on 2 NUMA nodes and which a
 // script may change at will. [systemd] holds in the machine of make vmtest whose init is systemd.
 func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []string) {
@@ -184,7 +199,8 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 	var commands map[string]func(*testscript.TestScript, bool, []string)
 	commands = map[string]func(*testscript.TestScript, bool, []string){
 		"berth":         h.berth,
-		"agent":         positive("agent start|stop|kill [FLAG...]", 1, many, h.agent),
+		"agent":         positive("agent start|stop|kill|crash [FLAG...]", 1, many, h.agent),
+		"agent-under":   positive("agent-under [PROGRAM ARGS...]", 0, many, agentUnder),
 		"exits":         positive("exits CODE ARGS...", 2, many, h.exits),
 		"await":         positive("await POD CONDITION", 2, 2, h.await),
 		"await-event":   positive("await-event POD REASON [TEXT]", 2, 3, h.awaitEvent),
@@ -203,7 +219,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"await-metric":      positive("await-metric LINE", 1, 1, awaitMetric),
 		"await-calm":        positive("await-calm POD", 1, 1, h.awaitCalm),
 		"await-ended":       positive("await-ended POD", 1, 1, h.awaitEnded),
-		"await-containers":  positive("await-containers POD N", 2, 2, h.awaitContainers),
+		"await-containers":  positive("await-containers POD N [STATE]", 2, 3, h.awaitContainers),
 		"await-same":        positive("await-same FILE WANTED", 2, 2, awaitSame),
 		"cni":               positive("cni up|down|gone|await|end", 1, 2, h.cni),
 		"vpn":               positive("vpn RANGE|FILE|down", 1, 1, h.vpn),
@@ -238,9 +254,11 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"push-hostile":     positive("push-hostile DIR", 1, 1, h.pushHostile),
 		"loop":             positive("loop NAME", 1, 1, loop),
 		"await-image-gone": positive("await-image-gone NAME", 1, 1, h.awaitImageGone),
-		"serve-manifests":  positive("serve-manifests FILE", 1, 1, h.serveManifests),
+		"serve-manifests":  positive("serve-manifests FILE|fault CODE|fault unreachable", 1, 2, h.serveManifests),
 		"await-runtime":    positive("await-runtime", 0, 0, h.awaitRuntime),
 		"run-pod":          positive("run-pod NAME", 1, 1, h.runPod),
+		"second-sandbox":   positive("second-sandbox POD", 1, 1, h.secondSandbox),
+		"faulty-runtime":   positive("faulty-runtime start|heal|await|METHOD FAULT [N]", 1, 3, h.faultyRuntime),
 		"lose-containers":  positive("lose-containers POD", 1, 1, h.loseContainers),
 		"reboot":           positive("reboot", 0, 0, h.reboot),
 		"collect-spans":    positive("collect-spans", 0, 0, h.startCollector),
@@ -256,11 +274,13 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"long-root":        positive("long-root", 0, 0, longRoot),
 		"reset-beside":     positive("reset-beside DIR COMMAND...", 2, many, h.resetBeside),
 		"small-disk":       positive("small-disk DIR", 1, 1, smallDisk),
+		"disk-root":        positive("disk-root SIZE", 1, 1, diskRoot),
 		"fill-disk":        positive("fill-disk DIR", 1, 1, fillDisk),
 		"faulty":           positive("faulty", 0, 0, h.faulty),
 		"hang":             positive("hang DIR", 1, 1, hang),
 		"free-disk":        positive("free-disk DIR", 1, 1, freeDisk),
 		"until":            positive("until SHELL", 1, 1, until),
+		"block":            positive("block PAGE TEXT", 2, 2, h.block),
 		"await-output":     positive("await-output REGEXP COMMAND...", 2, many, awaitOutput),
 		"await-url":        positive("await-url URL", 1, 1, awaitURL),
 		"runtime":          positive("runtime kill|start|freeze|thaw|unplug|plug", 1, 1, h.runtimeCommand),
@@ -268,6 +288,11 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"terminal":         positive("terminal COLSxROWS [-dialog FILE] ARGS...", 2, many, h.terminal),
 	}
 	return commands
+}
+
+// agentUnder chooses the program that starts agents from now on.
+func agentUnder(ts *testscript.TestScript, args []string) {
+	ts.Value(daemonKey{}).(*daemon).under = args
 }
 
 // until repeats a shell command until it succeeds. The commands stdout and stderr check its last output.
@@ -331,19 +356,29 @@ func eventually(ts *testscript.TestScript, poll func() (ok bool, seen any)) {
 	eventuallyEvery(ts, 20*time.Millisecond, poll)
 }
 
-// eventuallyEvery is eventually with a longer pause. A poll that takes long has a longer pause too, because it uses
-// CPU time that the agent and other tests need.
+// eventuallyEvery is eventually with a longer pause.
 func eventuallyEvery(ts *testscript.TestScript, pause time.Duration, poll func() (ok bool, seen any)) {
+	var seen any
+	if !repeat(pause, patience, func() (ok bool) {
+		ok, seen = poll()
+		return ok
+	}) {
+		fail(ts, "condition not met after %v; last seen: %+v", patience, seen)
+	}
+}
+
+// repeat calls f until it returns true, with a pause after each call. It returns false if f has not after this time. A
+// call that takes long has a longer pause, because it uses CPU time that the agent and other tests need.
+func repeat(pause, most time.Duration, f func() bool) bool {
 	for begin := time.Now(); ; {
-		polled := time.Now()
-		ok, seen := poll()
-		if ok {
-			return
+		called := time.Now()
+		if f() {
+			return true
 		}
-		if time.Since(begin) > patience {
-			fail(ts, "condition not met after %v; last seen: %+v", patience, seen)
+		if time.Since(begin) > most {
+			return false
 		}
-		time.Sleep(max(pause, 2*time.Since(polled)))
+		time.Sleep(max(pause, 2*time.Since(called)))
 	}
 }
 
@@ -395,7 +430,8 @@ func (h *harness) awaitEnded(ts *testscript.TestScript, args []string) {
 func (h *harness) awaitContainers(ts *testscript.TestScript, args []string) {
 	eventually(ts, func() (bool, any) {
 		left := slices.DeleteFunc(h.list(ts), func(line string) bool {
-			return !strings.Contains(line, " "+args[0]+" ")
+			return !strings.Contains(line, " "+args[0]+" ") ||
+				len(args) == 3 && !strings.HasSuffix(line, "_"+args[2]+"\n")
 		})
 		return strconv.Itoa(len(left)) == args[1], left
 	})
@@ -616,12 +652,22 @@ func wait(ts *testscript.TestScript, c <-chan struct{}, what string) {
 type manifests struct {
 	server *httptest.Server
 	text   atomic.Pointer[string]
+	fault  atomic.Pointer[string] // a status code, or "unreachable"; "" for none
 }
 
 func newManifests() *manifests {
 	m := &manifests{}
 	m.text.Store(new(""))
+	m.fault.Store(new(""))
 	m.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if fault := *m.fault.Load(); fault != "" {
+			code, err := strconv.Atoi(fault)
+			if err != nil {
+				panic(http.ErrAbortHandler) // closes the connection without an answer
+			}
+			w.WriteHeader(code)
+			return
+		}
 		text := *m.text.Load()
 		if text == "" {
 			text = "apiVersion: v1\nkind: PodList\nitems: []\n"
@@ -632,8 +678,14 @@ func newManifests() *manifests {
 }
 
 func (h *harness) serveManifests(ts *testscript.TestScript, args []string) {
+	m := ts.Value(daemonKey{}).(*daemon).manifests
+	if args[0] == "fault" && len(args) == 2 {
+		m.fault.Store(&args[1])
+		return
+	}
 	text := ts.ReadFile(args[0])
-	ts.Value(daemonKey{}).(*daemon).manifests.text.Store(&text)
+	m.text.Store(&text)
+	m.fault.Store(new(""))
 }
 
 func smallDisk(ts *testscript.TestScript, args []string) {

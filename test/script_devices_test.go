@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/test/deviceplugin"
 )
 
@@ -110,7 +111,7 @@ func (h *harness) awaitHealth(ts *testscript.TestScript, args []string) {
 // device of a claim.
 func (h *harness) podResources(ts *testscript.TestScript, args []string) {
 	conn, err := grpc.NewClient("unix:"+filepath.Join(rootOf(ts), "pod-resources", "kubelet.sock"),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(unixsocket.DialTarget))
 	ts.Check(err)
 	defer func() { ts.Check(conn.Close()) }()
 	client := podresources.NewPodResourcesListerClient(conn)

@@ -49,8 +49,8 @@ func (h *harness) cni(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// vpn makes a network device of the script's place with a route to a range in a routing table of its own, or removes the
-// device. The argument is the range, the name of a file whose first line begins with it, or "down".
+// vpn makes a network device of the script's place with a route to a range in a routing table of its own, or removes
+// the device. The argument is the range, the name of a file whose first line begins with it, or "down".
 func (h *harness) vpn(ts *testscript.TestScript, args []string) {
 	name := fmt.Sprintf("berth-vpn%d", ts.Value(daemonKey{}).(*daemon).place)
 	remove := func() {
@@ -130,9 +130,10 @@ func (h *harness) endClean(ts *testscript.TestScript, name string) {
 	}
 }
 
-// leasesOf returns the files of the CNI plugin host-local that record the addresses of a sandbox.
+// leasesOf returns the files that record the addresses of a sandbox: of the built-in network, and of the CNI plugin
+// host-local.
 func leasesOf(ts *testscript.TestScript, sandbox string) (left []string) {
-	for _, pattern := range []string{filepath.Join(rootOf(ts), "run/runtime/ipam/*/*"), ts.MkAbs("ipam/*/*")} {
+	for _, pattern := range []string{filepath.Join(rootOf(ts), "run/runtime/leases/*"), ts.MkAbs("ipam/*/*")} {
 		files, err := filepath.Glob(pattern)
 		ts.Check(err)
 		for _, path := range files {

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-run/berth/internal/agent/engine/kind"
 	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/test/containerd"
 )
 
 // reboot leaves what a reboot of the machine would leave: the files on disk. It starts an external runtime again, as
@@ -43,16 +44,20 @@ type traces struct {
 	cgroup string
 }
 
-func (d *daemon) traces(root string) traces {
+func (d *daemon) traces(root string) traces { return tracesOf(root, d.place, d.runtime) }
+
+// tracesOf lists the traces of the pods of an agent, whose external runtime may be nil.
+func tracesOf(root string, place int, runtime *containerd.Daemon) traces {
 	t := traces{
-		dirs: []string{root}, memory: []string{filepath.Join(root, "run"), unixsocket.Dir(filepath.Join(root, "runtime"))},
-		cgroup: "/berth-test-" + strconv.Itoa(d.place),
+		dirs: []string{root}, memory: []string{filepath.Join(root, "run"),
+			unixsocket.Dir(filepath.Join(root, "runtime"))},
+		cgroup: "/berth-test-" + strconv.Itoa(place),
 		bridge: kind.RuntimeConfig(&config.Config{RootDir: root},
 			slog.New(slog.DiscardHandler)).Bridge,
 	}
-	if d.runtime != nil {
-		t.dirs, t.memory = append(t.dirs, d.runtime.Dir()), append(t.memory, d.runtime.State())
-		t.bridge = d.runtime.Bridge()
+	if runtime != nil {
+		t.dirs, t.memory = append(t.dirs, runtime.Dir()), append(t.memory, runtime.State())
+		t.bridge = runtime.Bridge()
 	}
 	return t
 }

@@ -1,14 +1,18 @@
 package test
 
 import (
+	"bytes"
 	"context"
+	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/test/criproxy"
 )
 
 // awaitRuntime waits until the script's runtime answers.
@@ -62,5 +66,61 @@ func (h *harness) loseContainers(ts *testscript.TestScript, args []string) {
 	for _, c := range all.Containers {
 		_, err := runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c.Id})
 		ts.Check(err)
+	}
+}
+
+// secondSandbox makes one more sandbox of a pod with the runtime's own calls, as crictl would.
+func (h *harness) secondSandbox(ts *testscript.TestScript, args []string) {
+	runtime, done := h.dial(ts)
+	defer done()
+	ctx := context.Background()
+	all, err := runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
+		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{pod.LabelPodName: args[0]}},
+	})
+	ts.Check(err)
+	if len(all.Items) != 1 {
+		ts.Fatalf("pod %s has %d sandboxes, want 1", args[0], len(all.Items))
+	}
+	first := all.Items[0]
+	metadata := &runtimeapi.PodSandboxMetadata{Name: first.Metadata.Name, Namespace: first.Metadata.Namespace,
+		Uid: first.Metadata.Uid, Attempt: first.Metadata.Attempt + 1}
+	_, err = runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: &runtimeapi.PodSandboxConfig{
+		Metadata: metadata, Labels: first.Labels, Annotations: first.Annotations,
+		Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: "/berth-test-" +
+			strconv.Itoa(ts.Value(daemonKey{}).(*daemon).place)},
+	}})
+	ts.Check(err)
+}
+
+// faultyRuntime puts a proxy between the agent and the external runtime, and chooses its faults.
+func (h *harness) faultyRuntime(ts *testscript.TestScript, args []string) {
+	d := ts.Value(daemonKey{}).(*daemon)
+	switch args[0] {
+	case "start":
+		socket := filepath.Join(d.runtime.Dir(), "faulty.sock")
+		var err error
+		d.proxy, err = criproxy.Start(context.Background(), socket, strings.TrimPrefix(d.runtime.Endpoint(), "unix://"))
+		ts.Check(err)
+		ts.Defer(func() { _ = d.proxy.Close() })
+		path := ts.Getenv("CONFIG")
+		config, err := os.ReadFile(path)
+		ts.Check(err)
+		ts.Defer(func() { ts.Check(os.WriteFile(path, config, 0o644)) }) // berth reset uses it at the end
+		ts.Check(os.WriteFile(path,
+			bytes.ReplaceAll(config, []byte(d.runtime.Endpoint()), []byte("unix://"+socket)), 0o644))
+	case "heal":
+		d.proxy.Heal()
+	case "await":
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		ts.Check(d.proxy.Await(ctx))
+	default:
+		n := -1
+		if len(args) == 3 {
+			var err error
+			n, err = strconv.Atoi(args[2])
+			ts.Check(err)
+		}
+		d.proxy.Set(args[0], criproxy.Fault(args[1]), n)
 	}
 }

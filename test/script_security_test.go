@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownedRow is a row of the page's table: the modes of the directories, files and sockets at a path. A path that ends with
-// /** stands for everything below it. A mode is four octal digits, "any", or "-" if there is no such entry.
+// ownedRow is a row of the page's table: the modes of the directories, files and sockets at a path. A path that ends
+// with /** stands for everything below it. A mode is four octal digits, "any", or "-" if there is no such entry.
 type ownedRow struct {
 	path                 string
 	dirs, files, sockets string

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
@@ -26,20 +27,25 @@ func (h *harness) terminal(ts *testscript.TestScript, args []string) {
 // dialog is the input to type at a terminal, in order.
 type dialog []exchange
 
-// exchange types a text as soon as the terminal has shown another one.
-type exchange struct{ shown, typed string }
+// exchange types a text as soon as the terminal has shown another one. With again it types the text once more whenever
+// the terminal is silent, until the next text is shown.
+type exchange struct {
+	shown, typed string
+	again        bool
+}
 
 // readDialog reads a file whose lines alternate: a text to wait for, then the input to type. Enter follows every
-// input but ^C and ^D.
+// input but ^C and ^D. An input that begins with "again: " is repeated.
 func readDialog(text string) dialog {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	var d dialog
 	for pair := range slices.Chunk(lines, 2) {
-		typed, isKey := map[string]string{"^C": "\x03", "^D": "\x04"}[pair[len(pair)-1]]
+		input, again := strings.CutPrefix(pair[len(pair)-1], "again: ")
+		typed, isKey := map[string]string{"^C": "\x03", "^D": "\x04"}[input]
 		if !isKey {
-			typed = pair[len(pair)-1] + "\r"
+			typed = input + "\r"
 		}
-		d = append(d, exchange{pair[0], typed})
+		d = append(d, exchange{pair[0], typed, again})
 	}
 	return d
 }
@@ -60,8 +66,12 @@ func (d dialog) finished() error {
 	return fmt.Errorf("the terminal never showed %q", d[0].shown)
 }
 
-// onTerminal runs a command on a new terminal. args has the terminal's size, an optional dialog, and the arguments of
-// the command.
+// silence is how long a terminal waits for output before it grows without it. containerd resizes the terminal of an
+// attach before it connects the output, so that what the container prints in between never comes.
+const silence = 2 * time.Second
+
+// onTerminal runs a command on a new terminal, and ends it when patience is over. args has the terminal's size, an
+// optional dialog, and the arguments of the command.
 func onTerminal(ts *testscript.TestScript, args []string, command func(args ...string) *exec.Cmd) {
 	var size unix.Winsize
 	_, err := fmt.Sscanf(args[0], "%dx%d", &size.Col, &size.Row)
@@ -82,11 +92,28 @@ func onTerminal(ts *testscript.TestScript, args []string, command func(args ...s
 	ts.Check(slave.Close())
 	var screen bytes.Buffer
 	piece := make([]byte, 4096)
-	for {
+	var repeated string
+	for end := time.Now().Add(patience); ; {
+		ts.Check(master.SetReadDeadline(time.Now().Add(silence)))
 		n, err := master.Read(piece)
 		screen.Write(piece[:n])
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if time.Now().After(end) {
+				ts.Check(errors.Join(cmd.Process.Kill(), cmd.Wait()))
+				ts.Fatalf("%q has not ended; the terminal shows:\n%s", args, screen.Bytes())
+			}
+			err = nil
+			_, typeErr := io.WriteString(master, repeated)
+			ts.Check(typeErr)
+		}
+		before := pending
 		var typed string
-		typed, pending = pending.next(screen.Bytes())
+		if typed, pending = pending.next(screen.Bytes()); typed != "" {
+			repeated = ""
+			if before[0].again {
+				repeated = typed
+			}
+		}
 		_, typeErr := io.WriteString(master, typed)
 		ts.Check(typeErr)
 		if errors.Is(err, unix.EIO) || errors.Is(err, io.EOF) { // no process has the terminal open any more

@@ -31,6 +31,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/userns"
 	"github.com/berth-run/berth/test/containerd"
+	"github.com/berth-run/berth/test/criproxy"
 	"github.com/berth-run/berth/test/deviceplugin"
 	"github.com/berth-run/berth/test/dradriver"
 )
@@ -89,6 +90,8 @@ func (h *harness) condition(c string) (bool, error) {
 		return inVM(), nil
 	case "systemd":
 		return onSystemd(), nil
+	case "kmsg":
+		return unix.Access("/dev/kmsg", unix.R_OK) == nil, nil
 	case "cgroup2":
 		return cgroups.IsCgroup2UnifiedMode(), nil
 	}
@@ -112,6 +115,7 @@ type harness struct {
 type daemon struct {
 	cmd     *exec.Cmd
 	runtime *containerd.Daemon // nil for the embedded one
+	proxy   *criproxy.Proxy    // nil until faulty-runtime start
 	// manifests serves the static pod URL.
 	manifests *manifests
 	registry  *registry
@@ -119,6 +123,7 @@ type daemon struct {
 	collector *collector                      // nil until collect-spans
 	systemd   *systemd                        // nil until service-manager
 	faulty    string                          // the binary that agent start runs; "" for the product's
+	under     []string                        // the program that starts the agent, see agent-under
 	place     int                             // the number from claim
 	root      string                          // the root directory
 	plugins   map[string]*deviceplugin.Plugin // by resource
@@ -153,9 +158,16 @@ func (h *harness) setup(env *testscript.Env) error {
 	env.Defer(func() { _ = d.registry.listener.Close() })
 	endpoint := "embedded"
 	if h.runtime != "embedded" {
-		if d.runtime, err = h.external(env, n); err != nil {
+		var end func() error
+		if d.runtime, end, err = h.external(n); err != nil {
 			return err
 		}
+		env.Defer(func() {
+			if err := end(); err != nil {
+				env.T().Log(err)
+				env.T().FailNow()
+			}
+		})
 		endpoint = d.runtime.Endpoint()
 	}
 	config := fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
@@ -239,9 +251,14 @@ func (h *harness) agent(ts *testscript.TestScript, args []string) {
 			ts.Check(os.WriteFile(filepath.Join(root, "loaded"), nil, 0o644))
 		}
 	case "stop":
-		ts.Check(d.end(syscall.SIGTERM))
+		if err := d.end(syscall.SIGTERM); err != nil {
+			fail(ts, "the agent ended with %v", err)
+		}
 	case "kill":
 		_ = d.end(syscall.SIGKILL)
+	case "crash":
+		h.launch(ts, d, args[1:]...)
+		d.crashed(ts)
 	default:
 		ts.Fatalf("agent %s: unknown", args[0])
 	}
@@ -258,7 +275,8 @@ func (h *harness) launch(ts *testscript.TestScript, d *daemon, more ...string) {
 	if h.runtime == "embedded" {
 		flags = append(flags, "--cri-listen", "unix://"+filepath.Join(root, "cri.sock"))
 	}
-	d.cmd = exec.Command(cmp.Or(d.faulty, h.bin), append(flags, more...)...)
+	line := slices.Concat(d.under, []string{cmp.Or(d.faulty, h.bin)}, flags, more)
+	d.cmd = exec.Command(line[0], line[1:]...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	if d.systemd != nil {
 		d.cmd.Env = d.systemd.env
@@ -274,19 +292,12 @@ func (h *harness) launch(ts *testscript.TestScript, d *daemon, more ...string) {
 
 // healthy waits until the agent's API answers.
 func (h *harness) healthy(ts *testscript.TestScript) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for {
+	eventually(ts, func() (bool, any) {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
 		err := clientOf(ts).Healthy(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			fail(ts, "the agent did not come up: %v", err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		return err == nil, err
+	})
 }
 
 // end sends the agent a signal and waits until it has ended. The error says how it ended.
@@ -301,6 +312,20 @@ func (d *daemon) end(s syscall.Signal) error {
 	d.cmd = nil
 	return err
 }
+
+// crashed waits until a panic has ended the agent.
+func (d *daemon) crashed(ts *testscript.TestScript) {
+	late := time.AfterFunc(patience, func() { _ = d.cmd.Process.Kill() })
+	err := d.cmd.Wait()
+	late.Stop()
+	d.cmd = nil
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != panicStatus {
+		fail(ts, "the agent ended with %v, want the exit status %d of a panic", err, panicStatus)
+	}
+}
+
+// panicStatus is the exit status of a Go program that a panic has ended.
+const panicStatus = 2
 
 func key(name string) types.NamespacedName {
 	namespace, name, ok := strings.Cut(name, "/")
@@ -431,30 +456,25 @@ func (h *harness) manifest(ts *testscript.TestScript, args []string) {
 	ts.Check(os.Rename(tmp, filepath.Join(dir, filepath.Base(args[0]))))
 }
 
-// external starts the machine's own containerd for one script. Agents cannot share a runtime, because each ends the
-// pods that it does not know.
-func (h *harness) external(env *testscript.Env, n int) (*containerd.Daemon, error) {
+// external starts the machine's own containerd for one test, whose place is n, and returns a function that ends it.
+// Agents cannot share a runtime, because each ends the pods that it does not know.
+func (h *harness) external(n int) (d *containerd.Daemon, end func() error, err error) {
 	dir, err := os.MkdirTemp("", "bc")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	d, err := containerd.New(context.Background(), containerd.Options{
+	d, err = containerd.New(context.Background(), containerd.Options{
 		Parts: h.parts, Dir: dir, Bridge: fmt.Sprintf("berth-test%d", n), Subnet: fmt.Sprintf("10.204.%d.0/24", n),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("start containerd: %w (make setup installs it)", err)
+		return nil, nil, fmt.Errorf("start containerd: %w (make setup installs it)", err)
 	}
-	env.Defer(func() {
-		err := d.Close()
-		killAll(func(_, line string) bool { // shims that containerd did not end in time
-			return strings.Contains(line, filepath.Join(dir, "c.sock"))
-		})
-		if err != nil {
-			env.T().Log(err)
-			env.T().FailNow()
-		}
-	})
-	return d, nil
+	return d, func() error {
+		// A containerd that is killed while it makes a sandbox forgets its network namespace, and its shim.
+		err := errors.Join(d.Stop(unix.SIGTERM), unmountAll([]string{dir}), d.Close())
+		killAll(func(_, line string) bool { return strings.Contains(line, filepath.Join(dir, "c.sock")) })
+		return err
+	}, nil
 }
 
 // runtimeCommand stops, starts and freezes the external runtime, and changes its pod network.
@@ -473,6 +493,7 @@ func (h *harness) runtimeCommand(ts *testscript.TestScript, args []string) {
 	case "plug":
 		ts.Check(d.Network(true))
 	case "freeze":
+		ts.Defer(func() { _ = d.Signal(unix.SIGCONT) }) // the end of the script needs the runtime
 		ts.Check(d.Signal(unix.SIGSTOP))
 	case "thaw":
 		ts.Check(d.Signal(unix.SIGCONT))

@@ -8,6 +8,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/berth-run/berth/internal/base/roottest"
 )
 
@@ -22,6 +24,24 @@ func loop(ts *testscript.TestScript, args []string) {
 	device := strings.TrimSpace(string(out))
 	ts.Defer(func() { _ = exec.Command("losetup", "--detach", device).Run() })
 	ts.Setenv(args[0], device)
+}
+
+// diskRoot gives the root directory an ext4 file system of its own. The end of the script unmounts it.
+func diskRoot(ts *testscript.TestScript, args []string) {
+	root := rootOf(ts)
+	size, err := resource.ParseQuantity(args[0])
+	ts.Check(err)
+	image := root + ".img"
+	ts.Check(os.WriteFile(image, nil, 0o600))
+	defer func() { ts.Check(os.Remove(image)) }() // the mount keeps its blocks
+	ts.Check(os.Truncate(image, size.Value()))
+	ts.Check(ts.Exec("mkfs.ext4", "-q", "-m", "0", image))
+	before := root + ".before"
+	ts.Check(os.Rename(root, before))
+	ts.Check(os.Mkdir(root, 0o711))
+	ts.Check(ts.Exec("mount", "-o", "loop", image, root))
+	ts.Check(os.CopyFS(root, os.DirFS(before)))
+	ts.Check(os.RemoveAll(before))
 }
 
 // hang mounts a file system on a directory that never answers: its server does not read requests.

@@ -25,14 +25,17 @@ import (
 
 	"github.com/berth-run/berth/bench/plot"
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 )
 
 var (
-	soakRun  = flag.Bool("soak", false, "run TestSoak, which takes minutes")
-	soakSeed = flag.Uint64("soak.seed", 0, "seed of TestSoak; 0 chooses one")
-	soakPods = flag.Int("soak.pods", 0, "how many pods TestSoak runs; 0 is as many as it can in -soak.time")
-	soakTime = flag.Duration("soak.time", 8*time.Minute, "how long TestSoak runs pods without -soak.pods")
-	soakDir  = flag.String("soak.dir", "../bin/soak", "where TestSoak writes soak.csv and soak.html")
+	soakRun    = flag.Bool("soak", false, "run TestSoak, which takes minutes")
+	soakSeed   = flag.Uint64("soak.seed", 0, "seed of TestSoak; 0 chooses one")
+	soakPods   = flag.Int("soak.pods", 0, "end TestSoak after this many pods, before -soak.time")
+	soakTime   = flag.Duration("soak.time", 8*time.Minute, "how long TestSoak runs pods")
+	soakSide   = flag.Int("soak.beside", 8, "how many pods TestSoak runs at a time, beside the resident one")
+	soakJoined = flag.Bool("soak.joined", false, "run TestSoak on a node of a cluster, whose API server restarts")
+	soakDir    = flag.String("soak.dir", "../bin/soak", "where TestSoak writes soak.csv and soak.html")
 )
 
 // soakFilled is how many pods it takes at most until the records that the agent keeps have reached their bounds: the
@@ -43,9 +46,6 @@ const soakFilled = 1000
 // few batches.
 const soakSamples = 12
 
-// soakWidth is how many pods run at a time, beside the resident one.
-const soakWidth = 8
-
 // TestSoak runs many pods through one agent, several at a time, and uses each: its probes, logs and commands, and a
 // ConfigMap that changes. A resident pod is used all the time. Between the batches it samples what the agent and its
 // pods have on the machine: none of it may grow with the number of pods that have ended.
@@ -54,26 +54,36 @@ func TestSoak(t *testing.T) {
 		t.Skip("make soak runs it")
 	}
 	dice, seed := dice(t, "-soak.seed", *soakSeed)
-	s := newSubject(t, "")
-	k := &soak{subject: s, dice: dice}
+	var cluster *kubeapitest.Cluster
+	var s *subject
+	if *soakJoined {
+		cluster, s = newJoinedSubject(t)
+	} else {
+		s = newSubject(t, "embedded", "")
+	}
+	check(t, os.MkdirAll(*soakDir, 0o755))
+	k := &soak{subject: s, cluster: cluster, dice: dice}
 	k.table.Columns = soakColumns
 	k.config("resident", "0")
-	s.manifest("resident", k.pod("resident", 0))
+	k.put("resident", k.pod("resident", 0))
 	check(t, k.settles(t.Context(), "resident", true))
 	began := time.Now()
-	for done := 0; *soakPods > done || *soakPods == 0 && time.Since(began) < *soakTime; done += soakWidth {
+	for done := 0; (*soakPods == 0 || done < *soakPods) && time.Since(began) < *soakTime; done += *soakSide {
 		check(t, k.batch(done))
-		k.table.Rows = append(k.table.Rows, k.sample(done+soakWidth, time.Since(began)))
+		k.table.Rows = append(k.table.Rows, k.sample(done+*soakSide, time.Since(began)))
+		check(t, os.WriteFile(filepath.Join(*soakDir, "soak.csv"), []byte(k.table.CSV()), 0o644))
 	}
 	k.table.Warm = len(k.table.Rows) / 4
-	title := fmt.Sprintf("Soak: %d pods through one agent", len(k.table.Rows)*soakWidth)
+	title := fmt.Sprintf("Soak: %d pods through one agent", len(k.table.Rows)**soakSide)
+	if cluster != nil {
+		title += fmt.Sprintf(" in a cluster, %d restarts of the API server", k.restarts)
+	}
+	t.Log(title)
 	note := fmt.Sprintf("Seed %d. %d pods at a time, beside a resident pod. Sampled between the batches. The "+
 		"dashed line is fitted by least squares after the first quarter; its slope is given with its standard error.",
-		seed, soakWidth)
+		seed, *soakSide)
 	html, err := k.table.HTML(title, note)
 	check(t, err)
-	check(t, os.MkdirAll(*soakDir, 0o755))
-	check(t, os.WriteFile(filepath.Join(*soakDir, "soak.csv"), []byte(k.table.CSV()), 0o644))
 	check(t, os.WriteFile(filepath.Join(*soakDir, "soak.html"), []byte(html), 0o644))
 	k.judge()
 }
@@ -105,8 +115,41 @@ var soakColumns = []string{"pods", "seconds", "goroutines", "file descriptors", 
 // soak runs pods through one agent.
 type soak struct {
 	*subject
-	dice  *rand.Rand
-	table plot.Table
+	cluster  *kubeapitest.Cluster // nil on a standalone node
+	dice     *rand.Rand
+	table    plot.Table
+	restarts int // of the API server
+}
+
+// put makes a manifest wanted: in the manifest directory, or in the API server.
+func (k *soak) put(name, text string) {
+	if k.cluster == nil {
+		k.manifest(name, text)
+		return
+	}
+	k.wait("the API server to store "+name, patience, func(ctx context.Context) error {
+		return putObject(ctx, k.cluster.Client(), text)
+	})
+}
+
+// drop removes a pod and its ConfigMap.
+func (k *soak) drop(name string) {
+	if k.cluster == nil {
+		k.manifest(name, "")
+		k.manifest("config-"+name, "")
+		return
+	}
+	k.wait("the API server to delete "+name, patience, func(ctx context.Context) error {
+		return dropPod(ctx, k.cluster.Client(), name)
+	})
+}
+
+// full is the name of a pod on the node.
+func (k *soak) full(name string) string {
+	if k.cluster == nil {
+		return name + "-" + nodeName
+	}
+	return name
 }
 
 // pod is the manifest of one of a few kinds of pods, all with the ConfigMap of the same name.
@@ -133,7 +176,7 @@ spec:
 
 // config writes the ConfigMap of a pod.
 func (k *soak) config(name, value string) {
-	k.manifest("config-"+name, fmt.Sprintf(
+	k.put("config-"+name, fmt.Sprintf(
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %q}\n", name, value))
 }
 
@@ -142,13 +185,18 @@ func (k *soak) batch(first int) error {
 	ctx, cancel := context.WithTimeout(k.t.Context(), 2*patience)
 	defer cancel()
 	var names []string
-	for i := range soakWidth {
+	for i := range *soakSide {
 		name := fmt.Sprintf("soak-%d", first+i)
 		names = append(names, name)
 		k.config(name, "0")
-		k.manifest(name, k.pod(name, k.dice.IntN(3)))
+		k.put(name, k.pod(name, k.dice.IntN(3)))
 	}
-	edited := append(slices.Clone(names[:1+k.dice.IntN(soakWidth)]), "resident")
+	if k.cluster != nil && k.dice.IntN(4) == 0 { // while the pods start
+		k.restarts++
+		k.cluster.KillAPIServer()
+		k.cluster.StartAPIServer()
+	}
+	edited := append(slices.Clone(names[:1+k.dice.IntN(*soakSide)]), "resident")
 	value := fmt.Sprint(first + 1)
 	var users errgroup.Group
 	for _, name := range append(slices.Clone(names), "resident") {
@@ -171,8 +219,7 @@ func (k *soak) batch(first int) error {
 		}
 	}
 	for _, name := range names {
-		k.manifest(name, "")
-		k.manifest("config-"+name, "")
+		k.drop(name)
 	}
 	for _, name := range names {
 		if err := k.settles(ctx, name, false); err != nil {
@@ -185,7 +232,7 @@ func (k *soak) batch(first int) error {
 // settles waits until a pod is ready, or until it is gone.
 func (k *soak) settles(ctx context.Context, name string, ready bool) error {
 	last := "never seen"
-	for change, err := range k.client.WatchPods(ctx, client.Select{Namespace: "default", Name: name + "-node1"}) {
+	for change, err := range k.client.WatchPods(ctx, client.Select{Namespace: "default", Name: k.full(name)}) {
 		switch {
 		case err != nil:
 			return err
@@ -205,7 +252,7 @@ func (k *soak) settles(ctx context.Context, name string, ready bool) error {
 
 // handle returns the handle of a pod of the soak.
 func (k *soak) handle(name string) client.Pod {
-	return k.client.Pod(types.NamespacedName{Namespace: "default", Name: name + "-node1"})
+	return k.client.Pod(types.NamespacedName{Namespace: "default", Name: k.full(name)})
 }
 
 // use runs a command in a pod, and reads its log.
@@ -272,17 +319,16 @@ func (k *soak) sample(pods int, since time.Duration) []float64 {
 		n, _ := usage(k.t, dir, "")
 		cgroups += n
 	}
-	rules, err := exec.CommandContext(k.t.Context(), "nft", "list", "ruleset").CombinedOutput()
+	network := fmt.Sprintf("berth_%x", sha256.Sum256([]byte(k.root)))[:len("berth_")+8] + "_pods"
+	elements, err := exec.CommandContext(k.t.Context(), "nft", "list", "table", "inet", network).CombinedOutput()
 	check(k.t, err)
 	resident, _ := k.resident()
-	// The comment of a rule names the network of its agent.
-	network := fmt.Sprintf("net: berth-%x", sha256.Sum256([]byte(k.root)))[:len("net: berth-")+8]
 	runtime := filepath.Join(k.root, "runtime")
 	files, disk := usage(k.t, k.root, runtime)
 	runtimeFiles, runtimeDisk := usage(k.t, runtime, "")
 	return []float64{float64(pods), since.Seconds(), metrics["go_goroutines"], float64(len(descriptors)),
 		metrics["go_memstats_heap_alloc_bytes"] / 1e6, resident, float64(mounts), float64(namespaces), float64(cgroups),
-		float64(strings.Count(string(rules), network)), disk, float64(files), runtimeDisk,
+		float64(strings.Count(string(elements), "comment")), disk, float64(files), runtimeDisk,
 		float64(runtimeFiles)}
 }
 

@@ -1,9 +1,11 @@
 package test
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,7 +20,7 @@ var reachesContainers = regexp.MustCompile(`^(Protect[A-Za-z]*|Private[A-Za-z]*|
 
 // Containers are descendants of the service.
 func TestUnitReachesNoContainer(t *testing.T) {
-	for _, file := range []string{"../packaging/berth.service", "../docs/join.md"} {
+	for _, file := range []string{"../internal/cli/setup/berth.service", "../docs/join.md"} {
 		text, err := os.ReadFile(file)
 		check(t, err)
 		for line := range strings.Lines(string(text)) {
@@ -37,6 +39,45 @@ func TestUnitReachesNoContainer(t *testing.T) {
 	}
 }
 
+// settings returns the names of the settings that systemd checks in the unit. A row of its answer has one or more.
+func settings(t *testing.T) []string {
+	t.Helper()
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not installed")
+	}
+	out, err := exec.Command(analyze, "security", "--offline=true", "--no-pager", "--json=short",
+		"../internal/cli/setup/berth.service").Output()
+	check(t, err)
+	var rows []struct{ Name string }
+	check(t, json.Unmarshal(out, &rows))
+	var names []string
+	for _, r := range rows {
+		for _, setting := range regexp.MustCompile(`([A-Za-z]+)=`).FindAllStringSubmatch(r.Name, -1) {
+			names = append(names, setting[1])
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// docs/security.md says of every setting why the unit does not have it, or that its default is safe.
+func TestUnitPageExplainsEverySetting(t *testing.T) {
+	page, err := os.ReadFile("../docs/security.md")
+	check(t, err)
+	_, section, _ := strings.Cut(string(page), "## The systemd unit")
+	section, _, _ = strings.Cut(section, "\n## ")
+	names := settings(t)
+	if len(names) < 30 {
+		t.Errorf("systemd checks %v only", names)
+	}
+	for _, name := range names {
+		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(section) {
+			t.Errorf("docs/security.md does not explain the setting %s", name)
+		}
+	}
+}
+
 // docs/security.md has the figure of systemd's own check.
 func TestUnitHasTheFigureOfThePage(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
@@ -44,7 +85,7 @@ func TestUnitHasTheFigureOfThePage(t *testing.T) {
 		t.Skip("systemd-analyze is not installed")
 	}
 	out, err := exec.Command(analyze, "security", "--offline=true", "--no-pager",
-		"../packaging/berth.service").CombinedOutput()
+		"../internal/cli/setup/berth.service").CombinedOutput()
 	check(t, err)
 	figure := regexp.MustCompile(`Overall exposure level for berth.service: ([0-9.]+) `).FindStringSubmatch(string(out))
 	if figure == nil {

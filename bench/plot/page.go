@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Table has samples of several quantities. The first column is what they are drawn against.
+// Table has samples of several quantities. The first column is the x axis of every plot.
 type Table struct {
 	Columns []string
 	Rows    [][]float64
-	// Warm is the first row that lines are fitted to.
+	// Warm is the first row after the warm-up. Lines are fitted to the rows from there on.
 	Warm int
 }
 
@@ -51,7 +51,7 @@ const (
 	margin        = 8.0
 )
 
-// drawing is what the template shows of one column.
+// drawing is the plot of one column: its texts and the coordinates of its lines, in pixels.
 type drawing struct {
 	Name, Least, Most, Slope string
 	Points                   string

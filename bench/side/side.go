@@ -29,7 +29,8 @@ const (
 	// Namespace is the namespace of all pods and objects.
 	Namespace = "default"
 
-	configHeader = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	configHeader = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" +
+		"evictionHard: {memory.available: 50Mi}\n"
 	// Patience bounds every wait. The measurement fails after it.
 	Patience = 2 * time.Minute
 )

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-run/berth/internal/agent/engine"
+	"github.com/berth-run/berth/internal/agent/input"
 	"github.com/berth-run/berth/internal/agent/power"
 	"github.com/berth-run/berth/internal/agent/serve"
 	"github.com/berth-run/berth/internal/api/podresources"
@@ -23,11 +24,16 @@ import (
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/join"
 	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/config/recall"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/observed"
+	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node"
+	"github.com/berth-run/berth/internal/node/condition"
 	"github.com/berth-run/berth/internal/node/firewall"
+	"github.com/berth-run/berth/internal/node/plugin"
+	"github.com/berth-run/berth/internal/node/stats"
 	"github.com/berth-run/berth/internal/pod/aside"
 	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/gate"
@@ -48,6 +54,10 @@ type Options struct {
 	Config *config.Config
 	// Runtimes makes the container runtime that the configuration asks for.
 	Runtimes engine.Kinds
+	// Flags are kept in the root directory, so that commands without an agent find its configuration.
+	Flags config.Flags
+	// Offline is set for Offline, which starts no pod.
+	Offline bool
 	// Version of this binary, for traces and the status.
 	Version string
 	// Verbosity sets the level of detail of Log. It takes the numbers of klog's flag -v.
@@ -72,7 +82,7 @@ type Agent struct {
 	housekeeping housekeeping
 }
 
-// tables are what several parts look at. Those that need no file or directory are made first.
+// tables hold the state that several parts share. The tables that need no file or directory are made first.
 type tables struct {
 	fleet    *fleet.Fleet
 	observed *observed.Table // the pods that the runtime shows
@@ -82,6 +92,8 @@ type tables struct {
 	asides   *aside.Register
 	changed  *wake.Set[object.Key] // objects of the cluster
 	counts   gate.Counts
+	// conditions are the node's. Without a cluster only the local API shows them.
+	conditions *condition.Table
 }
 
 // machine describes the machine that this agent runs on, and its container runtime.
@@ -89,9 +101,12 @@ type machine struct {
 	facts    node.Facts // read when the agent started
 	ips      *node.Addresses
 	firewall *firewall.Firewall
+	chains   *firewall.Chains // of a kubelet, for other programs
+	runtime  bool             // build starts the container runtime
 	engine   *engine.Engine
 	monitor  *cri.Monitor
 	pleg     *pleg.PLEG
+	stats    *stats.Stats
 }
 
 // doors are the parts through which requests enter this node, other than the sources of pods.
@@ -101,6 +116,8 @@ type doors struct {
 	resources *podresources.Server // for monitoring agents that ask which pod has which device
 	remote    *serve.Node          // for the API server, kubectl and Prometheus
 	power     *power.Machine       // for systemd-logind, when the machine shuts down
+	pressure  evictions            // for the kernel, when the machine runs short of memory
+	plugins   *plugin.Watcher      // for device plugins, and drivers of volumes and claims
 }
 
 // demand holds the parts that know what this node should run.
@@ -125,7 +142,7 @@ func New(o Options) *Agent {
 		Options: o, ready: make(chan struct{}), heap: heap.New(), metrics: prometheus.NewRegistry(),
 		tables: tables{
 			fleet: fleet.New(time.Now, o.Log), observed: observed.New(), stale: status.NewStale(),
-			changed: wake.NewSet[object.Key](),
+			changed: wake.NewSet[object.Key](), conditions: condition.New(),
 		},
 		records: records{
 			events: event.New(event.Options{Dir: filepath.Join(c.RootDir, "events"), Component: join.EventSource(c),
@@ -136,17 +153,21 @@ func New(o Options) *Agent {
 	}
 	a.tables.asides = aside.New(aside.Options{Events: a.records.events, Now: time.Now, Log: o.Log})
 	a.tables.counts = gate.NewCounts(a.metrics)
+	a.machine.runtime = true
 	a.machine.firewall = firewall.New(firewall.Options{
 		Name: strings.TrimSuffix("berth_"+c.Instance(), "_"), Off: c.Node.OpenLoopback,
 		Log: o.Log.With("part", "firewall"),
 	})
+	a.machine.chains = firewall.ChainsOf(c.Node.OpenLoopback || c.Cluster == nil,
+		filepath.Join(c.RootDir, "iptables-chains"), o.Log.With("part", "firewall"))
 	a.demand.sources = source.New(source.Options{
 		NodeName: c.NodeName, Path: c.Sources.StaticPodPath, Keep: c.Sources.KeepMissing,
 		Copies: filepath.Join(c.RootDir, "static"), Period: c.Sources.FileCheckFrequency,
 		URL: c.Sources.StaticPodURL, URLHeader: c.Sources.StaticPodURLHeader, URLPeriod: c.Sources.HTTPCheckFrequency,
 		Applied: filepath.Join(c.RootDir, "applied"), Identities: filepath.Join(c.RootDir, "identities.json"),
-		Report: problems{a.records.events, c.NodeName}, Log: o.Log,
-		Node: a.tables.fleet, Running: takeover.Pods{Observed: a.tables.observed}, Cluster: c.Cluster != nil,
+		Report: reports(a), Log: o.Log, Frozen: o.Offline,
+		Ignored: pod.Ignored(c.Disabled.Fields),
+		Node:    a.tables.fleet, Running: takeover.Pods{Observed: a.tables.observed}, Cluster: c.Cluster != nil,
 	})
 	return a
 }
@@ -186,6 +207,9 @@ func (a *Agent) run(ctx context.Context, cancel context.CancelFunc, parts *runni
 	defer func() { err = errors.Join(err, unlock()) }()
 	if err := makeDirs(c); err != nil {
 		return err
+	}
+	if err := recall.Save(c.RootDir, a.Flags); err != nil {
+		a.Log.Warn("cannot keep the flags, commands without an agent use the defaults", "err", err)
 	}
 	// The foundation ends after all loops: they need the records until they end, and the runtime has to finish the
 	// calls that they have started.
@@ -275,13 +299,13 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 		}
 		return nil
 	})
-	if a.machine.engine, err = engine.Start(ctx, launch, engine.Options{
-		Config: a.Config, Kinds: a.Runtimes, Classes: a.demand.objects, Metrics: a.metrics, Tracer: a.records.tracer,
-		Log: a.Log,
-	}); err != nil {
+	if a.machine.engine, err = startRuntime(ctx, a, launch); err != nil {
 		return fmt.Errorf("start the container runtime: %w", err)
 	}
-	a.machine.monitor = cri.NewMonitor(a.machine.engine.Client, join.Monitoring(a.demand.cluster), a.Log)
+	monitoring := join.Monitoring(a.demand.cluster)
+	monitoring.Conditions = input.RuntimeStatus{Engine: a.machine.engine, Fleet: a.tables.fleet,
+		Conditions: monitoring.Conditions}
+	a.machine.monitor = cri.NewMonitor(a.machine.engine.Client, monitoring, a.Log)
 	a.machine.pleg = pleg.New(pleg.Options{Runtime: a.machine.engine.Client.Runtime, Table: a.tables.observed,
 		Now: time.Now, Log: a.Log})
 	if err := a.buildSteps(); err != nil {

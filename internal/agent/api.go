@@ -8,7 +8,9 @@ import (
 	"github.com/berth-run/berth/internal/agent/explain"
 	"github.com/berth-run/berth/internal/agent/input"
 	"github.com/berth-run/berth/internal/agent/local"
+	"github.com/berth-run/berth/internal/agent/pressure"
 	"github.com/berth-run/berth/internal/api/files"
+	"github.com/berth-run/berth/internal/api/nodeinfo"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/api/stream"
 	"github.com/berth-run/berth/internal/base/reason"
@@ -20,7 +22,10 @@ import (
 // node returns the state of this agent for the local API.
 func (a *Agent) node() local.Node {
 	return local.Node{Name: a.Config.NodeName, Root: a.Config.RootDir, Began: a.began, Engine: a.machine.engine,
-		Monitor: a.machine.monitor, Problems: a.demand.sources.Problems, Fleet: a.tables.fleet}
+		Monitor: a.machine.monitor, Problems: a.demand.sources.Problems, Fleet: a.tables.fleet,
+		Conditions: a.tables.conditions,
+		Evictions: pressure.View{Memory: a.doors.pressure.evictor, Pods: a.doors.pressure.pods,
+			Disk: a.doors.pressure.disk}}
 }
 
 func (a *Agent) serverOptions(in input.Node) server.Options {
@@ -31,14 +36,15 @@ func (a *Agent) serverOptions(in input.Node) server.Options {
 	return server.Options{
 		Socket: a.Config.Socket, Pods: a.tables.statuses.Pods(), Settled: a.tables.fleet.Settled(),
 		Events: a.records.events, Applier: pods,
-		Explainer: pods,
+		Explainer: pods, Checkpoints: local.Checkpoints{CRI: a.machine.engine.Client, RootDir: a.Config.RootDir},
 		Objects: local.Objects{Table: a.demand.sources.Objects, Claims: a.steps.claims,
 			Local: a.demand.sources.Local},
 		Amender: pods, Timelines: a.records.timeline, Streams: streamsOf(a),
 		Images: local.Images{Archives: a.machine.engine, Store: a.housekeeping.images, Puller: a.steps.images,
 			Pods: a.tables.fleet},
 		Files: files.Files{CRI: a.machine.engine.Client, Runtime: a.machine.engine.Name(), ID: stream.ContainerID},
-		Node:  a.node(), Resources: a.steps.allocations, Metrics: a.metrics,
+		Info: nodeinfo.Info{Node: a.node(), Resources: a.steps.allocations, Metrics: a.metrics,
+			Stats: a.machine.stats},
 		LogDir: a.Config.Pods.LogsDir, Started: a.began, Log: a.Log,
 	}
 }
@@ -47,6 +53,28 @@ func (a *Agent) serverOptions(in input.Node) server.Options {
 type problems struct {
 	events *event.Recorder
 	node   string
+}
+
+// noReports drops the problems of manifests, which the next agent reports.
+type noReports struct{}
+
+// SourceProblem implements source.Options.Report.
+func (noReports) SourceProblem(source.Problem) {}
+
+// SourceResolved implements source.Options.Report.
+func (noReports) SourceResolved(source.Problem) {}
+
+// reporter receives each problem of a manifest once.
+type reporter interface {
+	SourceProblem(source.Problem)
+	SourceResolved(source.Problem)
+}
+
+func reports(a *Agent) reporter {
+	if a.Options.Offline {
+		return noReports{}
+	}
+	return problems{a.records.events, a.Config.NodeName}
 }
 
 // SourceProblem records an event on the object of the manifest. Without a name in the manifest there is no object to
@@ -65,7 +93,11 @@ func (p problems) SourceProblem(problem source.Problem) {
 	if ref.Name == "" {
 		return
 	}
-	p.events.Event(ref, corev1.EventTypeWarning, reason.FailedValidation, "%s: %v", problem.Origin, problem.Err)
+	why := reason.FailedValidation
+	if problem.Ignored {
+		why = reason.FieldIgnored
+	}
+	p.events.Event(ref, corev1.EventTypeWarning, why, "%s: %v", problem.Origin, problem.Err)
 }
 
 // SourceResolved records the event that missing manifests are back.

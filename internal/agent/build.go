@@ -11,14 +11,12 @@ import (
 	"runtime"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/agent/input"
 	"github.com/berth-run/berth/internal/agent/leftover"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/config"
-	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/node/drift"
 	"github.com/berth-run/berth/internal/node/telemetry"
@@ -37,6 +35,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/userns"
 	"github.com/berth-run/berth/internal/pod/stop"
 	"github.com/berth-run/berth/internal/pod/worker"
+	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/podlog"
 	"github.com/berth-run/berth/internal/record/timeline"
 )
@@ -60,8 +59,8 @@ func (a *Agent) nodeConfig() node.Config {
 		Name: c.NodeName, IPs: c.Node.IPs, Lookup: lookup, Labels: c.Node.Labels,
 		MaxPods: c.Node.MaxPods, PodsPerCore: c.Node.PodsPerCore,
 		Reserved: node.Reserved{Kube: c.Node.KubeReserved, System: c.Node.SystemReserved,
-			EvictionHard: c.Node.EvictionHard},
-		Dir: c.RootDir, Log: a.Log,
+			Thresholds: c.Node.Eviction.Thresholds},
+		Dir: c.RootDir, NoStorage: c.Node.UnlimitedStorage, Log: a.Log,
 	}
 }
 
@@ -78,6 +77,7 @@ func (a *Agent) buildSteps() error {
 	s := &a.steps
 	s.dirs = poddir.New(poddir.Config{
 		Root: c.RootDir, Logs: c.Pods.LogsDir, ResolvConf: c.Pods.ResolvConf, Events: a.records.events,
+		Node: event.NodeRef(c.NodeName), NoHostnameOverride: c.Disabled.HostnameOverride,
 		Resolver: poddir.Resolver{ClusterDNS: c.Pods.ClusterDNS, ClusterDomain: c.Pods.ClusterDomain,
 			Standalone: a.demand.cluster == nil, NodeIPs: a.machine.facts.IPs},
 	})
@@ -99,10 +99,6 @@ func (a *Agent) buildSteps() error {
 	s.contained = newContainerDrift(a, rules)
 	updates := drift.Updates{RuntimeServiceClient: a.machine.engine.Client.Runtime, Containers: s.contained}
 	s.placements = newPlacements(a, ledger, updates)
-	if err := buildImages(a); err != nil {
-		return err
-	}
-	buildVolumes(a)
 	renderNode, err := a.renderNode(rules)
 	if err != nil {
 		return fmt.Errorf("look at the machine: %w", err)
@@ -112,29 +108,30 @@ func (a *Agent) buildSteps() error {
 		Runtime: a.machine.engine.Client.Runtime, Events: a.records.events, Names: s.dirs, Cgroups: s.cgroups,
 		Observer: a.machine.pleg,
 		Limit:    places, Network: sandbox.Network{Monitor: a.machine.monitor}, Classes: a.demand.objects,
-		Resources: renderNode,
-		Userns:    userns.New(userns.Config{Root: c.RootDir, IDsPerPod: c.Pods.UsernsIDs}),
+		Resources: renderNode, Log: a.Log,
+		Userns: userns.New(userns.Config{Root: c.RootDir, IDsPerPod: c.Pods.UsernsIDs}),
+		Kernel: a.machine.engine,
 	})
+	if err := buildImages(a); err != nil {
+		return err
+	}
+	buildVolumes(a)
 	s.resizes = newResizes(a, renderNode, updates)
 	logDamage(a.Log, s.resizes.Load())
 	s.containers = container.New(container.Options{
 		Runtime: a.machine.engine.Client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes,
 		Dirs:    s.dirs,
 		Objects: a.demand.objects, Services: a.demand.cluster,
-		Lifecycle: append(s.lifecycle(hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d"), Log: a.Log})),
+		Lifecycle: append(s.lifecycle(
+			hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d"), Log: a.Log}), inputOf(a)),
 			a.demand.cluster.Plugins().Lifecycle()...),
 		Observer: a.machine.pleg, Events: a.records.events, Limit: places.Ahead(), Node: renderNode,
-		Handlers:     a.machine.engine,
+		Addresses: view(a), Handlers: a.machine.engine, Replacements: s.resizes,
 		LegacyLogDir: podlog.LinkDir(c.Pods.LogsDir), Log: a.Log,
 	})
 	s.probes, err = probe.New(probe.Options{
 		CRI: a.machine.engine.Client.Runtime, Events: a.records.events, Observed: a.tables.observed,
-		PodIP: func(p *corev1.Pod, o *pod.Observed) string {
-			if ips := podstatus.PodIPs(p, o, view(a).HostIPs()); len(ips) > 0 {
-				return ips[0]
-			}
-			return ""
-		},
+		Addresses:  view(a),
 		Containers: s.containers, Before: status.Before{Record: a.tables.record, Desired: a.demand.sources.Desired},
 		Statuses: a.tables.stale, Asides: a.tables.asides,
 		Dir: filepath.Join(c.RootDir, "probes"), Metrics: a.metrics, Log: a.Log,
@@ -162,9 +159,9 @@ func (a *Agent) renderNode(rules placement.Rules) (n render.Node, err error) {
 		CgroupV2:       v2,
 		MemoryCapacity: a.machine.facts.Capacity.Memory().Value(),
 		Allocatable:    a.machine.facts.Allocatable,
-		HostIPs:        view(a).HostIPs(),
 		CFSQuota:       c.CPUCFSQuota, CFSPeriod: c.CPUCFSQuotaPeriod,
 		LimitedSwap:    c.LimitedSwap,
+		StaticCritical: a.Config.Sources.StaticCritical,
 		MemoryQoS:      a.Config.Node.Enforce.MemoryQoS,
 		GroupOOMKill:   v2 && (c.SingleProcessOOMKill == nil || !*c.SingleProcessOOMKill),
 		SeccompDefault: c.SeccompDefault,
@@ -189,19 +186,19 @@ func (a *Agent) renderNode(rules placement.Rules) (n render.Node, err error) {
 
 // buildFleet makes the parts that need the steps: statuses, servers and admission.
 func (a *Agent) buildFleet() error {
-	c := a.Config
 	completeCluster(a)
 	a.doors.resources = newPodResources(a)
 	var err error
 	if a.doors.power, err = newPower(a); err != nil {
 		return err
 	}
-	in := input.Node{Config: c, Began: a.began, Engine: a.machine.engine, Sources: a.demand.sources,
-		Objects: a.demand.objects,
-		Ledger:  a.steps.allocations, View: view(a)}
+	if a.doors.pressure, err = newEvictions(a); err != nil {
+		return err
+	}
+	in := inputOf(a)
 	a.doors.gate = gate.New(gate.Options{
 		Inputs: in, Observed: a.tables.observed.Table, Statuses: a.tables.record, Shutdown: a.doors.power,
-		Labels:  a.demand.cluster,
+		Evictions: a.doors.pressure.pods, Labels: a.demand.cluster,
 		Devices: a.steps.devices, Ledger: a.steps.allocations, Resources: a.steps.resizes, Pods: a.stops(),
 		Began: a.began, Now: time.Now, Recorder: a.records.timeline, Provider: a.records.tracer,
 		Counts: a.tables.counts, Events: a.records.events,
@@ -210,8 +207,17 @@ func (a *Agent) buildFleet() error {
 	if err := a.buildStatuses(); err != nil {
 		return err
 	}
+	if a.machine.stats, err = newStats(a); err != nil {
+		return err
+	}
 	a.doors.server = server.New(a.serverOptions(in))
 	return buildDoors(a)
+}
+
+// inputOf returns this node as the rules of admission see it.
+func inputOf(a *Agent) input.Node {
+	return input.Node{Config: a.Config, Began: a.began, Engine: a.machine.engine, Sources: a.demand.sources,
+		Objects: a.demand.objects, Ledger: a.steps.allocations, View: view(a), Conditions: a.tables.conditions}
 }
 
 // stops returns the part that evicts, preempts and rejects pods that already run.
@@ -223,7 +229,7 @@ func (a *Agent) buildStatuses() error {
 	if err != nil {
 		return err
 	}
-	s := &a.steps
+	s, off := &a.steps, a.Config.Disabled
 	a.tables.statuses = status.New(status.Options{
 		Record: a.tables.record, Stale: a.tables.stale, Fleet: a.tables.fleet, Reporter: a.demand.cluster,
 		Asides: a.tables.asides,
@@ -231,29 +237,33 @@ func (a *Agent) buildStatuses() error {
 		Source: status.Parts{
 			Runtime: a.machine.engine, Observer: a.machine.pleg, Containers: s.containers, Probes: s.probes,
 			Resizes: s.resizes, Devices: s.devices, Claims: a.demand.cluster.Plugins(), Addresses: view(a),
+			Hidden: podstatus.Hidden{StartCondition: off.StartCondition, ResourceHealth: off.ResourceHealth,
+				ResourceHealthMessage: off.ResourceHealthMessage},
 		},
 		Gone: []func(types.UID){
-			a.doors.gate.Forget, s.containers.Forget, s.images.Forget, s.probes.Forget, s.resizes.Forget, s.placements.Forget,
+			a.doors.gate.Forget, s.containers.Forget, s.images.Forget, s.probes.Forget, s.resizes.Forget,
+			s.placements.Forget,
 			s.allocations.Free, a.demand.cluster.Forget, a.housekeeping.garbage.Gone, a.tables.asides.Forget,
 		},
 	})
 	return nil
 }
 
-// parts are what the running fleet looks at and works with.
+// parts are the tables and parts that the running fleet uses.
 func (a *Agent) parts() fleet.Parts {
 	s := &a.steps
 	return fleet.Parts{
 		Desired: a.demand.sources.Desired, Observed: a.tables.observed, DesiredSynced: a.demand.sources.Synced(),
 		Admission: a.doors.gate,
-		Leftovers: a.leftovers(), Prefetcher: s.images, Statuses: a.tables.statuses,
-		Asides:   a.tables.asides,
-		Watchers: []fleet.Watcher{a.demand.cluster, a.doors.power}, Heap: a.heap,
+		Leftovers: a.leftovers(), Manifests: a.demand.sources, Prefetcher: s.images, Statuses: a.tables.statuses,
+		Asides: a.tables.asides,
+		Watchers: []fleet.Watcher{a.demand.cluster, a.doors.power, a.doors.pressure.pods,
+			a.doors.pressure.disk, a.doors.pressure.storage}, Heap: a.heap,
 		Worker: worker.Options{
 			Steps:    s.list(a.demand.cluster.Plugins().Steps()...),
 			Observer: cgroup.View{Runtime: a.machine.pleg, Cgroups: s.cgroups, Pods: a.tables.fleet},
 			Probes:   s.probes, Statuses: a.tables.record, Resizes: s.resizes, Timelines: a.records.timeline,
-			MaxBackoff: a.Config.Pods.MaxRestartBackoff, Now: time.Now, Log: a.Log,
+			MaxBackoff: a.Config.Pods.MaxRestartBackoff, Events: a.records.events, Now: time.Now, Log: a.Log,
 		},
 	}
 }

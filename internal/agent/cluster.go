@@ -2,7 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/opencontainers/cgroups"
 
@@ -22,8 +21,8 @@ func connect(a *Agent) (err error) {
 		a.demand.cluster, err = join.Connect(join.Options{
 			Config: a.Config, Version: a.Version, Sources: a.demand.sources, Events: a.records.events,
 			Fleet: a.tables.fleet, Changed: a.tables.changed, Stale: a.tables.stale,
-			Rejecter: gate.Rejecter{Counts: a.tables.counts, Events: a.records.events, Pods: a.stops()},
-			Boot:     a.machine.facts.Info.BootID, Metrics: a.metrics, Log: a.Log,
+			Rejecter:   gate.Rejecter{Counts: a.tables.counts, Events: a.records.events, Pods: a.stops()},
+			Conditions: a.tables.conditions, Boot: a.machine.facts.Info.BootID, Metrics: a.metrics, Log: a.Log,
 		})
 	}
 	a.demand.objects = a.demand.cluster.Objects(a.demand.sources.Objects)
@@ -41,19 +40,22 @@ func completeCluster(a *Agent) {
 // newPower makes the part for the machine's shutdown.
 func newPower(a *Agent) (*power.Machine, error) {
 	return power.New(power.Options{
-		Config: a.Config, Fleet: a.tables.fleet, Observed: a.tables.observed, Flush: a.demand.cluster.Flush,
+		Config: a.Config, Fleet: a.tables.fleet, Observed: a.tables.observed, Statuses: a.demand.cluster,
 		Conditions: a.demand.cluster.Conditions(), Metrics: a.metrics, Events: a.records.events, Log: a.Log,
 	})
 }
 
 // buildDoors registers the metrics, and makes the node's HTTPS server.
 func buildDoors(a *Agent) error {
+	a.doors.plugins = a.demand.cluster.Plugins().Watcher(a.Config.RootDir, a.steps.devices.Supply().Registry(), a.Log)
 	err := series.Register(series.Options{
 		Registry: a.metrics, Node: a.Config.NodeName, Version: join.KubernetesVersion,
 		Unified: cgroups.IsCgroup2UnifiedMode(),
 		Sources: a.demand.sources, PLEG: a.machine.pleg, Observed: a.tables.observed, Fleet: a.tables.fleet,
 		Parts: []series.Part{a.steps.volumes, a.steps.images, a.steps.containers, a.steps.cgroups, a.steps.allocations,
-			a.steps.resizes, a.housekeeping.images, a.demand.cluster, a.doors.resources, a.tables.asides},
+			a.steps.resizes, a.housekeeping.images, a.demand.cluster, a.doors.resources, a.tables.asides,
+			a.doors.plugins, a.demand.cluster.Plugins(), a.doors.pressure.metrics, a.doors.pressure.oom,
+			a.machine.stats},
 	})
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
@@ -69,10 +71,6 @@ func streamsOf(a *Agent) stream.Streams {
 
 // serveNode makes the node's HTTPS server for the cluster.
 func serveNode(a *Agent) (*serve.Node, error) {
-	machine, err := a.steps.cgroups.Containers().Machine()
-	if err != nil {
-		return nil, fmt.Errorf("find the machine's cgroup: %w", err)
-	}
 	tokens, rights := a.demand.cluster.Reviews()
 	return serve.New(serve.Options{
 		Config: a.Config, Kubelet: a.machine.engine.Effective(a.Config.Kubelet),
@@ -83,21 +81,20 @@ func serveNode(a *Agent) (*serve.Node, error) {
 		Pods: a.tables.statuses.Pods(), Settled: a.tables.fleet.Settled(), Streams: streamsOf(a),
 		Runtime: serve.Commands{CRI: a.machine.engine.Client, ID: stream.ContainerID},
 		Health:  a.node(), Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.Log,
-		Stats: stats.Options{
-			Node: a.Config.NodeName, Root: machine, Machine: a.steps.allocations.Machine(),
-			Capacity: a.machine.facts.Capacity,
-			Identity: stats.Identity{MachineID: a.machine.facts.Info.MachineID,
-				SystemUUID: a.machine.facts.Info.SystemUUID,
-				BootID:     a.machine.facts.Info.BootID},
-			Dir: a.Config.RootDir, Host: "/", DriverStats: a.demand.cluster.Plugins().VolumeUsage,
-			VolumePeriod: a.Config.Server.VolumePeriod, Now: time.Now, Log: a.Log,
-			Source: serve.Source{
-				CRI: a.machine.engine.Client, Cgroups: a.steps.cgroups.Containers(), Observed: a.tables.observed.Table,
-				Pod:   a.tables.fleet.Pod,
-				Named: serve.Named(a.Config), Volumes: a.steps.volumes.Mounted, Logs: a.steps.dirs.LogDir,
-				Endpoint: a.machine.engine.Endpoint(),
-			},
-		},
+		Stats: a.machine.stats,
+	})
+}
+
+// newStats makes the part that measures usage on request.
+func newStats(a *Agent) (*stats.Stats, error) {
+	return serve.Source{
+		CRI: a.machine.engine.Client, Cgroups: a.steps.cgroups.Containers(), Observed: a.tables.observed.Table,
+		Pod: a.tables.fleet.Pod, Named: serve.Named(a.Config), Volumes: a.steps.volumes.Mounted,
+		Logs: a.steps.dirs.LogDir, Endpoint: a.machine.engine.Endpoint(),
+	}.Stats(stats.Options{
+		Node: a.Config.NodeName, Machine: a.steps.allocations.Machine(), Capacity: a.machine.facts.Capacity,
+		Identity: a.machine.facts.Info, Dir: a.Config.RootDir, Drivers: a.demand.cluster.Plugins(),
+		VolumePeriod: a.Config.Server.VolumePeriod, Log: a.Log,
 	})
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// endPatience is how long the parts of the agent may take to end. packaging/berth.service gives the process 30 s.
+// endPatience is how long the parts of the agent may take to end. The systemd unit (internal/cli/setup/berth.service)
+// gives the process 30 s.
 const endPatience = 20 * time.Second
 
 // AgentPanicked is the reason of the event that reports the panic of the previous agent.
@@ -79,7 +80,7 @@ func bounded(ctx context.Context, patience time.Duration, run func(context.Conte
 func readCrashes(a *Agent, dir string) {
 	reports, fresh, err := crash.Open(dir)
 	if err != nil {
-		a.Log.Error("cannot keep reports of panics, continuing without them", "err", err)
+		a.Log.Error("cannot keep all reports of panics, continuing", "err", err)
 	}
 	if fresh != nil {
 		a.Log.Error("the previous agent ended with a panic", "at", fresh.Time, "panic", fresh.Cause, "subject",
@@ -89,7 +90,8 @@ func readCrashes(a *Agent, dir string) {
 			fresh.Time.UTC().Format(time.RFC3339), fresh.Cause, fresh.File)
 		if s, ok := pod.ParseSubject(fresh.Subject); ok {
 			a.records.events.Event(s.Ref(), corev1.EventTypeWarning, AgentPanicked,
-				"the previous agent ended with a panic while it worked on this pod: %s; its stack is in %s", fresh.Cause,
+				"the previous agent ended with a panic while it worked on this pod: %s; its stack is in %s",
+				fresh.Cause,
 				fresh.File)
 		}
 	}

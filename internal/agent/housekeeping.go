@@ -7,6 +7,7 @@ import (
 	"github.com/berth-run/berth/internal/node/gc"
 	"github.com/berth-run/berth/internal/node/logrotate"
 	"github.com/berth-run/berth/internal/pod/steps/image/garbage"
+	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/podlog"
 )
 
@@ -27,7 +28,7 @@ func (a *Agent) buildHousekeeping() {
 		Runtime: cri, Observer: a.machine.pleg, Observed: a.tables.observed.Table,
 		Synced: []<-chan struct{}{a.demand.sources.Synced(), a.tables.observed.Synced()},
 		Pods:   a.roll(), Logs: a.steps.dirs, LogsDir: c.LogsDir, LinkDir: podlog.LinkDir(c.LogsDir),
-		Policy: gc.Policy(a.Config.Dead), Log: a.Log,
+		Policy: gc.Policy(a.Config.Dead), Events: a.records.events, Node: event.NodeRef(a.Config.NodeName), Log: a.Log,
 	})
 }
 

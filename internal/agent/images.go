@@ -22,6 +22,11 @@ func buildImages(a *Agent) error {
 		if providers, err = credential.Load(c.Images.Providers.Config, c.Images.Providers.BinDir); err != nil {
 			return err
 		}
+		if c.Disabled.TokenPlugins {
+			if err := credential.WithoutTokens(providers); err != nil {
+				return err
+			}
+		}
 	}
 	records := record.New(record.Options{
 		Dir:    filepath.Join(c.RootDir, "image_manager"),
@@ -46,14 +51,21 @@ func buildImages(a *Agent) error {
 	if err != nil {
 		home = "" // a service without HOME
 	}
+	keys := credential.New(credential.Options{RootDir: c.RootDir, HomeDir: home, Providers: providers,
+		Environ: os.Environ(), Accounts: a.demand.cluster.Puller(), Now: time.Now})
+	if err := errors.Join(keys.Register(a.metrics), records.Register(a.metrics)); err != nil {
+		return err
+	}
 	o := image.Options{
 		Secrets: a.demand.objects,
 		Client:  a.machine.engine.Client.Images, Events: a.records.events, Parallel: c.Runtime.ParallelPulls,
-		Records: records,
-		Garbage: a.housekeeping.images,
-		Keys: credential.New(credential.Options{RootDir: c.RootDir, HomeDir: home, Providers: providers,
-			Environ: os.Environ(), Accounts: a.demand.cluster.Puller(), Now: time.Now}),
-		Now: time.Now, Log: a.Log,
+		Sandboxes: a.steps.sandboxes,
+		Garbage:   a.housekeeping.images,
+		Keys:      keys,
+		Now:       time.Now, Log: a.Log,
+	}
+	if !a.Config.Disabled.ImageSecrets {
+		o.Records = records
 	}
 	if progress := a.machine.engine.Progress(); progress != nil {
 		o.Progress = progress

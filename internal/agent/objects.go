@@ -46,8 +46,8 @@ func (a *Agent) followObjects(ctx context.Context) error {
 // newClaims makes the part that binds claims to volumes.
 func newClaims(a *Agent) *claim.Claims {
 	c := claim.Config{
-		Root: a.Config.RootDir, Objects: a.demand.sources.Objects, Labels: view(a), Synced: a.demand.sources.LocalSynced(),
-		Origins: a.demand.sources, Retention: a.Config.Sources.ClaimRetention,
+		Root: a.Config.RootDir, Objects: a.demand.sources.Objects, Labels: view(a),
+		Synced: a.demand.sources.LocalSynced(), Origins: a.demand.sources, Retention: a.Config.Sources.ClaimRetention,
 		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.machine.facts.Name,
 			Labels: a.machine.facts.Labels}},
 		Pods:   a.tables.fleet,

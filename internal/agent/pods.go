@@ -3,6 +3,7 @@ package agent
 import (
 	"slices"
 
+	"github.com/berth-run/berth/internal/agent/input"
 	"github.com/berth-run/berth/internal/node/drift"
 	"github.com/berth-run/berth/internal/pod/gate"
 	"github.com/berth-run/berth/internal/pod/steps/allocation"
@@ -18,7 +19,6 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/resize"
 	"github.com/berth-run/berth/internal/pod/steps/sandbox"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
-	"github.com/berth-run/berth/internal/pod/steps/volume/emptydir"
 	"github.com/berth-run/berth/internal/pod/steps/volume/payload"
 	"github.com/berth-run/berth/internal/pod/worker"
 )
@@ -30,8 +30,7 @@ type steps struct {
 	cgroups     *cgroup.Cgroups
 	images      *image.Images
 	volumes     *volume.Volumes
-	claims      *claim.Claims // which volume each claim is bound to
-	limits      *emptydir.Limits
+	claims      *claim.Claims    // which volume each claim is bound to
 	contents    *payload.Volumes // the files of ConfigMap, Secret and similar volumes
 	devices     *device.Devices
 	sandboxes   *sandbox.Sandboxes
@@ -68,8 +67,9 @@ func (s steps) list(more ...worker.Step) []worker.Step {
 
 // lifecycle returns the parts whose functions run before a container is created, before it starts and around its stop,
 // in this order.
-func (s steps) lifecycle(hooks *hook.Hooks) []container.Lifecycle {
+func (s steps) lifecycle(hooks *hook.Hooks, node input.Node) []container.Lifecycle {
 	return []container.Lifecycle{
+		{PreCreate: node.PreCreate},
 		{PreCreate: hooks.PreCreate, PreStart: hooks.PreStart, PreStop: hooks.PreStop, PostStop: hooks.PostStop},
 		{PreStart: s.resizes.PreStart},
 		{PreStart: s.allocations.PreStart},

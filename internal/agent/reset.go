@@ -42,7 +42,7 @@ func (a *Agent) Reset(ctx context.Context) (err error) {
 	if a.machine.engine != nil {
 		failed = errors.Join(failed, a.machine.engine.RemoveNetwork(ctx))
 	}
-	failed = errors.Join(failed, a.machine.firewall.Remove(ctx))
+	failed = errors.Join(failed, a.machine.firewall.Remove(ctx), a.machine.chains.Remove(ctx))
 	run, err := rootdir.OpenRun(a.Config.RunDir, "berth.sock", "runtime")
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -54,8 +54,9 @@ func (a *Agent) Reset(ctx context.Context) (err error) {
 	return reset(ctx, failed, run, root)
 }
 
-// reset unmounts what is mounted below the directories of an agent, of which an outer one follows an inner one. If
-// nothing has failed before, it deletes them and the sockets of the last one, the root directory.
+// reset unmounts everything below the directories of an agent. A directory that lies in another one comes before it,
+// and the root directory is the last. If nothing has failed before, reset deletes the directories and the root's
+// sockets.
 func reset(ctx context.Context, failed error, dirs ...*rootdir.Dir) error {
 	var unmounts, removals error
 	for _, d := range dirs {

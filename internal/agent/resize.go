@@ -9,11 +9,16 @@ import (
 )
 
 func newResizes(a *Agent, node render.Node, updates drift.Updates) *resize.Resizes {
-	return resize.New(resize.Options{
+	o, off := resize.Options{
 		Runtime: updates, Cgroups: a.steps.cgroups, Swap: node.LimitedSwap && node.CgroupV2,
 		Resources: node, Allocations: a.steps.allocations,
 		Events: a.records.events, Dir: filepath.Join(a.Config.RootDir, "allocations"),
 		Synced: a.demand.sources.Synced(),
 		Pods:   a.roll(), Log: a.Log,
-	})
+	}, a.Config.Disabled
+	o.InitFixed, o.PodFixed = off.Resources.ResizeInit, off.Resources.ResizePod
+	if a.Config.Cluster != nil {
+		o.KubeletDir = a.Config.RootDir
+	}
+	return resize.New(o)
 }

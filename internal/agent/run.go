@@ -8,9 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-run/berth/internal/node/kmsg"
 	"github.com/berth-run/berth/internal/pod/steps/allocation"
-	"github.com/berth-run/berth/internal/record/event"
 )
 
 // loop is a part of the agent that works until its context ends.
@@ -22,10 +20,6 @@ type loop struct {
 // loops lists all loops of the agent, one a line.
 func (a *Agent) loops() []loop {
 	s, keep := &a.steps, &a.housekeeping
-	plugins := a.demand.cluster.Plugins().Watcher(a.Config.RootDir, s.devices.Supply().Registry(), a.Log)
-	oom := kmsg.New(kmsg.Options{
-		Path: kmsg.Device, Node: event.NodeRef(a.Config.NodeName), Events: a.records.events, Log: a.Log,
-	})
 	return []loop{
 		// the desired and the observed pods
 		{"runtime health", a.machine.monitor.Run},
@@ -36,6 +30,7 @@ func (a *Agent) loops() []loop {
 		{"cluster", a.demand.cluster.Run},
 		{"node addresses", a.machine.ips.Run},
 		{"firewall", a.machine.firewall.Run},
+		{"iptables chains", a.machine.chains.Run},
 		{"pod ranges", func(ctx context.Context) error { return reportOverlaps(ctx, a) }},
 		// pods and their status
 		{"fleet", func(ctx context.Context) error { return a.tables.fleet.Run(ctx, a.parts()) }},
@@ -52,8 +47,7 @@ func (a *Agent) loops() []loop {
 		{"allocation files", allocation.Mirror(s.allocations)},
 		{"placements", s.allocations.After(s.placements.Run)},
 		{"devices", s.devices.Supply().Run},
-		{"plugins", plugins.Run},
-		{"emptyDir limits", s.limits.Run},
+		{"plugins", a.doors.plugins.Run},
 		{"volume contents", s.contents.Run},
 		{"volume claims", s.claims.Run},
 		// the node
@@ -61,7 +55,12 @@ func (a *Agent) loops() []loop {
 		{"container garbage", keep.garbage.Run},
 		{"image garbage", a.housekeeping.images.Run},
 		{"machine shutdown", a.doors.power.Run},
-		{"OOM kills", oom.Run},
+		{"evictions", a.doors.pressure.evictor.Run},
+		{"evictions for disk", a.doors.pressure.disk.Run},
+		{"local storage", a.doors.pressure.limits.Run},
+		{"evicted pods", a.doors.pressure.pods.Run},
+		{"memory notifications", a.doors.pressure.alarm.Run},
+		{"OOM kills", a.doors.pressure.oom.Run},
 		{"heap", a.heap.Run},
 		// the servers
 		{"local API", a.doors.server.Run},
@@ -81,8 +80,8 @@ func (a *Agent) opened(ctx context.Context) error {
 	return nil
 }
 
-// start runs the loops in a group, which ends with the first loop that fails. The error has the name of that loop. parts
-// holds the names of the loops that have not ended.
+// start runs the loops in a group, which ends with the first loop that fails. The error has the name of that loop.
+// parts holds the names of the loops that have not ended.
 func start(ctx context.Context, group *errgroup.Group, loops []loop, parts *running, log *slog.Logger) {
 	for _, l := range loops {
 		ended := parts.begin(l.name)

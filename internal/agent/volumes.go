@@ -7,6 +7,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 	"github.com/berth-run/berth/internal/pod/steps/volume/downwardapi"
 	"github.com/berth-run/berth/internal/pod/steps/volume/emptydir"
+	"github.com/berth-run/berth/internal/pod/steps/volume/flexvolume"
 	"github.com/berth-run/berth/internal/pod/steps/volume/hostpath"
 	imagevolume "github.com/berth-run/berth/internal/pod/steps/volume/image"
 	"github.com/berth-run/berth/internal/pod/steps/volume/keyvalue"
@@ -19,11 +20,7 @@ import (
 // buildVolumes makes the parts that mount volumes, with the kinds of volumes.
 func buildVolumes(a *Agent) {
 	s := &a.steps
-	s.limits = emptydir.NewLimits(emptydir.LimitOptions{
-		Pods: a.stops(), Log: a.Log,
-	})
 	emptyDir := emptydir.Kind{
-		Limits:      s.limits,
 		Allocatable: a.machine.facts.Allocatable.Memory().Value(),
 		MemoryLimit: func(p *corev1.Pod) int64 { return cgroup.ForPod(p, cgroup.Options{}).Memory },
 	}
@@ -34,16 +31,14 @@ func buildVolumes(a *Agent) {
 	logDamage(a.Log, s.claims.Load())
 	s.volumes = volume.New(volume.Config{Root: a.Config.RootDir, Events: a.records.events, Claims: s.claims,
 		Kinds: append(a.demand.cluster.Plugins().Kinds(a.Config.RootDir),
-			emptyDir,
-			hostpath.Kind{},
-			local.Kind{},
-			nfs.Kind{Log: a.Log},
-			imagevolume.Kind{Images: s.images},
-			s.contents.Disk(keyvalue.ConfigMap),
-			s.contents.Memory(keyvalue.Secret),
+			emptyDir, hostpath.Kind{}, local.Kind{}, nfs.Kind{Log: a.Log}, imagevolume.Kind{Images: s.images},
+			s.contents.Disk(keyvalue.ConfigMap), s.contents.Memory(keyvalue.Secret),
 			s.contents.Memory(downwardapi.Source{Allocatable: a.machine.facts.Allocatable}),
 			s.contents.Memory(projected.Source{Allocatable: a.machine.facts.Allocatable,
 				Issuer: a.demand.cluster.Issuer()}),
+			flexvolume.New(flexvolume.Options{Root: a.Config.RootDir, Dir: a.Config.Pods.FlexVolumes,
+				Node: a.Config.NodeName, Secrets: a.demand.objects,
+				Attachments: a.demand.cluster.Plugins().Attachments()}),
 		)})
 	logDamage(a.Log, s.volumes.Adopt())
 }

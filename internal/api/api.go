@@ -43,7 +43,7 @@ const MaxManifest = 10 << 20
 // KindPod is the kind of a pod in ApplyResult. Other objects have a kind of object.Kinds.
 const KindPod = "Pod"
 
-// Action is what an apply did to one object.
+// Action is the effect of an apply on one object.
 type Action string
 
 // The actions of an apply.
@@ -135,13 +135,17 @@ type Runtime struct {
 	Version string `json:"version"`
 	// Endpoint is empty for the embedded runtime.
 	Endpoint string `json:"endpoint,omitempty"`
+	// Handlers are the runtime handlers that a RuntimeClass can name. It is empty if the runtime lists none.
+	Handlers []corev1.NodeRuntimeHandler `json:"handlers,omitempty"`
+	// CgroupDriver is cgroupfs or systemd, for all handlers.
+	CgroupDriver string `json:"cgroupDriver,omitempty"`
 }
 
 // Problem is a fault outside the agent that keeps it from running a pod.
 type Problem struct {
 	// Origin is the source of the pods: a path, a URL, or "berth apply".
 	Origin string `json:"origin"`
-	// Message says what is wrong, with line and field if they are known.
+	// Message describes the fault, with line and field if they are known.
 	Message string      `json:"message"`
 	Since   metav1.Time `json:"since"`
 }

@@ -2,13 +2,16 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 
 	"github.com/berth-run/berth/internal/agent"
 	"github.com/berth-run/berth/internal/agent/engine/kind"
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/cli/process"
 	"github.com/berth-run/berth/internal/config"
@@ -29,7 +32,7 @@ func makeAgent(f config.Flags, log *slog.Logger) (*agent.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return agent.New(agent.Options{Config: c, Runtimes: kind.All{}, Version: api.BuildVersion().Version,
+	return agent.New(agent.Options{Config: c, Flags: f, Runtimes: kind.All{}, Version: api.BuildVersion().Version,
 		Verbosity: process.Verbosity(log), Log: log}), nil
 }
 
@@ -48,14 +51,22 @@ func resetAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
 	return a.Reset(ctx)
 }
 
-// runtimeConfig returns the configuration of the embedded runtime for an agent with these flags.
-func runtimeConfig(f config.Flags, log *slog.Logger) (runtime.Config, error) {
+// standaloneRuntime returns the embedded runtime of an agent with these flags. It takes the root directory from agents
+// and resets, so that none of them works there until the caller calls unlock.
+func standaloneRuntime(ctx context.Context, f config.Flags, log *slog.Logger) (r *runtime.Runtime,
+	unlock func() error, err error) {
 	f.Apart = true
 	c, err := loadConfig(f, log)
 	if err != nil {
-		return runtime.Config{}, err
+		return nil, nil, err
 	}
-	return kind.RuntimeConfig(c, log), nil
+	if err := os.MkdirAll(c.RootDir, 0o711); err != nil { // as the agent makes it
+		return nil, nil, fmt.Errorf("make root directory: %w", err)
+	}
+	if unlock, err = lock.Root(ctx, c.RootDir); err != nil {
+		return nil, nil, err
+	}
+	return runtime.New(kind.RuntimeConfig(c, log)), unlock, nil
 }
 
 // printSteps prints the steps of a pod's life.

@@ -88,7 +88,7 @@ func TestEmbed(t *testing.T) {
 // The example configuration loads without an error and without a field that has no effect. That also holds
 // with every commented line enabled.
 func TestExampleConfiguration(t *testing.T) {
-	text, err := os.ReadFile("../../packaging/config.yaml")
+	text, err := os.ReadFile("setup/config.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

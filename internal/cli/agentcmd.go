@@ -11,6 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/agentflag"
 	"github.com/berth-run/berth/internal/cli/command"
+	"github.com/berth-run/berth/internal/cli/doctor"
 	"github.com/berth-run/berth/internal/cli/process"
 	"github.com/berth-run/berth/internal/config"
 )
@@ -96,7 +97,7 @@ func agentCommand(a *app) *cobra.Command {
 
 // runAgent runs the agent as a daemon until a signal ends it.
 func runAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
-	agent, err := newAgent(f, log)
+	agent, err := makeAgent(f, log)
 	if err != nil {
 		return err
 	}
@@ -105,6 +106,7 @@ func runAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
 	return process.Until(forced, func() error {
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return agent.Run(ctx) })
+		group.Go(func() error { doctor.Log(ctx, agent.Config, log); return nil })
 		group.Go(func() error {
 			select {
 			case <-agent.Ready():

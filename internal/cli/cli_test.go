@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -27,13 +26,12 @@ import (
 	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/api/servertest"
+	"github.com/berth-run/berth/internal/base/golden"
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/timeline"
 )
-
-var update = flag.Bool("update", false, "write generated files")
 
 // result is the outcome of a command line.
 type result struct {
@@ -529,20 +527,8 @@ func TestCommandsAreDocumented(t *testing.T) {
 	const path = "../../docs/commands.md"
 	var page strings.Builder
 	page.WriteString("# Commands\n\nEvery command has the flags `--root-dir` and `--socket`, which choose the agent.\n")
-	document(&page, newRoot())
-	if *update {
-		if err := os.WriteFile(path, []byte(page.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), page.String()); diff != "" {
-		t.Errorf("%s is not up to date, write it with -update (-want +got):\n%s", path, diff)
-	}
+	document(&page, newRoot(&app{}))
+	golden.File(t, path, page.String())
 }
 
 func document(page *strings.Builder, cmd *cobra.Command) {

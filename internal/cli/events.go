@@ -89,7 +89,7 @@ func (a *app) listEvents(cmd *cobra.Command, f *eventFlags) error {
 	if f.watch {
 		return show(a.Client().WatchEvents(cmd.Context(), sel), ep.print, ep.table.Flush)
 	}
-	list, err := a.Client().Events(cmd.Context(), sel)
+	list, err := a.RootClient().Events(cmd.Context(), sel)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,8 @@ app         2-3    3Gi memory of nodes 0 1, 4Mi hugepages-2Mi of nodes 0   examp
 `}},
 		"what it waits for": {all: []api.Explanation{critical, invalid}, args: []string{"-"}, in: "kind: Pod",
 			want: result{Status: 2,
-				Out: `pod default/critical: not yet: OutOfcpu: waiting for pod default/a to end: too small (until 12:00:00)
+				Out: `pod default/critical: not yet: OutOfcpu: waiting for pod default/a to end: too small (until ` +
+					`12:00:00)
 It is critical: default/a would be ended to make room.
 
 RULE        ANSWER     WHY
@@ -77,7 +78,7 @@ pod default/bad: invalid: FailedValidation: line 3: spec.containers: Required va
 `}},
 		"no pods": {args: []string{web}, want: result{Out: "The manifests have no pods.\n"}},
 		"no file": {want: result{Status: 1,
-			Err: "error: no manifest is named\nnext: usage: berth explain FILE... [flags]\n"}},
+			Err: "error: no manifest is named\nnext: usage: berth explain FILE...|--pressure [flags]\n"}},
 		"another format": {args: []string{web, "-o", "wide"},
 			want: result{Status: 1, Err: "error: output format \"wide\" is not known\nnext: use one of json, yaml\n"}},
 		"a bad manifest": {args: []string{"-"},

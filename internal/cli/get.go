@@ -38,7 +38,7 @@ func getCommand(a *app) *cobra.Command {
 		},
 	}
 	cmd.AddCommand(getPodsCommand(a), getEventsCommand(a), getImagesCommand(a, "images"), getProblemsCommand(a))
-	cmd.AddCommand(objects.Commands(a.Client)...)
+	cmd.AddCommand(objects.Commands(a.RootClient)...)
 	return cmd
 }
 
@@ -100,7 +100,7 @@ func (a *app) getPod(cmd *cobra.Command, f *listFlags, arg string) error {
 	if f.watch {
 		return a.watchPods(cmd, f, key.Name)
 	}
-	p, err := a.Client().Pod(key).Get(cmd.Context())
+	p, err := a.RootClient().Pod(key).Get(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (a *app) listPods(cmd *cobra.Command, f *listFlags) error {
 	if f.watch {
 		return a.watchPods(cmd, f, "")
 	}
-	list, err := a.Client().Pods(cmd.Context(), f.selection())
+	list, err := a.RootClient().Pods(cmd.Context(), f.selection())
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func getImagesCommand(a *app, use string) *cobra.Command {
 		Example: "  berth image ls -o wide",
 		Args:    command.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			images, err := a.Client().Images().List(cmd.Context())
+			images, err := a.RootClient().Images().List(cmd.Context())
 			if err != nil {
 				return err
 			}

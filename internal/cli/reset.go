@@ -30,7 +30,8 @@ func resetCommand(a *app) *cobra.Command {
 			", the node's certificates (pki)\n" +
 			"and files of other programs stay. The command fails while an agent runs there.\n" +
 			"No file behind a mount is removed. A directory that is a mount point or behind a link is emptied and\n" +
-			"stays. If you have mounted a disk below the directory, the disk stays too: the command names it and fails.",
+			"stays. If you have mounted a disk below the directory, the disk stays too: the command names it and\n" +
+			"fails.",
 		Example: "  berth reset --yes",
 		Args:    command.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

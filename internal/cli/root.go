@@ -9,9 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/checkpoint"
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/container"
+	"github.com/berth-run/berth/internal/cli/doctor"
 	"github.com/berth-run/berth/internal/cli/explain"
+	"github.com/berth-run/berth/internal/cli/offline"
+	"github.com/berth-run/berth/internal/cli/setup"
+	"github.com/berth-run/berth/internal/cli/top"
 	"github.com/berth-run/berth/internal/cli/topology"
 	"github.com/berth-run/berth/internal/config"
 )
@@ -22,12 +27,16 @@ type app struct{ command.App }
 // Main runs a command line, without the program's name, and returns the exit status. It is 0 for success, 1
 // for an error, or the exit code of a container (run, exec, debug).
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	cmd := newRoot()
+	a := &app{}
+	root := offline.New(&a.App, stderr)
+	a.Offline = root
+	cmd := newRoot(a)
 	cmd.SetArgs(args)
 	cmd.SetIn(stdin)
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	ran, err := cmd.ExecuteC()
+	err = errors.Join(err, root.Close())
 	if err == nil {
 		return 0
 	}
@@ -59,8 +68,7 @@ func isUsage(err error) bool {
 	return false
 }
 
-func newRoot() *cobra.Command {
-	a := &app{}
+func newRoot(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "berth",
 		Short: "Run Kubernetes Pods on this machine, with nothing else installed",
@@ -85,10 +93,12 @@ func newRoot() *cobra.Command {
 		runCommand(a), applyCommand(a), deleteCommand(a),
 		getCommand(a), describeCommand(a),
 		resizeCommand(a), conditionCommand(a), eventsCommand(a), traceCommand(a),
-		explain.Command(a.Client, command.ReadManifest), imageCommand(a),
-		topology.Command(&a.App),
+		explain.Command(a.RootClient, command.ReadManifest), imageCommand(a),
+		topology.Command(&a.App), top.Command(&a.App),
+		doctor.Command(&a.App), setup.Command(&a.App),
 		agentCommand(a), runtimeCommand(a), resetCommand(a), versionCommand(),
 	)
 	cmd.AddCommand(container.Commands(&a.App)...)
+	cmd.AddCommand(checkpoint.Commands(&a.App)...)
 	return cmd
 }

@@ -144,6 +144,8 @@ func configFlag(f *config.Flags) string {
 		return "--config-dir"
 	case f.Absent.Manifests.Missing != "":
 		return "--missing-manifests"
+	case f.Absent.Manifests.Static != "":
+		return "--static-pods"
 	case f.Absent.Manifests.ClaimRetention != nil:
 		return "--claim-retention"
 	}

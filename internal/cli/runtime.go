@@ -27,8 +27,9 @@ func runtimeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runtime --listen unix://PATH",
 		Short: "Run the embedded container runtime alone, without the agent",
-		Long: "Serve the CRI of the embedded runtime on a socket, for crictl or another agent. Do not use the\n" +
-			"--root-dir of a running agent. SIGTERM and SIGINT end the runtime. Its containers keep running.",
+		Long: "Serve the CRI of the embedded runtime on a socket, for crictl or another agent. No agent and no\n" +
+			"reset can work on its --root-dir meanwhile. SIGTERM and SIGINT end the runtime. Its containers\n" +
+			"keep running.",
 		Example: "  berth runtime --listen unix:///run/berth/cri.sock",
 		Args:    command.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -51,18 +52,18 @@ func runtimeCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-func serveRuntime(cmd *cobra.Command, f config.Flags, listen string, load []string, log *slog.Logger) error {
-	rc, err := runtimeConfig(f, log)
+func serveRuntime(cmd *cobra.Command, f config.Flags, listen string, load []string, log *slog.Logger) (err error) {
+	ctx, forced, stop := process.OnSignals(cmd.Context(), log)
+	defer stop()
+	r, unlock, err := standaloneRuntime(ctx, f, log)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	listener, err := runtime.Listen(listen)
 	if err != nil {
 		return err
 	}
-	ctx, forced, stop := process.OnSignals(cmd.Context(), log)
-	defer stop()
-	r := runtime.New(rc)
 	return process.Until(forced, func() error {
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return r.Run(ctx) })

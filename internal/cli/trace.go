@@ -59,7 +59,7 @@ func (a *app) trace(cmd *cobra.Command, f *traceFlags, arg string) error {
 	if f.depth < 0 {
 		return client.Next(fmt.Errorf("--depth %d is negative", f.depth), "give a number of levels, or 0 for all")
 	}
-	line, err := a.Client().Pod(key).Timeline(cmd.Context())
+	line, err := a.RootClient().Pod(key).Timeline(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func screen(w io.Writer) (width int, color bool) {
 }
 
 func (a *app) listTimelines(cmd *cobra.Command, out *command.Output) error {
-	lines, err := a.Client().Timelines(cmd.Context())
+	lines, err := a.RootClient().Timelines(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,11 @@ type Cluster struct {
 	Detection v1beta1.ResourceChangeDetectionStrategy
 	// AttachDetach is enableControllerAttachDetach: a controller of the cluster attaches volumes. Default true.
 	AttachDetach bool
+	// PodCertificates requests certificates for pods that project one (feature gate PodCertificateRequest). Default
+	// false.
+	PodCertificates bool
+	// VolumeHealth: drivers report the condition of volumes (feature gate CSIVolumeHealth). Default false.
+	VolumeHealth bool
 }
 
 // Rate limits requests. QPS 0 means 5 a second for Main, as in client-go, and no limit for events.
@@ -90,7 +95,9 @@ func readCluster(in *input, f Flags) *Cluster {
 		Status:             readNodeStatus(in),
 		ExternalCloud:      f.CloudProvider == "external",
 		Detection:          kc.ConfigMapAndSecretChangeDetectionStrategy,
+		PodCertificates:    kc.FeatureGates["PodCertificateRequest"],
 		AttachDetach:       *kc.EnableControllerAttachDetach,
+		VolumeHealth:       kc.FeatureGates["CSIVolumeHealth"],
 	}
 	if c.Statuses = c.Main; in.files.KubeAPIQPS == nil {
 		c.Statuses = Rate{QPS: defaultStatusQPS, Burst: defaultStatusBurst}

@@ -20,7 +20,7 @@ func joined() *Config {
 	c.RootDir = "/var/lib/kubelet"
 	c.CommandLine = commandLine(Flags{RootDir: c.RootDir, RunDir: c.RunDir, CertDir: "/var/lib/kubelet/pki",
 		Kubeconfig: "/k"})
-	c.Sources.StaticPodPath, c.Sources.KeepMissing = "", false
+	c.Sources.StaticPodPath, c.Sources.KeepMissing, c.Sources.StaticCritical = "", false, true
 	c.Runtime.KubeletsDefault = "unix:///run/containerd/containerd.sock"
 	c.Cluster = &Cluster{
 		Kubeconfig: "/k", CertDir: "/var/lib/kubelet/pki", ContentType: "application/vnd.kubernetes.protobuf",
@@ -276,7 +276,8 @@ func TestInvalidCluster(t *testing.T) {
 					`not be negative`,
 				`f.yaml: shutdownGracePeriodByPodPriority[1].priority: Duplicate value: 1`,
 				`f.yaml: shutdownGracePeriodByPodPriority: Invalid value: ` +
-					`[{"priority":1,"shutdownGracePeriodSeconds":-1},{"priority":1,"shutdownGracePeriodSeconds":1}]: must not be set together with shutdownGracePeriod`,
+					`[{"priority":1,"shutdownGracePeriodSeconds":-1},` +
+					`{"priority":1,"shutdownGracePeriodSeconds":1}]: must not be set together with shutdownGracePeriod`,
 			}},
 	}
 	for _, tt := range tests {

@@ -6,6 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kubelet/config/v1beta1"
+
+	"github.com/berth-run/berth/internal/config/embedded"
+	"github.com/berth-run/berth/internal/config/gate"
+	"github.com/berth-run/berth/internal/node/eviction"
 )
 
 const (
@@ -42,7 +46,7 @@ type Flags struct {
 	Socket string
 	// Providers configure the programs that supply registry credentials.
 	Providers Providers
-	Embedded  Embedded
+	Embedded  embedded.Settings
 	// Kubeconfig makes the agent a node of a cluster. Empty means standalone. BootstrapKubeconfig may request the
 	// first client certificate.
 	Kubeconfig, BootstrapKubeconfig string
@@ -66,36 +70,6 @@ type Flags struct {
 // CredentialProviderConfig, or a directory of such files. BinDir is --image-credential-provider-bin-dir, the directory
 // of the programs. Both are set or neither.
 type Providers struct{ Config, BinDir string }
-
-// Embedded configures the runtime inside the agent. It is refused with any other runtime.
-type Embedded struct {
-	// CRIListen also serves the runtime's CRI at this address: unix:///path.
-	CRIListen string
-	// PodNetwork is PodNetworkAuto (default) or PodNetworkCNI.
-	PodNetwork string
-	// CNIConfDir holds the machine's CNI configuration. Default: /etc/cni/net.d.
-	CNIConfDir string
-}
-
-const (
-	// PodNetworkAuto uses the network of the CNI configuration, and the runtime's own network while there is none.
-	PodNetworkAuto = "auto"
-	// PodNetworkCNI uses only the network of the CNI configuration. Without one the node is not ready.
-	PodNetworkCNI = "cni"
-)
-
-// Given names a flag that is set to something other than its default. It is empty if there is none.
-func (f Embedded) Given() string {
-	switch {
-	case f.CRIListen != "":
-		return "--cri-listen"
-	case f.PodNetwork == PodNetworkCNI:
-		return "--pod-network"
-	case f.CNIConfDir != "":
-		return "--cni-conf-dir"
-	}
-	return ""
-}
 
 // AbsentFlags say what the node does while the source of pods is not there.
 type AbsentFlags struct {
@@ -141,6 +115,7 @@ type Config struct {
 	Offline  *Offline // nil: no saved pods; always nil if Cluster is nil
 	Server   Server
 	Shutdown Shutdown
+	Disabled gate.Disabled
 	Dead     DeadContainers
 	Lock     Lock
 	// CommandLine has the flags by name, with the values that the agent uses. The agent shows it on request.
@@ -175,7 +150,7 @@ type Runtime struct {
 	CgroupDriver string
 	// ParallelPulls is the maximum number of image pulls at the same time. 1 is serializeImagePulls, 0 sets no limit.
 	ParallelPulls int
-	Embedded      Embedded
+	Embedded      embedded.Settings
 	// Cgroups is the cgroup that /stats/summary reports as the runtime's. Empty stands for the cgroup of the process
 	// that listens on the runtime's socket.
 	Cgroups string
@@ -207,12 +182,15 @@ type Node struct {
 	Labels      map[string]string
 	MaxPods     int32 // default 110
 	PodsPerCore int32
-	// KubeReserved, SystemReserved and EvictionHard are subtracted from the resources that pods may request.
-	// EvictionHard maps a signal to a quantity or a percentage.
+	// KubeReserved, SystemReserved and the hard thresholds of Eviction are subtracted from the resources that pods may
+	// request.
 	KubeReserved   corev1.ResourceList
 	SystemReserved corev1.ResourceList
-	EvictionHard   map[string]string
-	CgroupRoot     string // default /
+	Eviction       eviction.Policy
+	// UnlimitedStorage ignores the limits of local storage, and reports no ephemeral-storage of the node
+	// (localStorageCapacityIsolation: false).
+	UnlimitedStorage bool
+	CgroupRoot       string // default /
 	// Taints are registerWithTaints, which pods have to tolerate.
 	Taints  []corev1.Taint
 	Pinning Pinning
@@ -243,6 +221,9 @@ type Pods struct {
 	AllowedUnsafeSysctls []string
 	// UsernsIDs is userNamespaces.idsPerPod. Default 65536.
 	UsernsIDs uint32
+	// FlexVolumes is volumePluginDir, the directory of FlexVolume drivers. Default
+	// /usr/libexec/kubernetes/kubelet-plugins/volume/exec/.
+	FlexVolumes string
 }
 
 // Logs limits the log of each container instance.

@@ -18,7 +18,10 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
 
+	"github.com/berth-run/berth/internal/config/embedded"
+	"github.com/berth-run/berth/internal/config/gate"
 	"github.com/berth-run/berth/internal/config/kubeletfile"
+	"github.com/berth-run/berth/internal/node/eviction"
 	"github.com/berth-run/berth/internal/node/resource/cpu"
 	"github.com/berth-run/berth/internal/node/resource/memory"
 	"github.com/berth-run/berth/internal/node/resource/topology"
@@ -34,13 +37,14 @@ func compare() cmp.Options {
 		cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
 		cmp.Comparer(func(a, b resource.Quantity) bool { return a.Equal(b) }),
 		cmp.Comparer(func(a, b cpuset.CPUSet) bool { return a.String() == b.String() }),
+		cmp.AllowUnexported(eviction.Amount{}),
 		cmpopts.IgnoreFields(Config{}, "Kubelet"), // what the files say, as they say it
 	}
 }
 
 // alone is the Config without files and flags.
 func alone() *Config {
-	return &Config{
+	c := &Config{
 		RootDir: "/var/lib/berth", RunDir: "/run/berth", Socket: "/run/berth/berth.sock",
 		CommandLine: commandLine(Flags{RootDir: "/var/lib/berth", RunDir: "/run/berth", CertDir: "/var/lib/berth/pki"}),
 		NodeName:    "host-1",
@@ -48,14 +52,13 @@ func alone() *Config {
 			FileCheckFrequency: 20 * time.Second,
 			HTTPCheckFrequency: 20 * time.Second},
 		Runtime: Runtime{RequestTimeout: 2 * time.Minute, CgroupDriver: "cgroupfs", ParallelPulls: 1,
-			Embedded: Embedded{PodNetwork: PodNetworkAuto}},
+			Embedded: embedded.Settings{PodNetwork: embedded.NetworkAuto}},
 		Images: Images{HighThreshold: 85, LowThreshold: 80, MinimumAge: 2 * time.Minute,
 			Verification: v1beta1.NeverVerifyPreloadedImages},
 		Node: Node{
 			MaxPods: 110, CgroupRoot: "/", KubeReserved: corev1.ResourceList{}, SystemReserved: corev1.ResourceList{},
-			EvictionHard: map[string]string{"memory.available": "100Mi", "nodefs.available": "10%",
-				"nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%"},
-			Enforce: Enforcement{Pods: true},
+			Eviction: eviction.Policy{Transition: 5 * time.Minute, Thresholds: hardThresholds(defaultHard())},
+			Enforce:  Enforcement{Pods: true},
 			Pinning: Pinning{ReconcilePeriod: 10 * time.Second,
 				Topology: topology.Options{Policy: topology.None, Scope: topology.ScopeContainer, MaxNodes: 8}},
 		},
@@ -63,10 +66,30 @@ func alone() *Config {
 			LogsDir: "/var/log/pods", ResolvConf: "/etc/resolv.conf", CPUCFSQuota: true,
 			CPUCFSQuotaPeriod: 100 * time.Millisecond,
 			PidsLimit:         -1, MaxRestartBackoff: 300 * time.Second, UsernsIDs: 65536,
-			Logs: Logs{MaxSize: 10 << 20, MaxFiles: 5, Workers: 1},
+			FlexVolumes: "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/",
+			Logs:        Logs{MaxSize: 10 << 20, MaxFiles: 5, Workers: 1},
 		},
 		Dead: DeadContainers{PerContainer: 1, Total: -1},
 	}
+	return c
+}
+
+// defaultHard is the default of evictionHard.
+func defaultHard() map[string]string {
+	return map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
+		"imagefs.available": "15%", "imagefs.inodesFree": "5%"}
+}
+
+// hardThresholds returns the thresholds of evictionHard where the memory of all pods together is limited.
+func hardThresholds(hard map[string]string) []eviction.Threshold {
+	all, _ := eviction.Parse(eviction.Settings{Hard: hard, Allocatable: true})
+	return all
+}
+
+// unlimitedThresholds returns the default thresholds where the memory of all pods together is not limited.
+func unlimitedThresholds() []eviction.Threshold {
+	all, _ := eviction.Parse(eviction.Settings{Hard: defaultHard()})
+	return all
 }
 
 // parse returns the configuration for a file's text and a machine.
@@ -93,15 +116,16 @@ func TestBuild(t *testing.T) {
 		{
 			name: "flags",
 			flags: Flags{RootDir: "/srv/b/", HostnameOverride: " Node-A ", NodeLabels: map[string]string{"a": "b"},
-				Embedded: Embedded{CRIListen: "unix:///run/cri.sock", PodNetwork: PodNetworkCNI,
-					CNIConfDir: "/etc/cni"},
+				Embedded: embedded.Settings{CRIListen: "unix:///run/cri.sock", PodNetwork: embedded.NetworkCNI,
+					CNIConfDir: "/etc/cni", NRISocket: "/run/nri.sock"},
 				NodeIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}},
 			want: func(c *Config) {
 				c.RootDir, c.RunDir, c.Socket, c.NodeName = "/srv/b", "/srv/b/run", "/srv/b/berth.sock", "node-a"
 				c.CommandLine = commandLine(Flags{RootDir: "/srv/b", RunDir: "/srv/b/run", CertDir: "/srv/b/pki",
 					HostnameOverride: " Node-A "})
 				c.Node.Labels, c.Runtime.Embedded = map[string]string{"a": "b"},
-					Embedded{CRIListen: "unix:///run/cri.sock", PodNetwork: PodNetworkCNI, CNIConfDir: "/etc/cni"}
+					embedded.Settings{CRIListen: "unix:///run/cri.sock", PodNetwork: embedded.NetworkCNI,
+						CNIConfDir: "/etc/cni", NRISocket: "/run/nri.sock"}
 				c.Node.IPs = []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}
 				c.Sources.StaticPodPath = "/srv/b/manifests"
 			},
@@ -121,7 +145,8 @@ func TestBuild(t *testing.T) {
 				"[b]}\nfileCheckFrequency: 3s\nhttpCheckFrequency: 0s\n",
 			want: func(c *Config) {
 				c.Sources = Sources{StaticPodPath: "/m", StaticPodURL: "https://x/m.yaml",
-					StaticPodURLHeader: http.Header{"X-A": {"b"}}, KeepMissing: true, ClaimRetention: time.Hour, FileCheckFrequency: 3 * time.Second,
+					StaticPodURLHeader: http.Header{"X-A": {"b"}}, KeepMissing: true, ClaimRetention: time.Hour,
+					FileCheckFrequency: 3 * time.Second,
 					HTTPCheckFrequency: 20 * time.Second}
 			},
 		},
@@ -168,11 +193,12 @@ func TestBuild(t *testing.T) {
 				"value: db, effect: NoExecute}]\n",
 			want: func(c *Config) {
 				c.Node = Node{MaxPods: 7, PodsPerCore: 2, CgroupRoot: "/berth", Enforce: c.Node.Enforce,
-					Pinning:      c.Node.Pinning,
+					Pinning: c.Node.Pinning, Eviction: c.Node.Eviction,
 					Taints:       []corev1.Taint{{Key: "only", Value: "db", Effect: corev1.TaintEffectNoExecute}},
 					KubeReserved: corev1.ResourceList{"cpu": resource.MustParse("100m")},
 					SystemReserved: corev1.ResourceList{"memory": resource.MustParse("1Gi"),
-						"pid": resource.MustParse("100")}, EvictionHard: map[string]string{"memory.available": "5%"}}
+						"pid": resource.MustParse("100")}}
+				c.Node.Eviction.Thresholds = hardThresholds(map[string]string{"memory.available": "5%"})
 			},
 		},
 		{
@@ -188,10 +214,19 @@ func TestBuild(t *testing.T) {
 					MemoryQoS: &MemoryQoS{ThrottlingFactor: 0.5, Tiered: true}, QOSReservedMemory: 50,
 					ThrottleExclusive: true,
 				}
+				c.Node.Eviction.Thresholds = unlimitedThresholds()
 			},
 		},
+		{name: "gates off", text: "featureGates: {ContainerCheckpoint: false, HostnameOverride: false, " +
+			"KubeletEnsureSecretPulledImages: false, NodeDeclaredFeatures: false, " +
+			"PodReadyToStartContainersCondition: false, ResourceHealthStatus: false, ResourceHealthStatusMessage: " +
+			"false, GracefulNodeShutdown: true, KubeletCrashLoopBackOffMax: false}\n", want: func(c *Config) {
+			c.Disabled = gate.Disabled{Checkpoint: true, HostnameOverride: true, ImageSecrets: true,
+				DeclaredFeatures: true, StartCondition: true, ResourceHealth: true, ResourceHealthMessage: true}
+		}},
 		{name: "nothing enforced", text: "enforceNodeAllocatable: [none]\n", want: func(c *Config) {
 			c.Node.Enforce.Pods = false
+			c.Node.Eviction.Thresholds = unlimitedThresholds()
 		}},
 		{
 			name: "pinning",
@@ -216,9 +251,29 @@ func TestBuild(t *testing.T) {
 				}
 			},
 		},
+		{name: "eviction",
+			text: "evictionHard: {pid.available: '10'}\nevictionSoft: {pid.available: '20'}\n" +
+				"evictionSoftGracePeriod: " +
+				"{pid.available: 1m}\nevictionMinimumReclaim: {pid.available: '5'}\n" +
+				"evictionPressureTransitionPeriod: 30s\nevictionMaxPodGracePeriod: 7\n",
+			want: func(c *Config) {
+				amount := func(text string) eviction.Amount {
+					return hardThresholds(map[string]string{"pid.available": text})[0].Value
+				}
+				hard := eviction.Threshold{Signal: eviction.PIDAvailable, Minimum: amount("5"), Value: amount("10")}
+				soft := hard
+				soft.Value, soft.Grace = amount("20"), time.Minute
+				c.Node.Eviction = eviction.Policy{Thresholds: []eviction.Threshold{hard, soft},
+					Transition: 30 * time.Second,
+					MaxGrace:   7 * time.Second}
+			}},
+		{name: "no limits of local storage", text: "localStorageCapacityIsolation: false\n",
+			want: func(c *Config) { c.Node.UnlimitedStorage = true }},
 		{name: "thresholds over the defaults",
 			text: "mergeDefaultEvictionSettings: true\nevictionHard: {memory.available: 5%}\n", want: func(c *Config) {
-				c.Node.EvictionHard["memory.available"] = "5%"
+				hard := defaultHard()
+				hard["memory.available"] = "5%"
+				c.Node.Eviction.Thresholds = hardThresholds(hard)
 			}},
 		{
 			name: "pods",
@@ -233,7 +288,8 @@ func TestBuild(t *testing.T) {
 					ClusterDomain: "cluster.local", CPUCFSQuotaPeriod: time.Millisecond, PidsLimit: 64,
 					SeccompDefault: true, Logs: Logs{MaxSize: 1_000_000, MaxFiles: 2, Workers: 3},
 					MaxRestartBackoff: time.Second, SingleProcessOOMKill: new(bool), LimitedSwap: true,
-					AllowedUnsafeSysctls: []string{"net.*", "kernel.sem"}, UsernsIDs: 131072}
+					AllowedUnsafeSysctls: []string{"net.*", "kernel.sem"}, UsernsIDs: 131072,
+					FlexVolumes: "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"}
 			},
 		},
 		{name: "no rotation of logs", text: "containerLogMaxSize: '-1'\n", want: func(c *Config) {
@@ -272,11 +328,12 @@ func TestInvalid(t *testing.T) {
 	}{
 		{name: "flags",
 			flags: Flags{NodeLabels: map[string]string{"a b": "c"},
-				Embedded: Embedded{CRIListen: "tcp://x", PodNetwork: "bridge"},
+				Embedded: embedded.Settings{CRIListen: "tcp://x", PodNetwork: "bridge", NRISocket: "nri.sock"},
 				NodeIPs:  []netip.Addr{netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("10.0.0.1")}},
 			want: []string{
 				`--cri-listen: Invalid value: "tcp://x": must be unix:// and an absolute path, such as ` +
 					`unix:///run/containerd/containerd.sock`,
+				`--nri-socket: Invalid value: "nri.sock": must be an absolute path`,
 				`--pod-network: Unsupported value: "bridge": supported values: "auto", "cni"`,
 				`--node-labels: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' ` +
 					`or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  ` +
@@ -320,6 +377,14 @@ func TestInvalid(t *testing.T) {
 				`f.yaml: imageServiceEndpoint: Invalid value: "unix:///y": must be containerRuntimeEndpoint ` +
 					`("tcp://x"), or left out: the runtime that runs containers also pulls their images`,
 				`f.yaml: cgroupDriver: Unsupported value: "x": supported values: "cgroupfs", "systemd"`,
+			}},
+		{name: "gates",
+			text: "featureGates: {GracefulNodeShutdown: false, KubeletCrashLoopBackOffMax: false}\n" +
+				"shutdownGracePeriod: 10s\ncrashLoopBackOff: {maxContainerRestartPeriod: 5s}\n",
+			want: []string{
+				`f.yaml: shutdownGracePeriod: Invalid value: "10s": needs the feature gate GracefulNodeShutdown: true`,
+				`f.yaml: crashLoopBackOff.maxContainerRestartPeriod: Invalid value: "5s": needs the feature gate ` +
+					`KubeletCrashLoopBackOffMax: true`,
 			}},
 		{name: "images",
 			text: "imageGCHighThresholdPercent: 101\nimageGCLowThresholdPercent: 101\nimageMinimumGCAge: " +
@@ -376,20 +441,25 @@ func TestInvalid(t *testing.T) {
 		{name: "node",
 			text: "maxPods: -1\npodsPerCore: -1\ncgroupRoot: x\ncgroupsPerQOS: false\nkubeReserved: {gpu: '1', cpu: " +
 				"'-1'}\nsystemReserved: {memory: 1Gb}\nevictionHard: {memory.free: '1', nodefs.available: 101%, " +
-				"memory.available: x}\n", want: []string{
+				"memory.available: x}\nevictionSoft: {memory.available: 1Gi}\n" +
+				"evictionPressureTransitionPeriod: -1s\nevictionMaxPodGracePeriod: -1\n", want: []string{
 				`f.yaml: kubeReserved[cpu]: Invalid value: "-1": must be a quantity of at least 0, such as 500m or 1Gi`,
 				`f.yaml: kubeReserved: Unsupported value: "gpu": supported values: "cpu", "memory", ` +
 					`"ephemeral-storage", "pid"`,
 				`f.yaml: systemReserved[memory]: Invalid value: "1Gb": must be a quantity of at least 0, such as ` +
 					`500m or 1Gi`,
-				`f.yaml: evictionHard[memory.available]: Invalid value: "x": must be a quantity of at least 0 or a ` +
-					`percentage between 0% and 100%`,
+				`f.yaml: evictionHard[memory.available]: Invalid value: "x": "x" is neither a quantity, such as ` +
+					`100Mi, nor a percentage, such as 5%: quantities must match the regular expression ` +
+					`'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`,
 				`f.yaml: evictionHard: Unsupported value: "memory.free": supported values: "memory.available", ` +
-					`"nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree", ` +
-					`"containerfs.available", "containerfs.inodesFree", "allocatableMemory.available", ` +
-					`"pid.available"`,
-				`f.yaml: evictionHard[nodefs.available]: Invalid value: "101%": must be a quantity of at least 0 ` +
-					`or a percentage between 0% and 100%`,
+					`"allocatableMemory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", ` +
+					`"imagefs.inodesFree", "containerfs.available", "containerfs.inodesFree", "pid.available"`,
+				`f.yaml: evictionHard[nodefs.available]: Invalid value: "101%": eviction percentage threshold ` +
+					`nodefs.available must be <= 100%: 101%`,
+				`f.yaml: evictionSoft[memory.available]: Invalid value: "1Gi": grace period must be specified for ` +
+					`the soft eviction threshold memory.available: add it to evictionSoftGracePeriod`,
+				`f.yaml: evictionPressureTransitionPeriod: Invalid value: "-1s": must not be negative`,
+				`f.yaml: evictionMaxPodGracePeriod: Invalid value: -1: must not be negative`,
 				`f.yaml: maxPods: Invalid value: -1: must not be negative; 0 stands for the default`,
 				`f.yaml: podsPerCore: Invalid value: -1: must not be negative; 0 sets no bound`,
 				`f.yaml: cgroupRoot: Invalid value: "x": must be an absolute path`,
@@ -560,12 +630,12 @@ func TestLoad(t *testing.T) {
 
 	// All files are checked. An error names the last file that sets the field.
 	bad := in("conf.d/40-bad.conf", "kind: KubeletConfiguration\n")
-	worse := in("conf.d/50-worse.conf", header+"x: y\n")
+	worse := in("conf.d/50-worse.conf", header+"maxPods: many\n")
 	_, _, err = Load(Flags{ConfigFile: base, ConfigDir: drops})
 	if diff := cmp.Diff([]string{
 		bad + `: wants apiVersion kubelet.config.k8s.io/v1beta1 and kind KubeletConfiguration, has "" and ` +
 			`"KubeletConfiguration"`,
-		worse + ": line 3: x: unknown field",
+		worse + `: line 3: maxPods: wants a whole number (int32), got "many"`,
 	}, lines(err)); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
 	}

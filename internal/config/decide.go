@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,7 +20,9 @@ import (
 	"k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/ptr"
 
+	"github.com/berth-run/berth/internal/config/gate"
 	"github.com/berth-run/berth/internal/config/kubeletfile"
+	"github.com/berth-run/berth/internal/node/eviction"
 )
 
 const (
@@ -60,6 +61,8 @@ func build(f Flags, files *v1beta1.KubeletConfiguration, h host) (*Config, field
 		c.Shutdown = readShutdown(in)
 		checkMachine(in, h)
 	}
+	c.Disabled = gate.Read(kc)
+	in.add(gate.Faults(files))
 	c.Dead = readDead(in, f.Dead)
 	checkLock(in, f.Lock)
 	if kc.RunOnce {
@@ -71,7 +74,7 @@ func build(f Flags, files *v1beta1.KubeletConfiguration, h host) (*Config, field
 // SocketOf returns the path of the agent's socket for a root directory. It is in /run/berth for the two default
 // roots, and berth.sock in any other root. An empty root is a default root.
 func SocketOf(root string) string {
-	if root == "" || slices.Contains([]string{DefaultRootDir, JoinedRootDir}, filepath.Clean(root)) {
+	if root == "" || isDefault(filepath.Clean(root)) {
 		return "/run/berth/berth.sock"
 	}
 	return filepath.Join(root, "berth.sock")
@@ -87,6 +90,12 @@ func (c *Config) Instance() string {
 	return hex.EncodeToString(sum[:4])
 }
 
+// HasDefaultRoot reports whether the root directory is one of the two default ones.
+func (c *Config) HasDefaultRoot() bool { return isDefault(c.RootDir) }
+
+// isDefault reports whether a root directory is one of the two default ones. At most one agent of a machine uses them.
+func isDefault(root string) bool { return root == DefaultRootDir || root == JoinedRootDir }
+
 // rootDir returns the root directory of the flags, or the default one.
 func rootDir(f Flags) string {
 	root := DefaultRootDir
@@ -99,7 +108,7 @@ func rootDir(f Flags) string {
 func readFlags(in *input, f Flags) Flags {
 	f.RootDir = rootDir(f)
 	runDir := filepath.Join(f.RootDir, "run")
-	if f.RootDir == DefaultRootDir || f.RootDir == JoinedRootDir {
+	if isDefault(f.RootDir) {
 		runDir = "/run/berth"
 	}
 	f.RunDir, f.Socket = cmp.Or(f.RunDir, runDir), cmp.Or(f.Socket, SocketOf(f.RootDir))
@@ -228,14 +237,18 @@ func readNode(in *input, f Flags) Node {
 		PodsPerCore:    kc.PodsPerCore,
 		KubeReserved:   readReserved(in, "kubeReserved", kc.KubeReserved),
 		SystemReserved: readReserved(in, "systemReserved", kc.SystemReserved),
-		EvictionHard:   readEvictionHard(in),
 		CgroupRoot:     cmp.Or(kc.CgroupRoot, "/"),
 		Taints:         slices.Clone(kc.RegisterWithTaints),
 		OpenLoopback:   !*kc.MakeIPTablesUtilChains,
+
+		UnlimitedStorage: !*kc.LocalStorageCapacityIsolation,
 	}
 	in.add(taintFaults(kc.RegisterWithTaints))
 	n.Pinning = readPinning(in, &n)
 	n.Enforce = readEnforcement(in)
+	policy, faults := eviction.ReadPolicy(kc, n.Enforce.Pods)
+	n.Eviction = policy
+	in.add(faults)
 	if n.MaxPods < 0 {
 		in.invalid("maxPods", n.MaxPods, "must not be negative; 0 stands for the default")
 	}
@@ -268,32 +281,6 @@ func readReserved(in *input, path string, amounts map[string]string) corev1.Reso
 	return list
 }
 
-// readEvictionHard returns the thresholds by signal.
-func readEvictionHard(in *input) map[string]string {
-	known := []string{"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available",
-		"imagefs.inodesFree",
-		"containerfs.available", "containerfs.inodesFree", "allocatableMemory.available", "pid.available"}
-	for _, signal := range slices.Sorted(maps.Keys(in.kc.EvictionHard)) {
-		value := in.kc.EvictionHard[signal]
-		if !slices.Contains(known, signal) {
-			in.add(field.ErrorList{field.NotSupported(field.NewPath("evictionHard"), signal, known)})
-		} else if !isThreshold(value) {
-			in.add(field.ErrorList{field.Invalid(field.NewPath("evictionHard").Key(signal), value,
-				"must be a quantity of at least 0 or a percentage between 0% and 100%")})
-		}
-	}
-	return maps.Clone(in.kc.EvictionHard)
-}
-
-func isThreshold(text string) bool {
-	if percent, ok := strings.CutSuffix(text, "%"); ok {
-		p, err := strconv.ParseFloat(percent, 64)
-		return err == nil && p >= 0 && p <= 100
-	}
-	q, err := resource.ParseQuantity(text)
-	return err == nil && q.Sign() >= 0
-}
-
 func readPods(in *input) Pods {
 	kc := in.kc
 	p := Pods{
@@ -310,6 +297,7 @@ func readPods(in *input) Pods {
 		SingleProcessOOMKill: kc.SingleProcessOOMKill,
 		AllowedUnsafeSysctls: readUnsafeSysctls(in),
 		UsernsIDs:            readUsernsIDs(in),
+		FlexVolumes:          kc.VolumePluginDir,
 	}
 	in.absolute("podLogsDir", p.LogsDir)
 	in.absolute("resolvConf", p.ResolvConf)

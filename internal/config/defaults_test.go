@@ -60,7 +60,7 @@ func TestDependentDefaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := result{c.Cluster.Status.ReportFrequency, *c.Kubelet.SerializeImagePulls, c.Node.EvictionHard}
+			got := result{c.Cluster.Status.ReportFrequency, *c.Kubelet.SerializeImagePulls, c.Kubelet.EvictionHard}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/berth-run/berth/internal/config/embedded"
 	"github.com/berth-run/berth/internal/config/kubeletfile"
 	"github.com/berth-run/berth/internal/node/kernel"
 )
@@ -27,12 +28,16 @@ func Load(f Flags) (*Config, []kubeletfile.Warning, error) {
 	if err != nil {
 		return nil, all, err
 	}
+	var own []embedded.Source
+	for _, l := range layers {
+		own = append(own, embedded.Source{File: l.Name, Value: l.Runtimes()})
+	}
+	if f.Embedded.Handlers, err = embedded.ReadHandlers(own); err != nil {
+		return nil, all, err
+	}
 	joined := f.Kubeconfig != ""
 	all = append(all, kubeletfile.Warnings(kc, origin, joined, serves(kc, joined))...)
-	for _, dir := range []*string{
-		&f.RootDir, &f.RunDir, &f.Socket, &f.Providers.Config, &f.Providers.BinDir, &f.Embedded.CNIConfDir,
-		&f.Kubeconfig, &f.BootstrapKubeconfig, &f.CertDir, &f.Absent.Offline.KeyFile, &f.Lock.File,
-	} {
+	for _, dir := range f.Paths() {
 		if *dir, err = absolute(*dir); err != nil {
 			return nil, all, fmt.Errorf("read flags: %w", err)
 		}
@@ -52,6 +57,14 @@ func Load(f Flags) (*Config, []kubeletfile.Warning, error) {
 		return nil, all, located(errs, origin)
 	}
 	return c, all, nil
+}
+
+// Paths returns the flags with the path of a file or directory, other than those of the configuration.
+func (f *Flags) Paths() []*string {
+	return []*string{
+		&f.RootDir, &f.RunDir, &f.Socket, &f.Providers.Config, &f.Providers.BinDir, &f.Embedded.CNIConfDir,
+		&f.Kubeconfig, &f.BootstrapKubeconfig, &f.CertDir, &f.Absent.Offline.KeyFile, &f.Lock.File,
+	}
 }
 
 // absolute makes a path of the command line absolute. A relative path starts at the working directory.

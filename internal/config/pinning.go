@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/cpuset"
 
+	"github.com/berth-run/berth/internal/config/gate"
 	"github.com/berth-run/berth/internal/node/machine"
 	"github.com/berth-run/berth/internal/node/resource/cpu"
 	"github.com/berth-run/berth/internal/node/resource/memory"
@@ -36,6 +37,9 @@ type Pinning struct {
 	// ReservedMemory is reservedMemory. It has no effect without Memory.
 	ReservedMemory memory.Reserved
 	Topology       topology.Options
+	// NoPodLevel gives nothing exclusively to pods with pod-level resources (feature gate PodLevelResourceManagers:
+	// false).
+	NoPodLevel bool
 }
 
 // readPinning reads the settings for CPUs, memory and topology. Settings that depend on the machine are checked
@@ -54,6 +58,7 @@ func readPinning(in *input, n *Node) Pinning {
 		in.invalid("cpuManagerPolicyOptions", kc.CPUManagerPolicyOptions,
 			"must be left out unless cpuManagerPolicy is static")
 	}
+	p.NoPodLevel = gate.Read(kc).Resources.PodHolds
 	var err error
 	if p.CPUOptions, err = cpu.ParseOptions(kc.CPUManagerPolicyOptions); err == nil {
 		err = cpu.Check(p.CPUOptions, p.Topology.Policy, machine.Machine{})

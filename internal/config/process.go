@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-run/berth/internal/config/embedded"
 )
 
 func checkLock(in *input, l Lock) {
@@ -21,12 +23,15 @@ func readDead(in *input, f DeadFlags) DeadContainers {
 	return DeadContainers{MinAge: f.MinAge, PerContainer: ptr.Deref(f.PerContainer, 1), Total: ptr.Deref(f.Total, -1)}
 }
 
-func readEmbedded(in *input, f Embedded) Embedded {
+func readEmbedded(in *input, f embedded.Settings) embedded.Settings {
 	if f.CRIListen != "" {
 		in.address("--cri-listen", f.CRIListen)
 	}
-	f.PodNetwork = cmp.Or(f.PodNetwork, PodNetworkAuto)
-	if known := []string{PodNetworkAuto, PodNetworkCNI}; !slices.Contains(known, f.PodNetwork) {
+	if f.NRISocket != embedded.NRIOff {
+		in.absolute("--nri-socket", f.NRISocket)
+	}
+	f.PodNetwork = cmp.Or(f.PodNetwork, embedded.NetworkAuto)
+	if known := []string{embedded.NetworkAuto, embedded.NetworkCNI}; !slices.Contains(known, f.PodNetwork) {
 		in.add(field.ErrorList{field.NotSupported(field.NewPath("--pod-network"), f.PodNetwork, known)})
 	}
 	return f

@@ -14,31 +14,30 @@ import (
 // DefaultClaimRetention is how long the data of a deleted claim is kept.
 const DefaultClaimRetention = time.Hour
 
+// What happens to the pods of manifests while the manifest directory is missing.
 const (
-	// MissingKeep lets pods run on while the manifest directory is missing.
-	MissingKeep = "keep"
-	// MissingEnd ends them, as a kubelet does.
-	MissingEnd = "end"
+	MissingKeep = "keep" // they run on
+	MissingEnd  = "end"  // they end, as under a kubelet
 )
 
-// ManifestFlags say what the agent does about manifests and objects that are not there any more.
+// ManifestFlags say what the agent does about pods of manifests, and about manifests and objects that are gone.
 type ManifestFlags struct {
 	// Missing is MissingKeep, the default of a standalone node, or MissingEnd, the default with Kubeconfig.
 	Missing string
+	Static  string // "ordinary", the default of a standalone node, or "critical", the default with Kubeconfig
 	// ClaimRetention is how long the data of a deleted claim is kept. nil stands for DefaultClaimRetention.
 	ClaimRetention *time.Duration
 }
 
 // Sources configures where pods come from.
 type Sources struct {
-	StaticPodPath      string // default RootDir/manifests; none with Cluster, as for the kubelet
-	StaticPodURL       string
-	StaticPodURLHeader http.Header
-	FileCheckFrequency time.Duration // default 20 s
-	HTTPCheckFrequency time.Duration // default 20 s
-	// KeepMissing says that the pods of manifests run on while the directory of StaticPodPath is missing. Default: true
-	// without Cluster.
-	KeepMissing bool
+	StaticPodPath                          string // default RootDir/manifests; none with Cluster, as for the kubelet
+	StaticPodURL                           string
+	StaticPodURLHeader                     http.Header
+	FileCheckFrequency, HTTPCheckFrequency time.Duration // default 20 s
+	// KeepMissing lets the pods of manifests run on while their directory is missing. Default: true without Cluster.
+	KeepMissing    bool
+	StaticCritical bool // every static pod is critical, whatever its priority; default: true with Cluster
 	// ClaimRetention is how long the data of a deleted claim is kept. Default 1 h; 0 removes it at once.
 	ClaimRetention time.Duration
 }
@@ -46,15 +45,18 @@ type Sources struct {
 func readSources(in *input, f Flags) Sources {
 	kc := in.kc
 	s := Sources{
-		StaticPodPath:      kc.StaticPodPath,
-		StaticPodURL:       kc.StaticPodURL,
+		StaticPodPath: kc.StaticPodPath, StaticPodURL: kc.StaticPodURL,
 		FileCheckFrequency: in.duration("fileCheckFrequency", kc.FileCheckFrequency),
 		HTTPCheckFrequency: in.duration("httpCheckFrequency", kc.HTTPCheckFrequency),
-		KeepMissing:        f.Kubeconfig == "",
-		ClaimRetention:     DefaultClaimRetention,
+		KeepMissing:        f.Kubeconfig == "", StaticCritical: f.Kubeconfig != "",
+		ClaimRetention: DefaultClaimRetention,
 	}
 	if f.Absent.Manifests.Missing != "" {
-		s.KeepMissing = in.oneOf("--missing-manifests", f.Absent.Manifests.Missing, MissingKeep, MissingEnd) == MissingKeep
+		missing := in.oneOf("--missing-manifests", f.Absent.Manifests.Missing, MissingKeep, MissingEnd)
+		s.KeepMissing = missing == MissingKeep
+	}
+	if m := f.Absent.Manifests.Static; m != "" {
+		s.StaticCritical = in.oneOf("--static-pods", m, "critical", "ordinary") == "critical"
 	}
 	if r := f.Absent.Manifests.ClaimRetention; r != nil {
 		if s.ClaimRetention = *r; *r < 0 {

@@ -5,8 +5,9 @@
 // metrics, one span per call, and the checks that reject incomplete answers. It knows nothing of pods: callers use the
 // generated client interfaces and declare the few methods they need.
 //
-// All code that calls a runtime uses this package. It writes to no table. It treats the embedded runtime, containerd,
-// CRI-O and Docker alike: package critest holds the suite that each of them passes.
+// All code that calls a runtime uses this package. It writes to no table. It treats all runtimes alike: package critest
+// holds the suite that the embedded runtime and an external containerd pass. CRI-O speaks the same protocol, but no
+// test runs the suite on it.
 //
 // The states of a runtime, as Monitor observes them in a value of type Health:
 //

@@ -28,7 +28,8 @@ type (
 
 // intercept wraps conn with every concern, outermost first. The concerns above boundCall get an *Error and measure the
 // time that the caller waited. checkCall, below it, turns an incomplete answer into a failure for all of them. Streams
-// are few and long, so the reader of a stream logs its end.
+// are few and long, so the reader of a stream logs its end. dropTasks is below boundCall, because the calls that it
+// adds belong to the caller's and share its deadline.
 func (c *Client) intercept(conn grpc.ClientConnInterface, o Options, m *metrics) grpc.ClientConnInterface {
 	next := call(conn.Invoke)
 	for _, wrap := range slices.Backward([]concern{
@@ -37,6 +38,7 @@ func (c *Client) intercept(conn grpc.ClientConnInterface, o Options, m *metrics)
 		m.countCall,
 		c.reportTrouble,
 		c.boundCall(o.Timeout),
+		dropTasks(conn),
 		checkCall,
 	}) {
 		next = wrap(next)

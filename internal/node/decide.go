@@ -10,22 +10,24 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/berth-run/berth/internal/node/eviction"
 )
 
 // Reserved is the part of the machine that pods may not use, as in KubeletConfiguration.
 type Reserved struct {
 	// Kube and System are kubeReserved and systemReserved.
 	Kube, System corev1.ResourceList
-	// EvictionHard holds a quantity or a percentage of the capacity for each signal. Only memory.available and
-	// nodefs.available matter here.
-	EvictionHard map[string]string
+	// Thresholds are the thresholds at which pods are evicted. Only the hard ones of memory.available and
+	// nodefs.available matter here: pods may not request what is below them.
+	Thresholds []eviction.Threshold
 }
 
 // Capacity holds the machine's resources.
 type Capacity struct {
 	CPUs         int
 	MemoryBytes  int64
-	StorageBytes int64
+	StorageBytes int64 // 0: the node has no ephemeral-storage
 	// HugePages is the number of pages by page size in bytes.
 	HugePages map[int64]int64
 	Pods      int64
@@ -34,10 +36,12 @@ type Capacity struct {
 // Resources converts the capacity to a resource list of the API.
 func (c Capacity) Resources() corev1.ResourceList {
 	list := corev1.ResourceList{
-		corev1.ResourceCPU:              *resource.NewMilliQuantity(int64(c.CPUs)*1000, resource.DecimalSI),
-		corev1.ResourceMemory:           *resource.NewQuantity(c.MemoryBytes, resource.BinarySI),
-		corev1.ResourceEphemeralStorage: *resource.NewQuantity(c.StorageBytes, resource.BinarySI),
-		corev1.ResourcePods:             *resource.NewQuantity(c.Pods, resource.DecimalSI),
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(int64(c.CPUs)*1000, resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(c.MemoryBytes, resource.BinarySI),
+		corev1.ResourcePods:   *resource.NewQuantity(c.Pods, resource.DecimalSI),
+	}
+	if c.StorageBytes > 0 {
+		list[corev1.ResourceEphemeralStorage] = *resource.NewQuantity(c.StorageBytes, resource.BinarySI)
 	}
 	for size, count := range c.HugePages {
 		list[HugePages(size)] = *resource.NewQuantity(size*count, resource.BinarySI)
@@ -59,13 +63,9 @@ func maxPods(limit, perCore int32, cpus int) int64 {
 
 // afterReserved returns allocatable: capacity - kubeReserved - systemReserved - hard eviction thresholds, without
 // memory in huge pages, and never below 0. usable is the capacity without the reservations only.
-func afterReserved(capacity corev1.ResourceList, r Reserved) (allocatable, usable corev1.ResourceList, err error) {
-	thresholds, err := evictionReserve(capacity, r.EvictionHard)
-	if err != nil {
-		return nil, nil, err
-	}
+func afterReserved(capacity corev1.ResourceList, r Reserved) (allocatable, usable corev1.ResourceList) {
 	usable = without(without(capacity, r.Kube), r.System)
-	allocatable = without(usable, thresholds)
+	allocatable = without(usable, evictionReserve(capacity, r.Thresholds))
 	huge := corev1.ResourceList{}
 	for name, q := range capacity {
 		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
@@ -74,7 +74,7 @@ func afterReserved(capacity corev1.ResourceList, r Reserved) (allocatable, usabl
 			huge[corev1.ResourceMemory] = sum
 		}
 	}
-	return without(allocatable, huge), usable, nil
+	return without(allocatable, huge), usable
 }
 
 // without subtracts the amounts in reserved from those in list. No result is below 0.
@@ -93,41 +93,18 @@ func without(list, reserved corev1.ResourceList) corev1.ResourceList {
 	return rest
 }
 
-func evictionReserve(capacity corev1.ResourceList, hard map[string]string) (corev1.ResourceList, error) {
+// evictionReserve returns the memory and storage below the hard thresholds.
+func evictionReserve(capacity corev1.ResourceList, all []eviction.Threshold) corev1.ResourceList {
 	reserve := corev1.ResourceList{}
-	for signal, name := range map[string]corev1.ResourceName{
-		"memory.available": corev1.ResourceMemory,
-		"nodefs.available": corev1.ResourceEphemeralStorage,
-	} {
-		text, ok := hard[signal]
-		if !ok {
-			continue
+	for _, t := range all {
+		name, counts := map[eviction.Signal]corev1.ResourceName{
+			eviction.MemoryAvailable: corev1.ResourceMemory, eviction.NodeFsAvailable: corev1.ResourceEphemeralStorage,
+		}[t.Signal]
+		if total := capacity[name]; counts && t.Hard() {
+			reserve[name] = *resource.NewQuantity(t.Value.Of(total.Value()), resource.BinarySI)
 		}
-		total := capacity[name]
-		q, err := threshold(text, total.Value())
-		if err != nil {
-			return nil, fmt.Errorf("read evictionHard %s: %w", signal, err)
-		}
-		reserve[name] = q
 	}
-	return reserve, nil
-}
-
-// threshold parses a quantity, or a percentage of total.
-func threshold(text string, total int64) (resource.Quantity, error) {
-	percent, ok := strings.CutSuffix(text, "%")
-	if !ok {
-		q, err := resource.ParseQuantity(text)
-		if err != nil {
-			return resource.Quantity{}, fmt.Errorf("%q is neither a quantity nor a percentage: %w", text, err)
-		}
-		return q, nil
-	}
-	p, err := strconv.ParseFloat(percent, 64)
-	if err != nil || p < 0 || p > 100 {
-		return resource.Quantity{}, fmt.Errorf("%q is not a percentage between 0%% and 100%%", text)
-	}
-	return *resource.NewQuantity(int64(float64(total)*p/100), resource.BinarySI), nil
+	return reserve
 }
 
 // labels returns the labels that every node has and the configured ones.

@@ -37,6 +37,8 @@ type Config struct {
 	Reserved    Reserved
 	// Dir is a directory on the file system whose size is the node's ephemeral-storage.
 	Dir string
+	// NoStorage: the node has no ephemeral-storage.
+	NoStorage bool
 	// Host is the root below which proc, sys and etc are read. Default: /.
 	Host string
 	// Log receives warnings about missing facts and their replacements.
@@ -83,9 +85,11 @@ func Read(c Config) (Facts, error) {
 					m.path("proc/sys/kernel/hostname"))
 		}
 	}
-	storage, err := fileSystemSize(c.Dir)
-	if err != nil {
-		return Facts{}, err
+	var storage int64
+	if !c.NoStorage {
+		if storage, err = fileSystemSize(c.Dir); err != nil {
+			return Facts{}, err
+		}
 	}
 	cpus, err := parseCPUs(m.text("sys/devices/system/cpu/online"))
 	if err != nil {
@@ -108,10 +112,7 @@ func Read(c Config) (Facts, error) {
 		CPUs: cpus, MemoryBytes: memory.total, StorageBytes: storage, HugePages: m.hugePages(),
 		Pods: maxPods(c.MaxPods, c.PodsPerCore, cpus),
 	}.Resources()
-	allocatable, usable, err := afterReserved(capacity, c.Reserved)
-	if err != nil {
-		return Facts{}, err
-	}
+	allocatable, usable := afterReserved(capacity, c.Reserved)
 	return Facts{
 		Name: name, IPs: ips,
 		Capacity: capacity, Allocatable: allocatable, Usable: usable,

@@ -85,6 +85,11 @@ func TestReadThisMachine(t *testing.T) {
 			t.Errorf("allocatable %s = %s", name, q.String())
 		}
 	}
+	if bare, err := Read(Config{Name: "here", NoStorage: true, Log: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Error(err)
+	} else if _, has := bare.Capacity[corev1.ResourceEphemeralStorage]; has {
+		t.Error("the node has ephemeral-storage")
+	}
 	want := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: got.IPs[0].String()},
 		{Type: corev1.NodeHostName, Address: "here"}}
 	if d := cmp.Diff(want, got.Addresses()); d != "" {
@@ -106,9 +111,6 @@ func TestReadErrors(t *testing.T) {
 		"an IP of elsewhere": {good, func(c *Config) {
 			c.IPs = []netip.Addr{netip.MustParseAddr("198.51.100.1")}
 		}, "--node-ip 198.51.100.1"},
-		"a bad threshold": {good, func(c *Config) {
-			c.Reserved.EvictionHard = map[string]string{"nodefs.available": "no"}
-		}, "nodefs.available"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 const (
 	defaultCNIConfDir = "/etc/cni/net.d"
 	defaultBridge     = "berth0"
-	// handler is the only runtime handler (the handler of a RuntimeClass in Kubernetes).
-	handler = "runc"
+	// defaultHandler is the default runtime handler (the handler of a RuntimeClass in Kubernetes).
+	defaultHandler = "runc"
 	// maxBridge is the kernel's limit for the name of a network device (IFNAMSIZ less the final zero).
 	maxBridge = 15
 )
@@ -22,14 +22,17 @@ const (
 // layout names the files below Config.Root and Config.State.
 type layout struct{ root, state string }
 
-func (l layout) bin() string       { return filepath.Join(l.root, "bin") }
-func (l layout) cniBin() string    { return filepath.Join(l.bin(), "cni") }
-func (l layout) cniBins() []string { return []string{l.cniBin(), "/opt/cni/bin"} }
-func (l layout) cniConf() string   { return filepath.Join(l.root, "cni") }
-func (l layout) ranges() string    { return filepath.Join(l.root, "pod-cidrs") }
-func (l layout) choice() string    { return filepath.Join(l.root, "pod-cidrs-chosen") }
-func (l layout) lock() string      { return filepath.Join(l.root, "runtime.lock") }
-func (l layout) addresses() string { return filepath.Join(l.state, "ipam") }
+func (l layout) bin() string         { return filepath.Join(l.root, "bin") }
+func (l layout) cniBin() string      { return filepath.Join(l.bin(), "cni") }
+func (l layout) cniBins() []string   { return []string{l.cniBin(), "/opt/cni/bin"} }
+func (l layout) cniConf() string     { return filepath.Join(l.root, "cni") }
+func (l layout) ranges() string      { return filepath.Join(l.root, "pod-cidrs") }
+func (l layout) choice() string      { return filepath.Join(l.root, "pod-cidrs-chosen") }
+func (l layout) lock() string        { return filepath.Join(l.root, "runtime.lock") }
+func (l layout) commands() string    { return filepath.Join(l.state, "exec") }
+func (l layout) addresses() string   { return filepath.Join(l.state, "ipam") }
+func (l layout) leases() string      { return filepath.Join(l.state, "leases") }
+func (l layout) checkpoints() string { return filepath.Join(l.root, "restore") }
 
 // program is the path of the link to an installed program.
 func (l layout) program(name string) string {
@@ -71,15 +74,24 @@ func validate(c Config) error {
 // host describes the machine's features that the configuration depends on.
 type host struct {
 	sockets     string // the directory for sockets
+	nri         string // the socket for NRI plugins
 	ipv6        bool   // IPv6 is present and not disabled
 	overlay     bool   // overlayfs works on the root directory
 	lowerOOM    bool   // this process has CAP_SYS_RESOURCE and may lower oom_score_adj
-	filter      string // "nftables" or "iptables", empty if neither works
+	oomFloor    int    // the lowest oom_score_adj that this process may set
 	systemdInit bool   // systemd runs
 }
 
 // address is the name of this containerd in the arguments of its shims. It is a path at which no socket exists.
 func (h host) address() string { return filepath.Join(h.sockets, "grpc.sock") }
+
+// events is the socket on which containerd gets the events of shims.
+func (h host) events() string { return filepath.Join(h.sockets, "ttrpc.sock") }
+
+// shim is the socket of the shim, which serves version taskVersion of containerd's task API.
+func (h host) shim() string { return filepath.Join(h.sockets, "shim.sock") }
+
+const taskVersion = 3
 
 // snapshotter is the containerd snapshotter for this machine.
 func (h host) snapshotter() string {
@@ -90,7 +102,7 @@ func (h host) snapshotter() string {
 }
 
 // serverConfig returns containerd's configuration. It has the keys of containerd's TOML file, version 4.
-func serverConfig(c Config, h host, pauseImage string) *srvconfig.Config {
+func serverConfig(c Config, h host, boxes sandboxes) *srvconfig.Config {
 	l := layout{c.Root, c.State}
 	snapshotter := h.snapshotter()
 	return &srvconfig.Config{
@@ -106,15 +118,17 @@ func serverConfig(c Config, h host, pauseImage string) *srvconfig.Config {
 		// are long, so that a busy machine loses no container. The CRI plugin allows 10 s per container.
 		Timeouts: map[string]string{"io.containerd.timeout.shim.load": "1m", "io.containerd.timeout.task.state": "10s"},
 		Plugins: map[string]any{
-			"io.containerd.server.v1.ttrpc": map[string]any{"address": filepath.Join(h.sockets, "ttrpc.sock")},
+			"io.containerd.server.v1.ttrpc": map[string]any{"address": h.events()},
 			"io.containerd.server.v1.grpc":  map[string]any{"address": h.address()},
 			"io.containerd.shim.v1.manager": map[string]any{"socket_dir": filepath.Join(h.sockets, "s")},
+			// Programs in /opt/nri/plugins are started with the runtime, with their configuration from /etc/nri/conf.d.
+			"io.containerd.nri.v1.nri": map[string]any{"disable": c.NRIOff, "socket_path": h.nri},
 			// The threshold keeps garbage collections at least 10 s apart instead of 250 ms. Each removal of an image
 			// also triggers one.
 			"io.containerd.gc.v1.scheduler": map[string]any{"startup_delay": "5s", "pause_threshold": 0.0005},
 			"io.containerd.cri.v1.images": map[string]any{
 				"snapshotter":   snapshotter,
-				"pinned_images": map[string]any{"sandbox": pauseImage},
+				"pinned_images": map[string]any{"sandbox": boxes.image},
 				"registry":      map[string]any{"config_path": c.RegistryDir},
 				// Seconds between walks over all snapshots to measure their size.
 				"stats_collect_period": 60,
@@ -136,17 +150,8 @@ func serverConfig(c Config, h host, pauseImage string) *srvconfig.Config {
 				// it: it computes rates from the cumulative counters.
 				"stats_collect_period": "8760h",
 				"containerd": map[string]any{
-					"default_runtime_name": handler,
-					"runtimes": map[string]any{handler: map[string]any{
-						"runtime_type":             "io.containerd.runc.v2",
-						"runtime_path":             l.program(shimName),
-						"sandboxer":                "podsandbox",
-						"disable_pause_image_pull": true,
-						"options": map[string]any{
-							"BinaryName":    l.program("runc"),
-							"SystemdCgroup": c.SystemdCgroup,
-						},
-					}},
+					"default_runtime_name": defaultHandler,
+					"runtimes":             runtimes(c, boxes),
 				},
 				"cni": map[string]any{
 					"bin_dirs":              l.cniBins(),

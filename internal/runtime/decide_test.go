@@ -51,9 +51,12 @@ func TestValidate(t *testing.T) {
 }
 
 func TestServerConfig(t *testing.T) {
-	made := serverConfig(example(), host{sockets: "/run/berth", overlay: true, lowerOOM: true}, "localhost/pause:1")
+	boxes := sandboxes{controller: "berth", shim: "/var/lib/berth/bin/containerd-shim-runc-v2"}
+	made := serverConfig(example(), host{sockets: "/run/berth", overlay: true, lowerOOM: true},
+		boxes)
 	golden.JSON(t, "server.json", made.Plugins)
 	bounded := example()
 	bounded.SystemdCgroup = true
-	golden.JSON(t, "server-bounded.json", serverConfig(bounded, host{sockets: "/run/berth"}, "localhost/pause:1").Plugins)
+	golden.JSON(t, "server-bounded.json",
+		serverConfig(bounded, host{sockets: "/run/berth"}, boxes).Plugins)
 }

@@ -60,6 +60,8 @@ func testConfig(dir string) runtime.Config {
 		// Small limits, so that a test can exceed them.
 		Unpack:      unpack.Limits{Harmless: 8 << 20, MaxRatio: 100},
 		RegistryDir: filepath.Join(dir, "certs.d"),
+		LogMaxSize:  16 << 20,
+		LogMaxFiles: 100,
 		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.202.0.0/24"),
 			netip.MustParsePrefix("fd62:6572:7468:202::/64")},
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
@@ -75,14 +77,21 @@ func insecureCredentials() grpc.DialOption {
 // serve runs a runtime on dir until it is killed. It imports the image archive in dir.
 func serve(dir string) error {
 	r := runtime.New(testConfig(dir))
+	archives := []string{"workload.tar"}
+	if os.Getenv(stockEnv) != "" {
+		runtime.UseStock(r, pauseName, stockShim(dir))
+		archives = append(archives, "pause.tar")
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(context.Background()) }()
-	content, err := os.ReadFile(filepath.Join(dir, "workload.tar"))
-	if err != nil {
-		return err
-	}
-	if _, err := r.Import(context.Background(), bytes.NewReader(content)); err != nil {
-		return errors.Join(err, <-ended)
+	for _, file := range archives {
+		content, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			return err
+		}
+		if _, err := r.Import(context.Background(), bytes.NewReader(content)); err != nil {
+			return errors.Join(err, <-ended)
+		}
 	}
 	listener, err := runtime.Listen(socket(dir))
 	if err != nil {
@@ -93,7 +102,7 @@ func serve(dir string) error {
 
 // scratch makes a directory with a path short enough for sockets. The test fails if a process or a mount still uses the
 // directory at the test's end.
-func scratch(t *testing.T) string {
+func scratch(t testing.TB) string {
 	t.Helper()
 	t.Cleanup(func() { // the directory is gone by then, and so its sockets may go
 		if err := unixsocket.Sweep(context.Background()); err != nil {
@@ -104,7 +113,7 @@ func scratch(t *testing.T) string {
 }
 
 // sweep fails the test if it has left anything in dir, and removes it.
-func sweep(t *testing.T, dir string) {
+func sweep(t testing.TB, dir string) {
 	t.Helper()
 	eventually(t, "shims are gone", func() bool { return len(running(dir)) == 0 })
 	for _, left := range destroy(dir) {
@@ -162,18 +171,23 @@ func readFile(path string) string {
 	return string(text)
 }
 
-// running returns the processes whose programs are below dir.
+// running returns the processes whose programs are below dir. A holder runs from a copy elsewhere, and names its
+// program in its arguments.
 func running(dir string) map[int]string {
 	processes := map[int]string{}
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, link := range links {
 		var pid int
-		program, err := os.Readlink(link)
-		if err != nil || !strings.HasPrefix(program, dir+"/") {
+		if _, err := fmt.Sscanf(link, "/proc/%d/exe", &pid); err != nil {
 			continue
 		}
-		if _, err := fmt.Sscanf(link, "/proc/%d/exe", &pid); err == nil {
-			processes[pid] = program
+		program, _ := os.Readlink(link)
+		named, _, _ := strings.Cut(readFile(filepath.Join(filepath.Dir(link), "cmdline")), "\x00")
+		for _, path := range []string{program, named} {
+			if strings.HasPrefix(path, dir+"/") {
+				processes[pid] = path
+				break
+			}
 		}
 	}
 	return processes
@@ -190,7 +204,7 @@ func archive(t *testing.T) string {
 }
 
 // eventually polls until the condition holds.
-func eventually(t *testing.T, what string, condition func() bool) {
+func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(timeout)
 	for !condition() {
@@ -210,7 +224,7 @@ type client struct {
 }
 
 // newClient makes a client. It removes all sandboxes at the test's end.
-func newClient(t *testing.T, conn grpc.ClientConnInterface, dir string) *client {
+func newClient(t testing.TB, conn grpc.ClientConnInterface, dir string) *client {
 	t.Helper()
 	c := &client{cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn), filepath.Join(dir, "logs")}
 	t.Cleanup(func() { c.removeAll(t) })
@@ -222,12 +236,14 @@ func meta(name string) *cri.PodSandboxMetadata {
 }
 
 // sandbox completes the config of a pod sandbox and runs it.
-func (c *client) sandbox(t *testing.T, config *cri.PodSandboxConfig) (id string, pod *cri.PodSandboxConfig) {
+func (c *client) sandbox(t testing.TB, config *cri.PodSandboxConfig) (id string, pod *cri.PodSandboxConfig) {
 	t.Helper()
-	config.Hostname = config.Metadata.Name
 	config.LogDirectory = c.logs
 	if config.Linux == nil {
 		config.Linux = &cri.LinuxPodSandboxConfig{}
+	}
+	if config.Linux.SecurityContext.GetNamespaceOptions().GetNetwork() != cri.NamespaceMode_NODE {
+		config.Hostname = config.Metadata.Name
 	}
 	config.Linux.CgroupParent = "/" + cgroup + "/" + config.Metadata.Uid
 	response, err := c.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: config})
@@ -241,19 +257,21 @@ func (c *client) sandbox(t *testing.T, config *cri.PodSandboxConfig) (id string,
 func (c *client) container(t *testing.T, sandbox string, pod *cri.PodSandboxConfig, name string,
 	args ...string) string {
 	t.Helper()
-	created, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{
-		PodSandboxId:  sandbox,
-		SandboxConfig: pod,
-		Config: &cri.ContainerConfig{
-			Metadata: &cri.ContainerMetadata{Name: name},
-			Image:    &cri.ImageSpec{Image: imageName},
-			Args:     args,
-			LogPath:  name + ".log",
-			Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
-				NamespaceOptions: pod.Linux.SecurityContext.GetNamespaceOptions(),
-			}},
-		},
+	return c.run(t, sandbox, pod, &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: name}, Args: args,
+		Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
+			NamespaceOptions: pod.Linux.SecurityContext.GetNamespaceOptions(),
+		}},
 	})
+}
+
+// run creates and starts a container of the test image with a log.
+func (c *client) run(t *testing.T, sandbox string, pod *cri.PodSandboxConfig, config *cri.ContainerConfig) string {
+	t.Helper()
+	config.Image = &cri.ImageSpec{Image: imageName}
+	config.LogPath = config.Metadata.Name + ".log"
+	created, err := c.CreateContainer(t.Context(),
+		&cri.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: pod, Config: config})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +302,7 @@ func (c *client) exitCode(t *testing.T, id string) int32 {
 }
 
 // removeAll stops and removes all sandboxes.
-func (c *client) removeAll(t *testing.T) {
+func (c *client) removeAll(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

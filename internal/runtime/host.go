@@ -2,38 +2,52 @@ package runtime
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/containerd/containerd/v2/plugins/snapshots/overlay/overlayutils"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/capability"
+	"github.com/berth-run/berth/internal/base/unixsocket"
 )
 
 // inspectHost finds the machine's features. The root directory must exist.
-func inspectHost(ctx context.Context, c Config) (host, error) {
+func inspectHost(c Config) (host, error) {
 	lower, err := mayLowerOOMScore()
 	if err != nil {
 		return host{}, err
+	}
+	floor := -1000
+	if !lower {
+		if floor, err = ownOOMScore(); err != nil {
+			return host{}, err
+		}
 	}
 	return host{
 		ipv6:        ipv6Enabled(),
 		overlay:     overlayutils.Supported(c.Root) == nil,
 		lowerOOM:    lower,
-		filter:      packetFilter(ctx),
+		oomFloor:    floor,
 		systemdInit: exists("/run/systemd/system"),
 	}, nil
 }
 
 // mayLowerOOMScore reports whether this process has CAP_SYS_RESOURCE, see proc_pid_oom_score_adj(5).
 func mayLowerOOMScore() (bool, error) {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		return false, fmt.Errorf("read own capabilities: %w", err)
+	own, err := capability.Effective()
+	return own.Has(unix.CAP_SYS_RESOURCE), err
+}
+
+// ownOOMScore returns the score that this process has.
+func ownOOMScore() (int, error) {
+	text, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		return 0, err
 	}
-	return data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0, nil
+	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
 // ipv6Enabled reports whether new devices get IPv6.
@@ -42,19 +56,23 @@ func ipv6Enabled() bool {
 	return err == nil && strings.TrimSpace(string(disabled)) == "0"
 }
 
-// packetFilter returns the first tool for masquerading and host ports that works on this machine. Starting a pod takes
-// as long with either tool; stopping it is faster with nftables.
-func packetFilter(ctx context.Context) string {
-	if exec.CommandContext(ctx, "nft", "list", "tables").Run() == nil {
-		return "nftables"
-	}
-	if exec.CommandContext(ctx, "iptables", "-w", "-t", "nat", "-S").Run() == nil {
-		return "iptables"
-	}
-	return ""
-}
-
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// nriSocket chooses the socket for NRI plugins. containerd would remove the socket of another runtime.
+func (r *Runtime) nriSocket(ctx context.Context, sockets string) string {
+	own := filepath.Join(sockets, "nri.sock")
+	if r.config.NRISocket == "" || r.config.NRIOff {
+		return own
+	}
+	conn, err := unixsocket.Dial(ctx, r.config.NRISocket)
+	if err != nil {
+		return r.config.NRISocket // nothing listens there
+	}
+	_ = conn.Close()
+	r.config.Log.Warn("another runtime serves the socket for NRI plugins, using another one", "theirs",
+		r.config.NRISocket, "ours", own)
+	return own
 }

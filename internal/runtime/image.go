@@ -1,25 +1,20 @@
 package runtime
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	goruntime "runtime"
 	"strings"
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images/archive"
 	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
-	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 	"github.com/distribution/reference"
+
+	"github.com/berth-run/berth/internal/runtime/restore"
 )
 
 // Image is one name of an image in the store.
@@ -59,6 +54,9 @@ func (s *server) importImages(ctx context.Context, content io.Reader) ([]Image, 
 		return nil, err
 	}
 	for _, image := range imported {
+		if err := restore.Mark(ctx, s.client, image.Name); err != nil {
+			return nil, fmt.Errorf("find whether %s is a checkpoint: %w", image.Name, err)
+		}
 		// Without this call the CRI would list the new image only after an event.
 		if err := s.images.UpdateImage(ctx, image.Name); err != nil {
 			return nil, fmt.Errorf("list %s: %w", image.Name, err)
@@ -166,92 +164,37 @@ func fullName(name string) string {
 	return named.String()
 }
 
-// pauseImageName is the name of a pause program's image. Its tag is a hash of the program.
-func pauseImageName(p program) string {
-	return "localhost/berth-pause:" + p.sum[:keyLength]
-}
+// pauseImages begins the names of the images that earlier versions made for pause containers.
+const pauseImages = "localhost/berth-pause:"
 
-// ensurePause imports the pause image if it is not in the store.
-func (s *server) ensurePause(ctx context.Context, pause program) error {
+// removePause removes the images of pause containers once no sandbox of an earlier version is left. They are pinned, so
+// that garbage collection keeps them.
+func (s *server) removePause(ctx context.Context) error {
 	ctx = namespaces.WithNamespace(ctx, criNamespace)
-	name := pauseImageName(pause)
-	image, err := s.client.GetImage(ctx, name)
-	if err == nil {
-		unpacked, err := image.IsUnpacked(ctx, s.snapshotter)
-		if err == nil && unpacked {
-			return nil
+	images, err := s.client.ListImages(ctx, fmt.Sprintf("name~=^%s", pauseImages))
+	if err != nil || len(images) == 0 {
+		return err
+	}
+	old, err := s.client.Containers(ctx, `labels."io.cri-containerd.kind"==sandbox`)
+	if err != nil || len(old) > 0 {
+		return err
+	}
+	for _, image := range images {
+		if err := s.client.ImageService().Delete(ctx, image.Name()); err != nil {
+			return err
 		}
-	} else if !errdefs.IsNotFound(err) {
-		return fmt.Errorf("look up pause image: %w", err)
-	}
-	content, err := pause.open()
-	if err != nil {
-		return fmt.Errorf("read pause program: %w", err)
-	}
-	defer content.Close()
-	binary, err := io.ReadAll(content)
-	if err != nil {
-		return fmt.Errorf("read pause program: %w", err)
-	}
-	tarball, err := pauseArchive(name, binary)
-	if err != nil {
-		return fmt.Errorf("make pause image: %w", err)
-	}
-	if _, err := s.importImages(ctx, bytes.NewReader(tarball)); err != nil {
-		return fmt.Errorf("import pause image: %w", err)
 	}
 	return nil
 }
 
-// pauseArchive returns a docker-archive with one image, which holds the binary as /pause. The same binary gives the
-// same bytes.
-func pauseArchive(name string, binary []byte) ([]byte, error) {
-	layer, err := tarOf(tarFile{"pause", 0o755, binary})
+// LayerUsage measures the writable layer of a container now, in bytes. The CRI reports what containerd measured in the
+// last minute.
+func (r *Runtime) LayerUsage(ctx context.Context, container string) (int64, error) {
+	server, err := r.server(ctx)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	sum := sha256.Sum256(layer)
-	config, err := json.Marshal(map[string]any{
-		"architecture": goruntime.GOARCH,
-		"os":           "linux",
-		"config":       map[string]any{"Entrypoint": []string{"/pause"}, "User": "65535:65535"},
-		"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(sum[:])}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	manifest, err := json.Marshal([]any{map[string]any{
-		"Config": "config.json", "RepoTags": []string{name}, "Layers": []string{"layer.tar"},
-	}})
-	if err != nil {
-		return nil, err
-	}
-	return tarOf(
-		tarFile{"layer.tar", 0o644, layer},
-		tarFile{"config.json", 0o644, config},
-		tarFile{"manifest.json", 0o644, manifest})
-}
-
-type tarFile struct {
-	name    string
-	mode    int64
-	content []byte
-}
-
-func tarOf(files ...tarFile) ([]byte, error) {
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	for _, file := range files {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: file.name, Mode: file.mode, Size: int64(len(file.content))}
-		if err := w.WriteHeader(header); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(file.content); err != nil {
-			return nil, err
-		}
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	used, err := server.client.SnapshotService(server.snapshotter).Usage(namespaces.WithNamespace(ctx, criNamespace),
+		container)
+	return used.Size, err
 }

@@ -1,12 +1,9 @@
 package runtime
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
-	"io"
 )
 
 func TestFullName(t *testing.T) {
@@ -23,31 +20,5 @@ func TestFullName(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("full names (-want +got):\n%s", diff)
-	}
-}
-
-// Other tools can read the archive of the pause image, and it has the same bytes each time.
-func TestPauseArchive(t *testing.T) {
-	first, err := pauseArchive("localhost/berth-pause:1", []byte("program"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := pauseArchive("localhost/berth-pause:1", []byte("program"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(first, again) {
-		t.Error("two archives of one program differ")
-	}
-	image, err := tarball.Image(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(first)), nil }, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"/pause"}, config.Config.Entrypoint); diff != "" {
-		t.Errorf("entrypoint (-want +got):\n%s", diff)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	goruntime "runtime"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -54,6 +55,9 @@ func (h logHook) Fire(entry *logrus.Entry) error {
 	}
 	level := slogLevel(entry.Level, entry.Message)
 	err, _ := entry.Data[logrus.ErrorKey].(error)
+	if errdefs.IsNotFound(err) && entry.Message == "failed to recover sandbox state" { // a sandbox from before a reboot
+		level = slog.LevelDebug
+	}
 	if h.ended() != nil || errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled {
 		level = slog.LevelDebug
 	}
@@ -64,15 +68,19 @@ func (h logHook) Fire(entry *logrus.Entry) error {
 // slogLevel is the level of a containerd message in the agent's log.
 func slogLevel(level logrus.Level, message string) slog.Level {
 	switch message {
+	case "hugetlb cgroup controller is absent. skipping huge pages limits": // the agent says so at its start
+		return slog.LevelDebug
 	case "failed check for fsverity support", // true of most file systems; content is verified when it is read
-		"failed sending message on channel",    // a shim exited without reading the answer to its last event
-		"warnings while cleaning up dead shim": // at every removal, since runc deletes the container a second time
+		"failed to query shim pids, keeping shim registered", // a sandbox without containers
+		"failed sending message on channel",                  // a shim exited without reading its last answer
+		"warnings while cleaning up dead shim":               // at every removal: runc deletes a container twice
 		return slog.LevelDebug
 	}
-	// These messages end with the name of a sandbox. Either it was removed while one of its events was still being
-	// delivered, or its record was deleted before it.
+	// These messages contain the ID of a sandbox. Unless a comment says more, it was removed while one of its events
+	// was still being delivered, or its record was deleted before it.
 	for _, begin := range []string{
 		"failed to get sandbox runtime handler",
+		"Invalid file ", // a link to the files of a sandbox (package sandbox)
 		"Failed to get podSandbox status for container event",
 		"failed to delete sandbox metadata from store",
 	} {

@@ -190,8 +190,8 @@ func (n networks) answers(t *testing.T, id, prefix string, hostPort int) {
 	}
 }
 
-// end ends a pod and checks that it leaves nothing: no address in use, no rule of the packet filter, no record of its
-// attachment.
+// end ends a pod and checks that it leaves nothing: no address in use, no device, no rule or element of the packet
+// filter, no record of its attachment.
 func (n networks) end(t *testing.T, id string) {
 	t.Helper()
 	if _, err := n.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
@@ -202,6 +202,13 @@ func (n networks) end(t *testing.T, id string) {
 	}
 	if left, _ := filepath.Glob("/var/lib/cni/results/*" + id + "*"); len(left) > 0 {
 		t.Errorf("the pod has left %v", left)
+	}
+	if left, _ := filepath.Glob(filepath.Join(n.dir, "state", "leases", "*"+id+"*")); len(left) > 0 {
+		t.Errorf("the pod has left %v", left)
+	}
+	if links, err := exec.CommandContext(t.Context(), "ip", "link").Output(); err != nil ||
+		strings.Contains(string(links), id) { // the device's alias has it
+		t.Errorf("the pod has left a device, %v:\n%s", err, links)
 	}
 	for _, network := range []string{"berthrt0", "other"} {
 		leases, _ := filepath.Glob(filepath.Join(n.leases(network), "*", "*"))

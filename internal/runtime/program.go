@@ -23,14 +23,16 @@ import (
 var assets embed.FS
 
 const (
-	selfPath = "/proc/self/exe" // the running program, even if its file was replaced or removed
 	// shimName is containerd's name for the shim of runtimes that use runc.
 	shimName = "containerd-shim-runc-v2"
+	// holderName is the name of the program that keeps the namespaces of a pod open.
+	holderName = "holder"
 	// keyLength is the number of hexadecimal digits of a hash in a file name.
 	keyLength = 12
 )
 
-// cniPlugins are the embedded CNI plugins.
+// cniPlugins are the embedded CNI plugins. A CNI configuration of the machine may use them where none are installed,
+// and pods of earlier versions need them when they end. The built-in network does not use them.
 var cniPlugins = [...]string{"bridge", "host-local", "portmap"}
 
 // program is one embedded executable.
@@ -91,7 +93,7 @@ func installPrograms(l layout, programs map[string]program) error {
 		return err
 	}
 	links := map[string]string{} // path of each link, to its target
-	for _, name := range append([]string{"runc", shimName}, cniPlugins[:]...) {
+	for _, name := range append([]string{"runc", shimName, holderName}, cniPlugins[:]...) {
 		p, ok := programs[name]
 		if !ok {
 			return fmt.Errorf("install %s: %w", name, errNoPrograms)
@@ -200,22 +202,4 @@ func executedFiles() map[string]bool {
 		}
 	}
 	return used
-}
-
-// nameShims writes the path of the shim into the state of each container whose sandbox is from an earlier run.
-// containerd records this path only for sandboxes. For the containers in them it searches PATH, and drops a container
-// if it finds no shim there.
-func nameShims(l layout) error {
-	sandboxed, err := filepath.Glob(filepath.Join(l.state, "io.containerd.runtime.v2.task", criNamespace, "*",
-		"sandbox"))
-	if err != nil {
-		return err
-	}
-	for _, file := range sandboxed {
-		if err := os.WriteFile(filepath.Join(filepath.Dir(file), "shim-binary-path"), []byte(l.program(shimName)),
-			0o600); err != nil {
-			return fmt.Errorf("write the shim path of a container: %w", err)
-		}
-	}
-	return nil
 }

@@ -8,20 +8,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 func TestParseSums(t *testing.T) {
 	sum := strings.Repeat("ab", 32)
-	got, err := parseSums(sum + "  runc\n" + sum + "  pause\n")
+	got, err := parseSums(sum + "  runc\n" + sum + "  holder\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"pause-abababababab", "runc-abababababab"}
+	want := []string{"holder-abababababab", "runc-abababababab"}
 	var files []string
 	for _, p := range got {
 		files = append(files, p.file())
@@ -50,9 +48,6 @@ func TestInstallPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name := range maps.Keys(programs) {
-			if name == "pause" {
-				continue
-			}
 			if info, err := os.Stat(l.program(name)); err != nil || info.Mode().Perm()&0o111 == 0 {
 				t.Errorf("%s is not executable: %v", l.program(name), err)
 			}
@@ -82,46 +77,5 @@ func TestWriteExecutable(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("left %v (%v)", left, err)
-	}
-}
-
-// pause exits with 0 on a signal to end.
-func TestPause(t *testing.T) {
-	programs, err := embeddedPrograms()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "pause")
-	content, err := programs["pause"].open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer content.Close()
-	if err := writeExecutable(path, content, programs["pause"].sum); err != nil {
-		t.Fatal(err)
-	}
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		command := exec.Command(path)
-		// As PID 1 it has to handle signals itself, since PID 1 has no default actions.
-		command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
-		if err := command.Start(); err != nil {
-			t.Skip(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- command.Wait() }()
-		// Until pause waits for signals, the kernel drops them, as for every PID 1.
-		tick := time.NewTicker(10 * time.Millisecond)
-		defer tick.Stop()
-		for waiting := true; waiting; {
-			select {
-			case err := <-ended:
-				if err != nil {
-					t.Errorf("%s: %v", signal, err)
-				}
-				waiting = false
-			case <-tick.C:
-				_ = command.Process.Signal(signal)
-			}
-		}
 	}
 }

@@ -14,7 +14,10 @@ import (
 	"testing"
 	"time"
 
+	tasks "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/metadata"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/runtime"
@@ -24,34 +27,74 @@ import (
 
 const selfPath = "/proc/self/exe"
 
+// unstarted makes a container whose process is killed before its start: an agent was killed between the creation and
+// the start, and the next one before it had deleted the task. Its root file system is that of a running container.
+func (c *client) unstarted(t *testing.T, service tasks.TasksClient, config runtime.Config, running, sandbox string,
+	pod *cri.PodSandboxConfig) string {
+	t.Helper()
+	created, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{PodSandboxId: sandbox,
+		SandboxConfig: pod, Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "unstarted"},
+			Image: &cri.ImageSpec{Image: imageName}, Args: []string{"sleep"}, Linux: &cri.LinuxContainerConfig{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := created.ContainerId
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "containerd-namespace", "k8s.io")
+	_, err = service.Create(ctx, &tasks.CreateTaskRequest{ContainerID: id,
+		RuntimePath: filepath.Join(config.Root, "bin/containerd-shim-runc-v2"),
+		Rootfs: []*types.Mount{{Type: "bind", Options: []string{"rbind"},
+			Source: filepath.Join(config.State, "tasks/k8s.io", running, "rootfs")}}})
+	if err == nil {
+		_, err = service.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: uint32(unix.SIGKILL)})
+	}
+	if err == nil {
+		_, err = service.Wait(ctx, &tasks.WaitRequest{ContainerID: id})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
 // The agent is killed and its binary replaced. Containers run on, and the next agent finds them. It also learns the
 // exit code of a container that ended while no agent ran.
 func TestRestart(t *testing.T) {
 	dir := scratchWithImage(t)
 	binary := filepath.Join(t.TempDir(), "berth")
 	copySelf(t, binary)
+	began := time.Now()
 	agent := serveChild(t, dir, binary)
 	t.Cleanup(func() { kill(t, agent) })
-	c := newClient(t, dial(t, dir), dir)
+	conn := dial(t, dir)
+	c := newClient(t, conn, dir)
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("restart")})
 	staying := c.container(t, id, pod, "staying", "sleep")
-	leaving := c.container(t, id, pod, "leaving", "sleep", "5")
+	leaving := c.container(t, id, pod, "leaving", "until", "/go", "then", "print", "last words", "then", "exit", "5")
 	pids := map[string]int{staying: c.pid(t, staying), leaving: c.pid(t, leaving)}
+
+	unstarted := c.unstarted(t, tasks.NewTasksClient(conn), testConfig(dir), staying, id, pod)
 
 	kill(t, agent)
 	if err := os.Remove(binary); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Kill(pids[leaving], unix.SIGTERM); err != nil {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/root/go", pids[leaving]), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	awaitExitRecord(t, dir, leaving)
 	copySelf(t, binary)
 	age(t, dir)
 	agent = serveChild(t, dir, binary)
 
+	if got := c.status(t, unstarted).State; got != cri.ContainerState_CONTAINER_CREATED {
+		t.Errorf("the container whose process was killed before its start is %s", got)
+	}
 	if code := c.exitCode(t, leaving); code != 5 {
 		t.Errorf("exit code of a container that ended while no agent ran: %d, want 5", code)
 	}
+	eventually(t, "output from the time without an agent is in the log", func() bool {
+		return strings.Contains(readFile(filepath.Join(dir, "logs", "leaving.log")), "last words")
+	})
 	if status := c.status(t, staying); status.State != cri.ContainerState_CONTAINER_RUNNING ||
 		c.pid(t, staying) != pids[staying] {
 		t.Errorf("container after the restart: %v, pid %d, had %d", status, c.pid(t, staying), pids[staying])
@@ -60,7 +103,20 @@ func TestRestart(t *testing.T) {
 		&cri.ExecSyncRequest{ContainerId: staying, Cmd: []string{"/workload", "true"}}); err != nil {
 		t.Error(err)
 	}
-	// A new pod gets the new shim, and the old pod keeps its shim.
+	// The old pod has kept its files, and can have more containers.
+	if code := c.exitCode(t, c.container(t, id, pod, "more", "cat", "/etc/resolv.conf")); code != 0 {
+		t.Errorf("a new container of a pod from before the restart exited with %d", code)
+	}
+	boxes, err := c.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, box := range boxes.Items {
+		if box.CreatedAt < began.UnixNano() {
+			t.Errorf("a sandbox from before the restart is listed as created at %d", box.CreatedAt)
+		}
+	}
+	// The shim has continued as the new program. The file of the old one goes at the next start.
 	c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("upgraded")})
 	if got := shims(t, dir); got != 2 {
 		t.Errorf("%d versions of the shim are installed, want 2", got)
@@ -73,6 +129,61 @@ func TestRestart(t *testing.T) {
 	if got := shims(t, dir); got != 1 {
 		t.Errorf("%d versions of the shim are installed after the old one's last pod has ended, want 1", got)
 	}
+	removeNetwork(t, dir)
+}
+
+// A sandbox ends with its holder, whether a runtime runs at that time or not. Its containers then end too. A holder
+// ends if its record is damaged.
+func TestSandboxEnds(t *testing.T) {
+	dir := scratchWithImage(t)
+	agent := serveChild(t, dir, selfPath)
+	t.Cleanup(func() { kill(t, agent) })
+	c := newClient(t, dial(t, dir), dir)
+	boxes := map[string]string{}
+	for _, name := range []string{"present", "away", "damaged"} {
+		id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta(name)})
+		c.container(t, id, pod, "main", "sleep")
+		boxes[name] = id
+	}
+	end := func(box string) {
+		t.Helper()
+		for pid, path := range running(dir) {
+			if strings.HasPrefix(filepath.Base(path), "holder") && strings.Contains(
+				readFile(fmt.Sprintf("/proc/%d/cmdline", pid)), boxes[box]) {
+				if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+		}
+		t.Errorf("sandbox %s has no holder", box)
+	}
+	await := func(box string) {
+		t.Helper()
+		eventually(t, "sandbox "+box+" is not ready", func() bool {
+			list, err := c.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{
+				Filter: &cri.PodSandboxFilter{Id: boxes[box]}})
+			return err == nil && len(list.Items) == 1 && list.Items[0].State == cri.PodSandboxState_SANDBOX_NOTREADY
+		})
+	}
+	end("present")
+	await("present")
+
+	damaged := c.holder(t, boxes["damaged"])
+	kill(t, agent)
+	end("away")
+	record, err := filepath.Glob(filepath.Join(dir, "state", "holders", boxes["damaged"]+"*"))
+	if err != nil || len(record) != 1 {
+		t.Fatalf("records of a sandbox: %v, %v", record, err)
+	}
+	if err := os.WriteFile(record[0], []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	agent = serveChild(t, dir, selfPath)
+	await("away")
+	await("damaged")
+	eventually(t, "the holder without a record ends", func() bool { return running(dir)[damaged] == "" })
+	c.removeAll(t)
 	removeNetwork(t, dir)
 }
 
@@ -167,7 +278,11 @@ func TestNoOverlay(t *testing.T) {
 	if err := unix.Mount("overlay", root, "overlay", 0, options); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = unix.Unmount(root, 0) })
+	t.Cleanup(func() {
+		eventually(t, "the shim ends", func() bool { return len(running(dir)) == 0 })
+		// The kernel may hold the mount for a moment after the end of a process that ran from it.
+		eventually(t, "the root is unmounted", func() bool { return unix.Unmount(root, 0) == nil })
+	})
 	agent := serveChild(t, dir, selfPath)
 	t.Cleanup(func() { kill(t, agent) })
 	c := newClient(t, dial(t, dir), dir)
@@ -224,7 +339,7 @@ func TestLock(t *testing.T) {
 }
 
 // scratchWithImage is scratch with the test image, which serve imports.
-func scratchWithImage(t *testing.T) string {
+func scratchWithImage(t testing.TB) string {
 	t.Helper()
 	dir := scratch(t)
 	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
@@ -234,7 +349,7 @@ func scratchWithImage(t *testing.T) string {
 }
 
 // removeNetwork removes the network of the runtime in dir. The packet filter then has no rule for it.
-func removeNetwork(t *testing.T, dir string) {
+func removeNetwork(t testing.TB, dir string) {
 	t.Helper()
 	if err := runtime.New(testConfig(dir)).RemoveNetwork(t.Context()); err != nil {
 		t.Error(err)
@@ -258,7 +373,7 @@ func child(dir, binary string) *exec.Cmd {
 }
 
 // serveChild starts a runtime in another process and waits until it answers.
-func serveChild(t *testing.T, dir, binary string) *exec.Cmd {
+func serveChild(t testing.TB, dir, binary string) *exec.Cmd {
 	t.Helper()
 	command := child(dir, binary)
 	command.Stderr = os.Stderr
@@ -274,7 +389,7 @@ func serveChild(t *testing.T, dir, binary string) *exec.Cmd {
 }
 
 // kill ends a process without warning, like a crash.
-func kill(t *testing.T, command *exec.Cmd) {
+func kill(t testing.TB, command *exec.Cmd) {
 	t.Helper()
 	if err := command.Process.Kill(); err != nil {
 		t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/containerd/containerd/v2/defaults"
 	"go.opentelemetry.io/otel/trace"
@@ -20,9 +21,17 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/berth-run/berth/internal/base/lock"
+	"github.com/berth-run/berth/internal/base/packetfilter"
+	"github.com/berth-run/berth/internal/base/pages"
 	"github.com/berth-run/berth/internal/base/unixsocket"
+	"github.com/berth-run/berth/internal/runtime/command"
+	"github.com/berth-run/berth/internal/runtime/handler"
 	"github.com/berth-run/berth/internal/runtime/network"
+	"github.com/berth-run/berth/internal/runtime/network/plugin"
 	"github.com/berth-run/berth/internal/runtime/orphan"
+	"github.com/berth-run/berth/internal/runtime/restore"
+	"github.com/berth-run/berth/internal/runtime/sandbox"
+	"github.com/berth-run/berth/internal/runtime/tasks"
 	"github.com/berth-run/berth/internal/runtime/unpack"
 )
 
@@ -40,6 +49,11 @@ type Config struct {
 	// CNIOnly turns the built-in network off. Without a CNI configuration the network is then not ready, and only pods
 	// in the host's network start.
 	CNIOnly bool
+	// NRISocket is the path of the socket where NRI plugins connect. If it is empty, or another runtime listens there,
+	// the socket is nri.sock in the directory of sockets.
+	NRISocket string
+	// NRIOff turns NRI off: there is no socket, and no plugin is started.
+	NRIOff bool
 	// PodCIDRs are the ranges of pod addresses in the built-in network, at most one IPv4 and one IPv6 range. Default:
 	// the ranges of the last UpdateRuntimeConfig, or one free private range of each family.
 	PodCIDRs []netip.Prefix
@@ -47,9 +61,15 @@ type Config struct {
 	Bridge string
 	// SystemdCgroup makes runc create cgroups through systemd. Cgroup parents are then slices.
 	SystemdCgroup bool
+	// Handlers are the runtime handlers beside runc, by name.
+	Handlers handler.Handlers
 	// RegistryDir holds one directory per registry with its hosts.toml or certificates, like containerd's certs.d
 	// (https://github.com/containerd/containerd/blob/main/docs/hosts.md). Empty: no registry has its own settings.
 	RegistryDir string
+	// LogMaxSize is the size in bytes that a file of a container's log does not exceed, unless a single line does. 0 or
+	// less: no limit. LogMaxFiles is the maximum number of files of one log, at least 2.
+	LogMaxSize  int64
+	LogMaxFiles int
 	// Unpack limits how much disk space a layer may use once it is unpacked.
 	Unpack unpack.Limits
 	// Tracer receives the spans of work inside a call, such as the set-up of a pod's network. Only calls that carry a
@@ -61,8 +81,9 @@ type Config struct {
 
 // Runtime is a containerd inside this process. A process can run only one, and only once.
 type Runtime struct {
-	config  Config
-	network *network.Network
+	config    Config
+	network   *network.Network
+	sandboxes sandboxes
 
 	// ready is closed when up or err is set.
 	ready chan struct{}
@@ -77,9 +98,11 @@ func New(config Config) *Runtime {
 	fixed := len(config.PodCIDRs) > 0
 	config = withDefaults(config)
 	l := layout{config.Root, config.State}
-	return &Runtime{config: config, ready: make(chan struct{}), network: network.New(network.Config{
+	boxes := sandboxes{controller: sandbox.ID, shim: l.program(shimName)}
+	return &Runtime{config: config, ready: make(chan struct{}), sandboxes: boxes, network: network.New(network.Config{
 		Dir: l.cniConf(), CNIConfDir: config.CNIConfDir, CNIOnly: config.CNIOnly, PodCIDRs: config.PodCIDRs,
-		Fixed: fixed, RangesFile: l.ranges(), ChoiceFile: l.choice(), Owner: config.Root, StateDir: config.State, LeaseDir: l.addresses(), BinDirs: l.cniBins(),
+		Fixed: fixed, RangesFile: l.ranges(), ChoiceFile: l.choice(), Owner: config.Root, StateDir: config.State,
+		Leases: l.leases(), LeaseDir: l.addresses(), BinDirs: l.cniBins(),
 		Bridge: config.Bridge, Log: config.Log,
 	})}
 }
@@ -118,7 +141,7 @@ func (r *Runtime) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	root, err := r.lock()
+	root, err := r.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -134,19 +157,31 @@ func (r *Runtime) run(ctx context.Context) error {
 		default:
 		}
 	})
-	config := serverConfig(r.config, h, pauseImageName(programs["pause"]))
+	config := serverConfig(r.config, h, r.sandboxes)
 	unpack.Register(r.config.Unpack, r.config.Root)
-	up, err := startServer(ctx, config, h.snapshotter(), failed)
+	tasks.Register(r.tasks(h))
+	up, err := startServer(ctx, config, r.controller(h), h.snapshotter(), failed)
 	if err != nil {
 		return err
 	}
 	defer up.stop()
-	up.network = r.network
-	r.sweep(ctx, up, h)
-	if err := up.ensurePause(ctx, programs["pause"]); err != nil {
+	up.network, up.handlers = r.network, r.config.Handlers
+	r.config.Handlers.Warn(r.config.Log)
+	if r.sandboxes.shim == r.layout().program(shimName) { // else a test runs the shim of the version before
+		up.logs.CRI = up.cri
+	}
+	defer r.network.Close()
+	if err := plugin.Use(up.cri, r.network); err != nil {
 		return err
 	}
-	if err := dropInitialisation(); err != nil {
+	if up.restorer, err = restore.New(up.client, r.layout().checkpoints()); err != nil {
+		return err
+	}
+	if up.commands, err = command.New(up.client, criNamespace, r.layout().commands()); err != nil {
+		return err
+	}
+	r.sweep(ctx, up, h)
+	if err := pages.Drop(); err != nil {
 		r.config.Log.Debug("cannot return unused memory to the kernel", "err", err)
 	}
 	parts, ctx := errgroup.WithContext(ctx)
@@ -161,17 +196,23 @@ func (r *Runtime) sweep(ctx context.Context, up *server, h host) {
 	if err := r.network.Sweep(ctx, up); err != nil {
 		r.config.Log.Warn("ended sandboxes have left something, retrying at the next start", "err", err)
 	}
-	sandboxes, err := up.Sandboxes(ctx)
+	// A containerd that was killed before it wrote a shim's address knows the sandbox and not the shim. Such a sandbox
+	// is not ready.
+	sandboxes, err := orphan.Ready(ctx, up.cri)
 	if err != nil {
-		r.config.Log.Warn("cannot look for shims without a sandbox, retrying at the next start", "err", err)
+		r.config.Log.Warn("cannot look for processes without a sandbox, retrying at the next start", "err", err)
 		return
 	}
-	ended, err := orphan.End(shimName, h.address(), sandboxes)
-	if err != nil {
-		r.config.Log.Warn("cannot end shims without a sandbox, retrying at the next start", "err", err)
+	shims, err := orphan.End(shimName, h.address(), sandboxes)
+	holders, failed := orphan.EndHolders(r.layout().program(holderName), sandboxes)
+	if err = errors.Join(err, failed); err != nil {
+		r.config.Log.Warn("cannot end processes without a sandbox, retrying at the next start", "err", err)
 	}
-	if len(ended) > 0 {
-		r.config.Log.Info("shims without a sandbox ended", "pids", ended)
+	if len(shims)+len(holders) > 0 {
+		r.config.Log.Info("processes without a sandbox ended", "shims", shims, "holders", holders)
+	}
+	if err := up.removePause(ctx); err != nil {
+		r.config.Log.Warn("cannot remove the image of pause containers, retrying at the next start", "err", err)
 	}
 }
 
@@ -206,12 +247,14 @@ func (r *Runtime) serve(ctx context.Context, up *server, failed <-chan error) er
 	return errors.Join(err, closing, <-served)
 }
 
-// lock locks the root directory against other processes.
-func (r *Runtime) lock() (*os.File, error) {
+// lock locks the root directory against other processes. It waits a moment: a process that a killed agent was about to
+// start has copies of the agent's locks until it runs its program, and the kernel closes them one after the other.
+func (r *Runtime) lock(ctx context.Context) (*os.File, error) {
+	const inherited = 5 * time.Second
 	if err := os.MkdirAll(r.config.Root, 0o700); err != nil {
 		return nil, err
 	}
-	file, err := lock.Try(r.layout().lock())
+	file, err := lock.TryFor(ctx, r.layout().lock(), inherited)
 	if errors.Is(err, lock.ErrHeld) {
 		return nil, fmt.Errorf("lock %q: another process runs a runtime there: %w", r.config.Root, err)
 	}
@@ -220,7 +263,7 @@ func (r *Runtime) lock() (*os.File, error) {
 
 // prepare installs the programs and the network configuration that containerd needs.
 func (r *Runtime) prepare(ctx context.Context, programs map[string]program) (host, error) {
-	h, err := inspectHost(ctx, r.config)
+	h, err := inspectHost(r.config)
 	if err != nil {
 		return host{}, err
 	}
@@ -238,16 +281,14 @@ func (r *Runtime) prepare(ctx context.Context, programs map[string]program) (hos
 	if h.sockets, err = unixsocket.MakeDir(r.config.Root); err != nil {
 		return host{}, err
 	}
+	h.nri = r.nriSocket(ctx, h.sockets)
 	if err := unixsocket.Sweep(ctx); err != nil {
 		r.config.Log.Warn("cannot remove the sockets of a runtime whose directory is gone", "err", err)
 	}
 	if err := installPrograms(r.layout(), programs); err != nil {
 		return host{}, err
 	}
-	if err := nameShims(r.layout()); err != nil {
-		return host{}, err
-	}
-	return h, r.network.Prepare(network.Machine{IPv6: h.ipv6, PacketFilter: h.filter})
+	return h, r.network.Prepare(ctx, network.Machine{IPv6: h.ipv6, Nftables: packetfilter.Nftables()})
 }
 
 // server returns the running containerd. It waits until the runtime is ready or has failed.
@@ -260,8 +301,8 @@ func (r *Runtime) server(ctx context.Context) (*server, error) {
 	}
 }
 
-// Conn returns an in-memory connection that serves the CRI. It waits until the runtime is ready. Calls need no
-// containerd namespace. The connection closes when Run returns.
+// Conn returns an in-memory connection that serves the CRI and containerd's tasks. It waits until the runtime is
+// ready. Calls of the CRI need no containerd namespace. The connection closes when Run returns.
 func (r *Runtime) Conn(ctx context.Context) (*grpc.ClientConn, error) {
 	if _, err := r.server(ctx); err != nil {
 		return nil, err

@@ -4,10 +4,81 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/logfile"
+	"github.com/berth-run/berth/internal/runtime/handler"
+	"github.com/berth-run/berth/internal/runtime/sandbox"
+	"github.com/berth-run/berth/internal/runtime/tasks"
 )
+
+// sandboxes is how the pods of a runtime handler get their sandboxes and containers.
+type sandboxes struct {
+	controller string // of containerd, by its ID
+	image      string // of pause containers, empty for a controller that needs none
+	shim       string // path of the program
+}
+
+// runtimes are containerd's settings of all runtime handlers by name.
+func runtimes(c Config, boxes sandboxes) map[string]any {
+	l := layout{c.Root, c.State}
+	handlers := maps.Clone(c.Handlers)
+	if handlers == nil {
+		handlers = handler.Handlers{}
+	}
+	handlers[defaultHandler] = handler.Handler{Binary: l.program("runc")}
+	all := map[string]any{}
+	for name, h := range handlers {
+		settings := h.Settings(c.SystemdCgroup)
+		settings["runtime_type"], settings["runtime_path"] = "io.containerd.runc.v2", boxes.shim
+		// The shim finds the log of a container in its annotation.
+		settings["container_annotations"] = append([]string{logfile.Annotation}, h.ContainerAnnotations...)
+		settings["sandboxer"], settings["disable_pause_image_pull"] = boxes.controller, true
+		all[name] = settings
+	}
+	return all
+}
+
+// controller returns the controller of sandboxes for this machine.
+func (r *Runtime) controller(h host) *sandbox.Controller {
+	l := r.layout()
+	return sandbox.New(sandbox.Config{
+		Holder: l.program(holderName),
+		Shim:   sandbox.Endpoint{Address: r.tasks(h).Address(), Version: taskVersion},
+		Root:   l.root, State: l.state,
+		SystemdCgroup: r.config.SystemdCgroup, OOMFloor: h.oomFloor, Log: r.config.Log,
+	})
+}
+
+// tasks configures the task plugin for this machine.
+func (r *Runtime) tasks(h host) tasks.Config {
+	l := r.layout()
+	return tasks.Config{
+		Program: l.program(shimName), Root: l.root, State: l.state, Socket: h.shim(), Events: h.events(),
+		Checkpoints: l.checkpoints(), Log: r.config.Log,
+		Limits: logfile.Limits{MaxSize: r.config.LogMaxSize, MaxFiles: r.config.LogMaxFiles},
+	}
+}
+
+// date sets the creation time of the sandboxes of an earlier agent, which the CRI plugin lists without one.
+func (s *server) date(ctx context.Context, items []*runtimeapi.PodSandbox) {
+	for _, item := range items {
+		if item.CreatedAt > 0 {
+			continue
+		}
+		if at, ok := s.boxes.Created(item.Id); ok {
+			item.CreatedAt = at.UnixNano()
+			continue
+		}
+		stored, err := s.client.SandboxStore().Get(namespaces.WithNamespace(ctx, criNamespace), item.Id)
+		if err == nil { // else it is being removed
+			item.CreatedAt = stored.CreatedAt.UnixNano()
+		}
+	}
+}
 
 // Sandboxes implements network.Sandboxes.
 func (s *server) Sandboxes(ctx context.Context) ([]string, error) {
@@ -22,8 +93,8 @@ func (s *server) Sandboxes(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// Namespace implements network.Sandboxes. The path is in the runtime spec, which containerd shows to those who ask for
-// a verbose status.
+// Namespace implements network.Sandboxes. The path is in the verbose status: in the runtime spec, or in the CRI
+// plugin's own record if the sandbox did not start or is from before a reboot.
 func (s *server) Namespace(ctx context.Context, sandbox string) (string, error) {
 	status, err := s.cri.PodSandboxStatus(namespaces.WithNamespace(ctx, criNamespace),
 		&runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandbox, Verbose: true})
@@ -36,6 +107,9 @@ func (s *server) Namespace(ctx context.Context, sandbox string) (string, error) 
 				Namespaces []struct{ Type, Path string }
 			}
 		}
+		SandboxMetadata struct {
+			Metadata struct{ NetNSPath string }
+		}
 	}
 	if err := json.Unmarshal([]byte(status.Info["info"]), &info); err != nil {
 		return "", fmt.Errorf("read status of sandbox %s: %w", sandbox, err)
@@ -45,5 +119,5 @@ func (s *server) Namespace(ctx context.Context, sandbox string) (string, error) 
 			return namespace.Path, nil
 		}
 	}
-	return "", nil
+	return info.SandboxMetadata.Metadata.NetNSPath, nil
 }

@@ -11,6 +11,7 @@ import (
 	ctrserver "github.com/containerd/containerd/v2/cmd/containerd/server"
 	srvconfig "github.com/containerd/containerd/v2/cmd/containerd/server/config"
 	"github.com/containerd/containerd/v2/defaults"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/plugins"
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
@@ -18,7 +19,14 @@ import (
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/runtime/command"
+	"github.com/berth-run/berth/internal/runtime/handler"
+	"github.com/berth-run/berth/internal/runtime/logpath"
 	"github.com/berth-run/berth/internal/runtime/network"
+	"github.com/berth-run/berth/internal/runtime/restore"
+	"github.com/berth-run/berth/internal/runtime/sandbox"
+	"github.com/berth-run/berth/internal/runtime/spans"
+	"github.com/berth-run/berth/internal/runtime/unpack"
 )
 
 const (
@@ -30,33 +38,47 @@ const (
 	stopTimeout = 2 * time.Second
 )
 
+// registrar is a containerd plugin that serves gRPC.
+type registrar interface {
+	Register(*grpc.Server) error
+}
+
 // criService is containerd's CRI plugin.
 type criService interface {
-	Register(*grpc.Server) error
+	registrar
 	runtimeapi.RuntimeServiceServer
+}
+
+// imageList is containerd's plugin with the images that the CRI lists.
+type imageList interface {
+	UpdateImage(ctx context.Context, name string) error
 }
 
 // server is the running containerd. It is registered as a containerd plugin itself, which gives it access to the other
 // plugins.
 type server struct {
-	containerd *ctrserver.Server
-	end        context.CancelFunc // ends containerd's background work
-	client     *containerd.Client // in memory, in the CRI's namespace
-	cri        criService
-	images     interface {
-		UpdateImage(ctx context.Context, name string) error
-	}
+	containerd  *ctrserver.Server
+	end         context.CancelFunc // ends containerd's background work
+	client      *containerd.Client // in memory, in the CRI's namespace
+	cri         criService
+	tasks       registrar // beside the CRI, for a task that the CRI plugin has forgotten (package cri)
+	images      imageList
 	snapshotter string
+	logs        logpath.Paths
+	boxes       *sandbox.Controller
 	network     *network.Network
+	commands    command.Runner
+	restorer    *restore.Restorer
 	importing   sync.Mutex
 	transfers   transfers
+	handlers    handler.Handlers
 }
 
 // startServer starts containerd and waits until its plugins are ready. It gives up when ctx ends, or when containerd's
 // fatal error arrives on failed. The server outlives ctx and runs until stop, so that its callers can end first.
-func startServer(ctx context.Context, config *srvconfig.Config, snapshotter string, failed <-chan error) (*server,
-	error) {
-	s := &server{snapshotter: snapshotter}
+func startServer(ctx context.Context, config *srvconfig.Config, boxes *sandbox.Controller, snapshotter string,
+	failed <-chan error) (*server, error) {
+	s := &server{snapshotter: snapshotter, boxes: boxes}
 	if err := s.register(); err != nil {
 		return nil, err
 	}
@@ -106,6 +128,8 @@ func (s *server) register() (err error) {
 		}
 	}()
 	registerContent()
+	unpack.RegisterSynced()
+	s.boxes.Register()
 	registry.Register(&plugin.Registration{
 		Type:     plugins.ServerPlugin,
 		ID:       inProcessID,
@@ -115,28 +139,26 @@ func (s *server) register() (err error) {
 	return nil
 }
 
-// connect is the plugin's initialiser. It gets the CRI service, the image list and a client from the plugins that s
-// depends on.
+// connect is the plugin's initialiser. It gets the CRI and task services, the image list and a client from the
+// plugins that s depends on.
 func (s *server) connect(ic *plugin.InitContext) (any, error) {
-	cri, err := ic.GetByID(plugins.GRPCPlugin, "cri")
-	if err != nil {
-		return nil, err
-	}
-	images, err := ic.GetByID(plugins.CRIServicePlugin, "images")
-	if err != nil {
-		return nil, err
-	}
-	var isCRI, isImages bool
-	s.cri, isCRI = cri.(criService)
-	s.images, isImages = images.(interface {
-		UpdateImage(ctx context.Context, name string) error
-	})
-	if !isCRI || !isImages {
-		return nil, fmt.Errorf("containerd's CRI plugins have unexpected types %T and %T", cri, images)
-	}
-	s.client, err = containerd.New("", containerd.WithDefaultNamespace(criNamespace),
+	var errs [4]error
+	s.cri, errs[0] = byID[criService](ic, plugins.GRPCPlugin, "cri")
+	s.tasks, errs[1] = byID[registrar](ic, plugins.GRPCPlugin, "tasks")
+	s.images, errs[2] = byID[imageList](ic, plugins.CRIServicePlugin, "images")
+	s.client, errs[3] = containerd.New("", containerd.WithDefaultNamespace(criNamespace),
 		containerd.WithInMemoryServices(ic))
-	return s, err
+	return s, errors.Join(errs[:]...)
+}
+
+// byID is the plugin of a type with an ID.
+func byID[T any](ic *plugin.InitContext, of plugin.Type, id string) (found T, err error) {
+	got, err := ic.GetByID(of, id)
+	found, ok := got.(T)
+	if err == nil && !ok {
+		err = fmt.Errorf("containerd's plugin %s %q has the unexpected type %T", of, id, got)
+	}
+	return found, err
 }
 
 // Start implements the interface of containerd's server plugins. There is no socket to listen on.
@@ -165,14 +187,39 @@ func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
 				ctx, done = s.transfers.begin(ctx, pull.GetImage().GetImage())
 				defer done()
 			}
-			if err := s.network.Before(ctx, req); err != nil {
+			if namespace, ok := namespaces.Namespace(ctx); ok { // a call of the task service has it in its header
+				ctx = namespaces.WithNamespace(ctx, namespace)
+			}
+			if err := s.handlers.Check(req); err != nil {
 				return nil, err
 			}
-			answer, err := handle(traced(ctx, tracer, info.FullMethod), req)
+			ctx, err := s.network.Before(ctx, req)
+			if err != nil {
+				return nil, err
+			}
+			if answer, ok, err := s.commands.Handle(ctx, req); ok {
+				return answer, err
+			}
+			prepared, err := s.restorer.Before(namespaces.WithNamespace(ctx, criNamespace), req)
+			if err != nil {
+				return nil, err
+			}
+			s.logs.Before(req)
+			answer, err := handle(spans.Context(ctx, tracer, info.FullMethod), req)
+			if err = s.restorer.After(prepared, req, answer, err); err == nil {
+				err = s.logs.After(namespaces.WithNamespace(ctx, criNamespace), req, answer)
+			}
 			s.network.After(context.WithoutCancel(ctx), req, err != nil)
+			if list, ok := answer.(*runtimeapi.ListPodSandboxResponse); ok {
+				s.date(ctx, list.GetItems())
+			}
 			return answer, err
+		}),
+		grpc.StreamInterceptor(func(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
+			handle grpc.StreamHandler) error {
+			return handle(service, logpath.Events{ServerStream: stream})
 		}))
-	if err := s.cri.Register(server); err != nil {
+	if err := errors.Join(s.cri.Register(server), s.tasks.Register(server)); err != nil {
 		return service{}, fmt.Errorf("register CRI services: %w", err)
 	}
 	return service{server, calls}, nil

@@ -11,10 +11,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/typed/storage/v1"
+
+	"github.com/berth-run/berth/internal/model/intree"
 )
 
 // ControllerPublishVolume attaches nothing. It returns a made-up name of the device.
@@ -81,11 +84,10 @@ func (a attacher) reconcile(ctx context.Context, va *storagev1.VolumeAttachment)
 	case va.DeletionTimestamp == nil && va.Status.Attached, va.DeletionTimestamp != nil && !held:
 		return nil
 	}
-	pv, err := a.client.CoreV1().PersistentVolumes().Get(ctx, *va.Spec.Source.PersistentVolumeName, metav1.GetOptions{})
+	handle, err := a.handle(ctx, va)
 	if err != nil {
 		return err
 	}
-	handle := pv.Spec.CSI.VolumeHandle
 	if va.DeletionTimestamp != nil {
 		if _, err := a.controller.ControllerUnpublishVolume(ctx,
 			&csi.ControllerUnpublishVolumeRequest{VolumeId: handle, NodeId: a.driver.NodeID}); err != nil {
@@ -112,6 +114,23 @@ func (a attacher) reconcile(ctx context.Context, va *storagev1.VolumeAttachment)
 			"attachmentMetadata": got.GetPublishContext()}}, "status")
 }
 
+// handle returns the driver's name of the volume of an attachment. An in-tree volume is translated first.
+func (a attacher) handle(ctx context.Context, va *storagev1.VolumeAttachment) (string, error) {
+	if inline := va.Spec.Source.InlineVolumeSpec; inline != nil {
+		return inline.CSI.VolumeHandle, nil
+	}
+	pv, err := a.client.CoreV1().PersistentVolumes().Get(ctx, *va.Spec.Source.PersistentVolumeName, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	if migrated, ok, err := intree.Persistent(pv); err != nil {
+		return "", err
+	} else if ok {
+		pv = migrated
+	}
+	return pv.Spec.CSI.VolumeHandle, nil
+}
+
 func (a attacher) patch(ctx context.Context, va *storagev1.VolumeAttachment, change map[string]any,
 	sub ...string) error {
 	text, err := json.Marshal(change)
@@ -119,5 +138,8 @@ func (a attacher) patch(ctx context.Context, va *storagev1.VolumeAttachment, cha
 		return err
 	}
 	_, err = a.attachments().Patch(ctx, va.Name, types.MergePatchType, text, metav1.PatchOptions{}, sub...)
+	if apierrors.IsNotFound(err) {
+		return nil // it was deleted after the watch had reported it
+	}
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,8 +19,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	pluginregistration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/berth-run/berth/internal/base/unixsocket"
 )
 
 // Driver is a CSI driver. Set its fields before Serve.
@@ -45,8 +47,10 @@ type Driver struct {
 	mu     sync.Mutex
 	calls  []Call
 	faults map[string]error
-	loops  map[string]*os.File // by target
-	socket string
+	// abnormal is the message of an abnormal condition of the volumes, or "".
+	abnormal string
+	loops    map[string]*os.File // by target
+	socket   string
 }
 
 // Call is a call that the driver has received. Method is its name without the service.
@@ -100,7 +104,7 @@ func (d *Driver) Serve(socket, registration string) (stop func(), err error) {
 			stop()
 			return nil, err
 		}
-		l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", path)
+		l, err := unixsocket.Listen(path)
 		if err != nil {
 			stop()
 			return nil, err
@@ -223,13 +227,29 @@ func (d *Driver) NodeExpandVolume(_ context.Context, q *csi.NodeExpandVolumeRequ
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: q.GetCapacityRange().GetRequiredBytes()}, nil
 }
 
-// NodeGetVolumeStats returns made-up numbers.
+// Condition makes the driver report an abnormal condition of its volumes with this message, or a normal one for "".
+func (d *Driver) Condition(message string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.abnormal = message
+}
+
+// NodeGetVolumeStats returns made-up numbers, and the condition of Condition.
 func (d *Driver) NodeGetVolumeStats(context.Context, *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse,
 	error) {
-	return &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	answer := &csi.NodeGetVolumeStatsResponse{Usage: []*csi.VolumeUsage{
 		{Unit: csi.VolumeUsage_BYTES, Total: 100, Available: 60, Used: 40},
 		{Unit: csi.VolumeUsage_INODES, Total: 10, Available: 9, Used: 1},
-	}}, nil
+	}}
+	condition := protowire.AppendTag(nil, 1, protowire.VarintType)
+	condition = protowire.AppendVarint(condition, protowire.EncodeBool(d.abnormal != ""))
+	condition = protowire.AppendTag(condition, 2, protowire.BytesType)
+	condition = protowire.AppendString(condition, d.abnormal)
+	field := protowire.AppendTag(nil, 2, protowire.BytesType) // volume_condition of CSI 1.9
+	answer.ProtoReflect().SetUnknown(protowire.AppendBytes(field, condition))
+	return answer, nil
 }
 
 // bind mounts a volume's directory at the target, unless it is mounted already.

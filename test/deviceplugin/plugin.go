@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/test/calls"
 )
 
@@ -120,7 +120,7 @@ func (p *Plugin) serve(ctx context.Context) error {
 	p.stopServer()
 	socket := filepath.Join(p.dir(), p.name())
 	_ = os.Remove(socket)
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", socket)
+	l, err := unixsocket.Listen(socket)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,8 @@ func (p *Plugin) serve(ctx context.Context) error {
 	if p.opts.Registry != "" {
 		return nil
 	}
-	conn, err := grpc.NewClient("unix:"+p.agentSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+p.agentSocket(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(unixsocket.DialTarget))
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
+	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/test/calls"
 )
 
@@ -67,6 +70,7 @@ func Start(ctx context.Context, o Options) (*Driver, error) {
 		d.helper, err = kubeletplugin.Start(ctx, d, kubeletplugin.DriverName(o.Name), kubeletplugin.NodeName(o.Node),
 			kubeletplugin.KubeClient(o.Client),
 			kubeletplugin.RegistrarDirectoryPath(registry), kubeletplugin.PluginDataDirectoryPath(data),
+			kubeletplugin.RegistrarListener(listen), kubeletplugin.PluginListener(listen),
 			kubeletplugin.NodeV1(!o.V1beta1), kubeletplugin.HealthV1(!o.V1beta1))
 	}
 	if err == nil && len(o.Devices) > 0 {
@@ -83,6 +87,14 @@ func Start(ctx context.Context, o Options) (*Driver, error) {
 		return nil, fmt.Errorf("start DRA driver %s: %w", o.Name, err)
 	}
 	return d, nil
+}
+
+// listen makes a socket at a path of any length, in place of one that an earlier driver has left.
+func listen(_ context.Context, path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return unixsocket.Listen(path)
 }
 
 // Stop ends the driver like a signal: its sockets are removed, its ResourceSlices stay.

@@ -30,7 +30,8 @@ var (
 	counter = regexp.MustCompile(` counter packets \d+ bytes \d+`)
 	handle  = regexp.MustCompile(` # handle \d+$`)
 	// ofPod matches rules and chains that CNI plugins have made for one pod: they have the start of its ID, or a hash.
-	ofPod = regexp.MustCompile(`[0-9a-f]{32}|CNI-DN-|CNI-[0-9a-f]{8}`)
+	// It matches a kubelet's chains too.
+	ofPod = regexp.MustCompile(`[0-9a-f]{32}|CNI-DN-|CNI-[0-9a-f]{8}|KUBE-`)
 )
 
 // common are the tables that all users of CNI plugins and iptables share. The plugins never remove them. Only rules and
@@ -38,7 +39,7 @@ var (
 func common() []string {
 	return []string{
 		"table inet cni_plugins_masquerade", "table ip cni_hostport", "table ip6 cni_hostport",
-		"table ip nat", "table ip6 nat", "table ip filter", "table ip6 filter",
+		"table ip nat", "table ip6 nat", "table ip filter", "table ip6 filter", "table ip mangle", "table ip6 mangle",
 	}
 }
 
@@ -65,7 +66,8 @@ func rules(ruleset string) (all []string) {
 }
 
 // ourPrograms are the names of the programs that tests run.
-var ourPrograms = regexp.MustCompile(`^(berth.*|cluster|workload|pause|runc|containerd.*|etcd|kube.*|qemu-.*|.*\.test)$`)
+var ourPrograms = regexp.MustCompile(
+	`^(berth.*|cluster|workload|holder|pause|runc|containerd.*|etcd|kube.*|qemu-.*|.*\.test)$`)
 
 // ourCgroup matches the path of a cgroup that tests make.
 var ourCgroup = regexp.MustCompile(`berth|kubepods|cri-containerd`)

@@ -41,7 +41,10 @@ func findRules() ([]string, error) {
 func findLinks() (names []string, err error) {
 	links, err := netlink.LinkList()
 	for _, l := range links {
-		names = append(names, l.Attrs().Name)
+		// The kernel makes ifb0 and ifb1 when it loads the module for limits of bandwidth.
+		if name := l.Attrs().Name; l.Type() != "ifb" || name != "ifb0" && name != "ifb1" {
+			names = append(names, name)
+		}
 	}
 	return names, err
 }
@@ -105,10 +108,10 @@ func ancestors() (ids []string) {
 	return ids
 }
 
-// findFiles lists the entries of directories in which agents, runtimes and CNI plugins keep their state. Directories that
-// all of them share do not count. Debian's containerd has the sockets of its shims in /run/containerd/s, and forgets those
-// of shims that a test has killed. The lock file of the choice of pod ranges stays, because removing a lock file would
-// undo the lock of another process.
+// findFiles lists the entries of directories in which agents, runtimes and CNI plugins keep their state. Directories
+// that all of them share do not count. Debian's containerd has the sockets of its shims in /run/containerd/s, and
+// forgets those of shims that a test has killed. The lock file of the choice of pod ranges stays, because removing a
+// lock file would undo the lock of another process.
 func findFiles() (all []string, err error) {
 	for _, pattern := range []string{
 		"/run/*", "/run/berth/*", "/run/netns/*", "/run/containerd/*",

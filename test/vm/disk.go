@@ -20,12 +20,21 @@ const programs = `sh
 	dmesg losetup mkfs.ext4 mkswap mount pgrep pkill swapoff swapon sysctl taskset umount
 	nft apparmor_parser`
 
-// makeDisk writes an ext4 file system for the guest: a small Debian with the unpacked packages of systemd. /berth has
-// the files of this repository that the tests need, at the same paths.
-func makeDisk(ctx context.Context, path, systemd string) error {
-	root := path + ".d"
-	if err := os.CopyFS(root, os.DirFS(systemd)); err != nil {
-		return fmt.Errorf("copy the directory of -systemd: %w", err)
+// image is the content of the disk that the guest starts from.
+type image struct {
+	systemd  string // the directory of the unpacked packages of systemd and D-Bus, or empty
+	programs string
+	parts    []string // the files and directories of this repository that the guest needs
+}
+
+// makeDisk writes an ext4 file system for the guest: a small Debian. /berth has the files of this repository, at the
+// same paths.
+func makeDisk(ctx context.Context, path string, content image) error {
+	root, systemd := path+".d", content.systemd
+	if systemd != "" {
+		if err := os.CopyFS(root, os.DirFS(systemd)); err != nil {
+			return fmt.Errorf("copy the directory of -systemd: %w", err)
+		}
 	}
 	if err := copyTree("test/vm/etc", filepath.Join(root, "etc")); err != nil {
 		return err
@@ -49,7 +58,7 @@ func makeDisk(ctx context.Context, path, systemd string) error {
 		return err
 	}
 	var elf []string
-	for _, name := range strings.Fields(programs) {
+	for _, name := range strings.Fields(content.programs) {
 		found, err := exec.LookPath(name)
 		if err != nil {
 			return fmt.Errorf("%w: make setup installs it", err)
@@ -59,35 +68,27 @@ func makeDisk(ctx context.Context, path, systemd string) error {
 		}
 		elf = append(elf, found)
 	}
-	tests, err := filepath.Glob("bin/vm/*.test")
-	if err != nil {
-		return err
+	for _, part := range content.parts {
+		if strings.HasSuffix(part, ".test") {
+			elf = append(elf, part)
+		}
+		if err := copyTree(part, filepath.Join(root, "berth", part)); err != nil {
+			return err
+		}
 	}
-	for _, name := range []string{"bin/systemctl", "lib/systemd/systemd", "lib/systemd/systemd-logind",
-		"usr/bin/dbus-daemon"} {
-		elf = append(elf, filepath.Join(systemd, name))
+	if systemd != "" {
+		for _, name := range []string{"bin/systemctl", "lib/systemd/systemd", "lib/systemd/systemd-logind",
+			"usr/bin/dbus-daemon"} {
+			elf = append(elf, filepath.Join(systemd, name))
+		}
 	}
-	libraries, err := libraries(ctx, systemd, append(elf, tests...))
+	libraries, err := libraries(ctx, systemd, elf)
 	if err != nil {
 		return err
 	}
 	for _, library := range libraries {
 		if err := copyFile(library, filepath.Join(root, library)); err != nil {
 			return err
-		}
-	}
-	for _, part := range append(tests, "bin/vm/vm", "bin/berth", "packaging/berth.service", "bin/workload.tar",
-		"bin/cluster", "go.mod", "test/script", "test/e2e") {
-		if err := copyTree(part, filepath.Join(root, "berth", part)); err != nil {
-			return err
-		}
-	}
-	for _, b := range boots() {
-		for _, unit := range b.units {
-			dir := filepath.Join("internal", unit, "testdata")
-			if err := copyTree(dir, filepath.Join(root, "berth", dir)); err != nil {
-				return err
-			}
 		}
 	}
 	out, err := exec.CommandContext(ctx, "mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-E", "lazy_itable_init=1",
@@ -115,7 +116,7 @@ func libraries(ctx context.Context, systemd string, programs []string) ([]string
 	var all []string
 	for line := range bytes.Lines(out) {
 		for _, word := range strings.Fields(string(line)) {
-			if strings.HasPrefix(word, "/") && !strings.HasSuffix(word, ":") && !strings.HasPrefix(word, systemd) &&
+			if strings.HasPrefix(word, "/") && !strings.HasSuffix(word, ":") && !within(systemd, word) &&
 				!seen[word] {
 				seen[word] = true
 				all = append(all, word)
@@ -124,6 +125,9 @@ func libraries(ctx context.Context, systemd string, programs []string) ([]string
 	}
 	return all, nil
 }
+
+// within reports whether path is below dir. An empty dir has nothing.
+func within(dir, path string) bool { return dir != "" && strings.HasPrefix(path, dir) }
 
 // copyTree copies a file or a directory. If from does not exist, it makes only the directory for the copy.
 func copyTree(from, to string) error {

@@ -7,6 +7,10 @@
 // Scripts of test/e2e use a control plane on the host, which is all that the guest reaches. A script that changes the
 // guest's clock therefore changes only the node's clock.
 //
+//	bin/vm/vm powercut -kernel DIR [-cuts N] [-seed N] [-time DURATION]
+//
+// runs no test: it cuts the power of a machine that works, again and again. See powercut.go.
+//
 // The directories are unpacked packages (hack/unpack.sh prints their paths). The files bin/berth, bin/workload.tar,
 // bin/cluster and the compiled tests in bin/vm must exist; make vmtest builds them. The exit status is 1 if a test
 // failed.
@@ -44,7 +48,11 @@ func main() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
+	work := run
+	if len(os.Args) > 1 && os.Args[1] == asPowercut {
+		work, os.Args = powercuts, append(os.Args[:1:1], os.Args[2:]...)
+	}
+	err := work(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "vm:", err)
@@ -67,11 +75,13 @@ type boot struct {
 func boots() []boot {
 	return []boot{{
 		machine: "v2",
-		scripts: []string{"pinning", "pinned-options", "bounds", "memory-qos", "apparmor", "drift", "resize"},
-		units:   []string{"pod/steps/cgroup", "pod/steps/volume/nfs"},
+		scripts: []string{
+			"pinning", "pinned-options", "bounds", "memory-qos", "apparmor", "drift", "resize", "log-links",
+		},
+		units: []string{"pod/steps/cgroup", "pod/steps/volume/nfs"},
 	}, {
 		machine: "systemd",
-		scripts: []string{"systemd", "power-off"},
+		scripts: []string{"systemd", "power-off", "pinned-near"},
 		alone:   []string{"clock"},
 		e2e:     []string{"e2e/clock"},
 	}, {
@@ -89,7 +99,7 @@ func run(ctx context.Context) (err error) {
 	systemd := flag.String("systemd", "", "`directory` of the unpacked packages of systemd and D-Bus")
 	machine := flag.String("machine", "", "start only the `machine` v1, v2 or systemd (default all)")
 	only := flag.String("run", "", "run only the scripts and packages that match this `regexp`")
-	beside := flag.Int("beside", 1, "how many machines run at the same time; each takes up to 4 GiB of memory")
+	beside := flag.Int("beside", 2, "how many machines run at the same time; each takes up to 4 GiB of memory")
 	patience := flag.Duration("patience", 5*time.Minute, "how long a script waits for a condition before it fails")
 	flag.Parse()
 	match, err := regexp.Compile(*only)
@@ -102,7 +112,11 @@ func run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	disk := filepath.Join(dir, "disk")
-	if err := makeDisk(ctx, disk, *systemd); err != nil {
+	content, err := testImage(*systemd)
+	if err != nil {
+		return err
+	}
+	if err := makeDisk(ctx, disk, content); err != nil {
 		return fmt.Errorf("make the disk: %w", err)
 	}
 	return startAll(ctx, boots(), *beside, func(ctx context.Context, b boot) error {
@@ -112,6 +126,22 @@ func run(ctx context.Context) (err error) {
 		}
 		return b.bounded(ctx, *kernel, disk, commands)
 	})
+}
+
+// testImage is the image of the machines that run tests.
+func testImage(systemd string) (image, error) {
+	parts, err := filepath.Glob("bin/vm/*.test")
+	parts = append(parts, "bin/vm/vm", "bin/berth", "internal/cli/setup/berth.service", "bin/workload.tar",
+		"bin/cluster", "go.mod", "test/script", "test/e2e")
+	for _, b := range boots() {
+		for _, unit := range b.units {
+			dir := filepath.Join("internal", unit, "testdata")
+			if !slices.Contains(parts, dir) {
+				parts = append(parts, dir)
+			}
+		}
+	}
+	return image{systemd, programs, parts}, err
 }
 
 // startAll starts all boots, at most beside of them at the same time, and returns the errors of all.

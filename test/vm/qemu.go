@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,10 +15,6 @@ import (
 
 // start boots the machine, prints the results of its tests and waits until it is off.
 func (b boot) start(ctx context.Context, kernel, disk string, commands []command) (err error) {
-	images, err := filepath.Glob(filepath.Join(kernel, "boot/vmlinuz-*"))
-	if err != nil || len(images) != 1 {
-		return fmt.Errorf("%d kernels in %q: name an unpacked linux-image package with -kernel", len(images), kernel)
-	}
 	j := job{Machine: b.machine, Commands: commands}
 	var network []string
 	if slices.ContainsFunc(commands, func(c command) bool { return c.Cluster }) {
@@ -35,28 +32,9 @@ func (b boot) start(ctx context.Context, kernel, disk string, commands []command
 	if err := initramfs(initrd, kernel, j); err != nil {
 		return fmt.Errorf("make the initramfs: %w", err)
 	}
-	args := []string{"-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
-		// qemu emulates threads only for CPUs of Intel. Without ERMS and FSRM the kernel copies words; an emulated
-		// rep movsb would copy byte by byte.
-		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off,erms=off,fsrm=off,vendor=GenuineIntel",
-		"-smp", "8,sockets=2,cores=2,threads=2", "-m", "4G",
-		"-object", "memory-backend-ram,id=m0,size=2G", "-numa", "node,nodeid=0,cpus=0-3,memdev=m0",
-		"-object", "memory-backend-ram,id=m1,size=2G", "-numa", "node,nodeid=1,cpus=4-7,memdev=m1",
-		"-drive", "if=virtio,format=raw,snapshot=on,file=" + disk,
-		"-kernel", images[0], "-initrd", initrd,
-		// Emulated CPUs wait long for each other, which the kernel must not report as a lockup. The TSC is the only
-		// clock that is not a slow device. Without randomized addresses, qemu translates the same code only once.
-		"-append", "console=ttyS0 quiet panic=-1 nowatchdog tsc=reliable mitigations=off norandmaps apparmor=1 " +
-			"security=apparmor rcupdate.rcu_cpu_stall_suppress=1"}
-	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", append(args, network...)...)
-	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	qemu.Stderr = os.Stderr
-	console, err := qemu.StdoutPipe()
+	qemu, console, err := startMachine(ctx, kernel, initrd, disk, append(b.topology(), network...)...)
 	if err != nil {
 		return err
-	}
-	if err := qemu.Start(); err != nil {
-		return fmt.Errorf("%w: make setup installs it", err)
 	}
 	log := newTranscript(os.Stdout, b.machine)
 	for lines := bufio.NewReader(console); err == nil; {
@@ -77,4 +55,52 @@ func (b boot) start(ctx context.Context, kernel, disk string, commands []command
 		return fmt.Errorf("failed or skipped: %q", log.wrong)
 	}
 	return nil
+}
+
+// topology returns the options for the CPUs and the NUMA nodes. The machine systemd has three nodes in one socket, and
+// a last-level cache for each pair of CPUs; nodes 0 and 2 are the nearest ones. The others have two nodes, each a
+// socket with a cache, and cores with two threads.
+func (b boot) topology() []string {
+	if b.machine != "systemd" {
+		return []string{
+			"-smp", "8,sockets=2,cores=2,threads=2", "-m", "4G",
+			"-object", "memory-backend-ram,id=m0,size=2G", "-numa", "node,nodeid=0,cpus=0-3,memdev=m0",
+			"-object", "memory-backend-ram,id=m1,size=2G", "-numa", "node,nodeid=1,cpus=4-7,memdev=m1"}
+	}
+	return []string{
+		"-smp", "8,sockets=1,dies=4,cores=2,threads=1", "-m", "4G",
+		"-object", "memory-backend-ram,id=m0,size=2G", "-numa", "node,nodeid=0,cpus=0-3,memdev=m0",
+		"-object", "memory-backend-ram,id=m1,size=1G", "-numa", "node,nodeid=1,cpus=4-5,memdev=m1",
+		"-object", "memory-backend-ram,id=m2,size=1G", "-numa", "node,nodeid=2,cpus=6-7,memdev=m2",
+		"-numa", "dist,src=0,dst=1,val=40", "-numa", "dist,src=0,dst=2,val=12", "-numa", "dist,src=1,dst=2,val=40"}
+}
+
+// startMachine starts qemu and returns the guest's console. Writes of the guest do not change the file disk.
+func startMachine(ctx context.Context, kernel, initrd, disk string, more ...string) (*exec.Cmd, io.Reader, error) {
+	images, err := filepath.Glob(filepath.Join(kernel, "boot/vmlinuz-*"))
+	if err != nil || len(images) != 1 {
+		return nil, nil, fmt.Errorf("%d kernels in %q: name an unpacked linux-image package with -kernel", len(images),
+			kernel)
+	}
+	args := []string{"-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
+		// qemu emulates threads only for CPUs of Intel. Without ERMS and FSRM the kernel copies words; an emulated
+		// rep movsb would copy byte by byte.
+		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off,erms=off,fsrm=off,vendor=GenuineIntel",
+		"-drive", "if=virtio,format=raw,snapshot=on,file=" + disk,
+		"-kernel", images[0], "-initrd", initrd,
+		// Emulated CPUs wait long for each other, which the kernel must not report as a lockup. The TSC is the only
+		// clock that is not a slow device. Without randomized addresses, qemu translates the same code only once.
+		"-append", "console=ttyS0 quiet panic=-1 nowatchdog tsc=reliable mitigations=off norandmaps apparmor=1 " +
+			"security=apparmor rcupdate.rcu_cpu_stall_suppress=1"}
+	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", append(args, more...)...)
+	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	qemu.Stderr = os.Stderr
+	console, err := qemu.StdoutPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := qemu.Start(); err != nil {
+		return nil, nil, fmt.Errorf("%w: make setup installs it", err)
+	}
+	return qemu, console, nil
 }

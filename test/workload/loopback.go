@@ -47,7 +47,8 @@ func loopback(args []string) error {
 	}
 	control := netip.AddrPortFrom(gateway, closedPort)
 	for round := range uint16(rounds) {
-		if err := errors.Join(l.send(target, 40000+round, 1, 0, syn), l.send(control, 40000+round, 1, 0, syn)); err != nil {
+		port := 40000 + round
+		if err := errors.Join(l.send(target, port, 1, 0, syn), l.send(control, port, 1, 0, syn)); err != nil {
 			return err
 		}
 		for {

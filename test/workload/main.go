@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -43,8 +44,8 @@ const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
   true | false              exit with 0 or 1
   serve [ADDRESS]           serve HTTP until SIGTERM (default :8080): / shows the host name and addresses,
                             /healthz the health, and POST /healthz?ok=false changes it; /redirect?to=URL;
-                            /elsewhere: another host each time; /large?bytes=N; /print prints the request's headers to stdout; the gRPC health
-                            service reports the same health
+                            /elsewhere: another host each time; /large?bytes=N; /print prints the request's headers
+                            to stdout; the gRPC health service reports the same health
   get URL                   print the body of URL; exit with 1 unless the status is 2xx
   post URL                  the same with POST and no body
   fetch URL DIR             get URL from a server whose certificate is of the authority in DIR/ca.crt, with the
@@ -54,6 +55,7 @@ const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
                             FILE or stdout
   log LINES_PER_SECOND BYTES [COUNT]
                             print lines of BYTES bytes at this rate, until SIGTERM or COUNT lines
+  count                     count in memory, and print each number, until SIGTERM
   env [NAME...]             print the environment, or the values of some variables
   cat FILE...               print files
   write FILE TEXT...        write the texts as lines to a file
@@ -88,7 +90,11 @@ func main() {
 	if filepath.Base(os.Args[0]) == "tar" { // the image has a link of this name for kubectl cp
 		os.Args = append([]string{os.Args[0], "tar"}, os.Args[1:]...)
 	}
-	for _, action := range split(os.Args[1:]) {
+	actions := split(os.Args[1:])
+	if slices.ContainsFunc(actions, waits) {
+		stopped() // a signal that comes before the action that waits for it counts
+	}
+	for _, action := range actions {
 		if err := do(action, started); err != nil {
 			fmt.Fprintln(os.Stderr, "workload:", err)
 			os.Exit(1)
@@ -149,8 +155,34 @@ func do(action []string, started time.Time) error {
 		return stamp(args, started)
 	case "log":
 		return logLines(args)
+	case "count":
+		return count()
 	case "env":
 		return environment(args)
+	case "id":
+		return id()
+	case "fork":
+		return fork(args)
+	case "eat":
+		return eat(args)
+	case "burn":
+		return burn()
+	case "loopback":
+		return loopback(args)
+	case "echo":
+		return echo()
+	case "size":
+		return size()
+	case "fetch":
+		return fetch(args)
+	}
+	return doFiles(action)
+}
+
+// doFiles runs one action on files, or one of hostile pods.
+func doFiles(action []string) error {
+	args := action[1:]
+	switch action[0] {
 	case "cat":
 		return each(args, cat)
 	case "write":
@@ -161,32 +193,16 @@ func do(action []string, started time.Time) error {
 		return each(args, list)
 	case "stat":
 		return each(args, stat)
-	case "id":
-		return id()
-	case "fork":
-		return fork(args)
 	case "exists":
 		return each(args, exists)
-	case "eat":
-		return eat(args)
-	case "burn":
-		return burn()
 	case "fill":
 		return fill(args)
 	case "link", "fifo":
 		return replace(action)
 	case "swap":
 		return swap(args)
-	case "loopback":
-		return loopback(args)
-	case "echo":
-		return echo()
-	case "size":
-		return size()
 	case "tar":
 		return archive(args)
-	case "fetch":
-		return fetch(args)
 	}
 	return harm(action[0], args)
 }
@@ -220,12 +236,17 @@ func number(args []string, at, otherwise int) (int, error) {
 	return strconv.Atoi(args[at])
 }
 
-// stopped receives the signals that end a container.
-func stopped() <-chan os.Signal {
+// waits says whether an action ends with a signal.
+func waits(action []string) bool {
+	return len(action) > 0 && slices.Contains([]string{"sleep", "stopped", "serve", "log", "count", "burn"}, action[0])
+}
+
+// stopped receives the signals that end a container, from its first call on.
+var stopped = sync.OnceValue(func() <-chan os.Signal {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	return signals
-}
+})
 
 func sleep(args []string) error {
 	code, err := number(args, 0, 0)
@@ -235,6 +256,20 @@ func sleep(args []string) error {
 	<-stopped()
 	os.Exit(code)
 	return nil
+}
+
+// count prints the numbers from 1 on. The last one is only in the memory of this process.
+func count() error {
+	for n := 1; ; n++ {
+		if _, err := fmt.Println("count", n); err != nil {
+			return err
+		}
+		select {
+		case <-stopped():
+			return nil
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 func wait(args []string) error {

@@ -7,16 +7,21 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/kubelet/config/v1beta1"
 
 	"github.com/berth-run/berth/internal/agent/engine/endpoint"
+	"github.com/berth-run/berth/internal/base/capability"
 	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
@@ -34,15 +39,14 @@ type Engine struct {
 	Version *runtimeapi.VersionResponse
 	// Driver says how cgroups are made: cgroupfs or systemd.
 	Driver hierarchy.Driver
-	// Features are the features that the runtime reports.
-	Features *runtimeapi.RuntimeFeatures
 	// SandboxImages are the images of sandboxes, if the runtime reports them. Image garbage collection must keep them,
 	// since not all runtimes pin them.
 	SandboxImages []string
 
-	runtime  Runtime
-	choice   endpoint.Choice
-	handlers handlers
+	runtime Runtime
+	choice  endpoint.Choice
+	// reported has the features and handlers of the runtime. It changes with the runtime's configuration.
+	reported atomic.Pointer[reported]
 	rootDir  string
 	classes  *object.Objects
 }
@@ -73,11 +77,23 @@ func Start(ctx context.Context, launch Launch, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.await(ctx, o.Log); err != nil {
+	return e, e.await(ctx, o.Config, o.Log)
+}
+
+// Absent returns an engine whose runtime is not started, for commands that only read files. Every call to the runtime
+// fails with the error cause.
+func Absent(ctx context.Context, o Options, cause error) (*Engine, error) {
+	choice, err := endpoint.Choose(ctx, o.Config, o.Log)
+	if err != nil {
 		return nil, err
 	}
-	e.Driver = cgroupDriver(ctx, e.Client, o.Config, o.Log)
-	return e, e.readFeatures(ctx)
+	e := &Engine{choice: choice, runtime: o.Kinds.Runtime(choice, o.Config, o.Tracer, o.Log),
+		rootDir: o.Config.RootDir, classes: o.Classes, Driver: hierarchy.Driver(o.Config.Runtime.CgroupDriver)}
+	e.Traits = e.runtime.Traits()
+	e.Client, err = cri.NewFromDialer(choice.Endpoint, func(context.Context, string) (net.Conn, error) {
+		return nil, cause
+	}, cri.Options{Log: o.Log, Registerer: o.Metrics})
+	return e, err
 }
 
 // Name returns the runtime's name in container ids, such as containerd.
@@ -97,6 +113,9 @@ func (e *Engine) Effective(kc *v1beta1.KubeletConfiguration) *v1beta1.KubeletCon
 
 // Progress reports how far pulls are; nil if the runtime cannot say.
 func (e *Engine) Progress() Progress { return e.runtime.Progress() }
+
+// Layers measures writable layers; nil if only the CRI can say how large they are.
+func (e *Engine) Layers() Layers { return e.runtime.Layers() }
 
 // Overlaps has a row for each range of pods that overlaps with another network of the machine. It is nil if the runtime
 // cannot say.
@@ -120,11 +139,17 @@ func (e *Engine) Import(ctx context.Context, archive io.Reader) ([]*runtimeapi.I
 	return e.list(ctx, loaded)
 }
 
-// await waits until the runtime answers.
-func (e *Engine) await(ctx context.Context, log *slog.Logger) error {
+// await waits until the runtime answers, and reads what it can do. A runtime may end between two calls, so a failure of
+// any begins anew.
+func (e *Engine) await(ctx context.Context, c *config.Config, log *slog.Logger) error {
 	return retry.Until(ctx, retry.Doubling(100*time.Millisecond, 5*time.Second), func(ctx context.Context) (err error) {
-		e.Version, err = e.Client.Verify(ctx)
-		return err
+		if e.Version, err = e.Client.Verify(ctx); err != nil {
+			return err
+		}
+		if e.Driver, err = cgroupDriver(ctx, e.Client, c); err != nil {
+			return err
+		}
+		return e.readFeatures(ctx)
 	}, func(err error, again time.Duration) {
 		log.Warn("waiting for the container runtime", "err", err, "again in", again)
 	})
@@ -136,11 +161,48 @@ func (e *Engine) readFeatures(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read what the runtime can do: %w", err)
 	}
-	e.Features = r.GetFeatures()
-	e.handlers = r.GetRuntimeHandlers()
+	e.SetStatus(r)
 	e.SandboxImages = sandboxImages(r.GetInfo()["config"])
 	return nil
 }
+
+// reported holds the features and the handlers of a runtime.
+type reported struct {
+	features *runtimeapi.RuntimeFeatures
+	handlers handlers
+}
+
+// SetStatus takes over the features and handlers from a status of the runtime. It reports whether they have changed.
+func (e *Engine) SetStatus(s *runtimeapi.StatusResponse) (changed bool) {
+	now := &reported{s.GetFeatures(), slices.Clone(s.GetRuntimeHandlers())}
+	slices.SortFunc(now.handlers, func(a, b *runtimeapi.RuntimeHandler) int { // runtimes list them in any order
+		return strings.Compare(a.GetName(), b.GetName())
+	})
+	before := e.reported.Swap(now)
+	return before == nil || !proto.Equal(before.features, now.features) ||
+		!slices.EqualFunc(before.handlers, now.handlers, func(a, b *runtimeapi.RuntimeHandler) bool {
+			return proto.Equal(a, b)
+		})
+}
+
+// Features returns the features that the runtime reports.
+func (e *Engine) Features() *runtimeapi.RuntimeFeatures {
+	if r := e.reported.Load(); r != nil {
+		return r.features
+	}
+	return nil
+}
+
+func (e *Engine) listed() handlers {
+	if r := e.reported.Load(); r != nil {
+		return r.handlers
+	}
+	return nil
+}
+
+// HandlerFeatures returns the handlers that the runtime lists, with their features, by name. The default handler has no
+// name.
+func (e *Engine) HandlerFeatures() []*runtimeapi.RuntimeHandler { return e.listed() }
 
 // sandboxImages returns the images of sandboxes from the configuration that containerd shows in its status. Other
 // runtimes show none.
@@ -189,17 +251,17 @@ func (e *Engine) handler(p *corev1.Pod) string {
 }
 
 // Handlers returns the names of the runtime's handlers; nil if it does not say.
-func (e *Engine) Handlers() []string { return e.handlers.names() }
+func (e *Engine) Handlers() []string { return e.listed().names() }
 
 // RecursiveReadOnly says whether the handler that runs a pod can mount read-only recursively (KEP-3857).
 func (e *Engine) RecursiveReadOnly(p *corev1.Pod) bool {
-	return e.handlers.features(e.handler(p)).GetRecursiveReadOnlyMounts()
+	return e.listed().features(e.handler(p)).GetRecursiveReadOnlyMounts()
 }
 
 // CheckUserns returns why a pod cannot have a user namespace of its own, or nil.
 func (e *Engine) CheckUserns(p *corev1.Pod) error {
 	handler := e.handler(p)
-	if !e.handlers.features(handler).GetUserNamespaces() {
+	if !e.listed().features(handler).GetUserNamespaces() {
 		if handler != "" {
 			return fmt.Errorf("the container runtime does not support user namespaces with its handler %s", handler)
 		}
@@ -208,19 +270,42 @@ func (e *Engine) CheckUserns(p *corev1.Pod) error {
 	return userns.Check(e.rootDir, e.StateDir)
 }
 
+// CheckPrivileges returns why containers cannot be privileged, or nil. It knows nothing about the rights of a runtime
+// in another process.
+func (e *Engine) CheckPrivileges() error {
+	if !e.InProcess {
+		return nil
+	}
+	own, err := capability.Effective()
+	if err != nil {
+		return err
+	}
+	if lacking := own.Lacking(); len(lacking) > 0 {
+		return fmt.Errorf("the agent lacks %s", strings.Join(lacking, ", "))
+	}
+	return nil
+}
+
+// CheckProc returns why pods with their own user namespace cannot have a /proc, or nil. It knows nothing about the
+// mounts of a runtime in another process.
+func (e *Engine) CheckProc() error {
+	if !e.InProcess {
+		return nil
+	}
+	return userns.CheckProc()
+}
+
 // cgroupDriver returns the cgroup driver that the runtime reports, or the configured one for a runtime that is older
 // than the CRI's call RuntimeConfig.
-func cgroupDriver(ctx context.Context, client *cri.Client, c *config.Config, log *slog.Logger) hierarchy.Driver {
+func cgroupDriver(ctx context.Context, client *cri.Client, c *config.Config) (hierarchy.Driver, error) {
 	r, err := client.Runtime.RuntimeConfig(ctx, &runtimeapi.RuntimeConfigRequest{})
-	if err != nil {
-		if !cri.IsUnimplemented(err) {
-			log.Warn("cannot read the cgroup driver from the runtime, using the configured one", "err", err,
-				"driver", c.Runtime.CgroupDriver)
-		}
-		return hierarchy.Driver(c.Runtime.CgroupDriver)
+	switch {
+	case cri.IsUnimplemented(err):
+		return hierarchy.Driver(c.Runtime.CgroupDriver), nil
+	case err != nil:
+		return "", fmt.Errorf("read the cgroup driver of the runtime: %w", err)
+	case r.GetLinux().GetCgroupDriver() == runtimeapi.CgroupDriver_SYSTEMD:
+		return "systemd", nil
 	}
-	if r.GetLinux().GetCgroupDriver() == runtimeapi.CgroupDriver_SYSTEMD {
-		return "systemd"
-	}
-	return "cgroupfs"
+	return "cgroupfs", nil
 }

@@ -15,10 +15,11 @@ import (
 
 // The features that a runtime offers a pod depend on the handler that runs the pod.
 func TestHandlers(t *testing.T) {
-	e := &Engine{handlers: handlers{
-		{Name: "", Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}},
+	e := &Engine{}
+	e.SetStatus(&runtimeapi.StatusResponse{RuntimeHandlers: []*runtimeapi.RuntimeHandler{
 		{Name: "sandboxed", Features: &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: true}},
-	}}
+		{Name: "", Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}},
+	}})
 	table := store.New[object.Key, runtime.Object]()
 	e.classes = object.New(table)
 	table.Put(object.Key{Kind: object.RuntimeClass, Name: "secure"}, &nodev1.RuntimeClass{Handler: "sandboxed"})
@@ -31,7 +32,7 @@ func TestHandlers(t *testing.T) {
 		p := &corev1.Pod{Spec: corev1.PodSpec{RuntimeClassName: class}}
 		a := answer{Handler: e.handler(p)}
 		a.Recursive = e.RecursiveReadOnly(p)
-		if !e.handlers.features(a.Handler).GetUserNamespaces() {
+		if !e.listed().features(a.Handler).GetUserNamespaces() {
 			a.Userns = e.CheckUserns(p).Error()
 		}
 		return a
@@ -50,7 +51,7 @@ func TestHandlers(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if diff := cmp.Diff([]string{"", "sandboxed"}, e.handlers.names()); diff != "" {
+	if diff := cmp.Diff([]string{"", "sandboxed"}, e.Handlers()); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 	if got := handlers(nil).names(); got != nil {
@@ -70,5 +71,34 @@ func TestSandboxImages(t *testing.T) {
 		if diff := cmp.Diff(want, sandboxImages(config)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", config, diff)
 		}
+	}
+}
+
+// A runtime that was configured anew while the agent runs shows its new features and handlers.
+func TestSetStatus(t *testing.T) {
+	status := func(strict bool, names ...string) *runtimeapi.StatusResponse {
+		s := &runtimeapi.StatusResponse{Features: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: strict}}
+		for _, name := range names {
+			s.RuntimeHandlers = append(s.RuntimeHandlers, &runtimeapi.RuntimeHandler{Name: name})
+		}
+		return s
+	}
+	e := &Engine{}
+	if e.Features().GetSupplementalGroupsPolicy() || e.Handlers() != nil {
+		t.Error("a runtime that was not asked has features")
+	}
+	for i, step := range []struct {
+		status  *runtimeapi.StatusResponse
+		changed bool
+	}{
+		{status(false, "", "runc"), true}, {status(false, "runc", ""), false}, {status(true, "", "runc"), true},
+		{status(true, "", "runc", "kata"), true}, {status(true, "", "runc", "kata"), false},
+	} {
+		if changed := e.SetStatus(step.status); changed != step.changed {
+			t.Errorf("step %d: changed %v", i, changed)
+		}
+	}
+	if !e.Features().GetSupplementalGroupsPolicy() || len(e.Handlers()) != 3 {
+		t.Errorf("features %v, handlers %v", e.Features(), e.Handlers())
 	}
 }

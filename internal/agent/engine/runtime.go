@@ -23,6 +23,8 @@ type Runtime interface {
 	Export(ctx context.Context, archive io.Writer, names ...string) error
 	// Progress reports how far pulls are; nil if the runtime cannot say.
 	Progress() Progress
+	// Layers measures writable layers; nil if only the CRI can say how large they are.
+	Layers() Layers
 	// Overlaps has a row for each range of pods that overlaps with another network of the machine. It is nil if the
 	// runtime cannot say.
 	Overlaps() *network.Overlaps
@@ -46,6 +48,12 @@ type Progress interface {
 	PullProgress(image string) (fetched, total, unpacked int64)
 }
 
+// Layers measures writable layers.
+type Layers interface {
+	// LayerUsage measures the writable layer of a container now, in bytes.
+	LayerUsage(ctx context.Context, container string) (int64, error)
+}
+
 // Traits are the constant properties of a kind of runtime.
 type Traits struct {
 	// Shared means that the runtime may have pods that are not this agent's.
@@ -55,6 +63,9 @@ type Traits struct {
 	// StateDir is the directory that containers with their own user namespace must be able to pass through. It is "/"
 	// for a runtime that sets the permissions of its directories itself.
 	StateDir string
+	// InProcess means that the runtime is a part of this process. Containers get no capability that the process lacks,
+	// and the kernel compares their /proc with this process's.
+	InProcess bool
 	// LogsOOMFloor means that the runtime itself logs that it cannot lower the oom_score_adj of containers below its
 	// own.
 	LogsOOMFloor bool

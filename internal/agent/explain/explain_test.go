@@ -66,13 +66,16 @@ func TestExplain(t *testing.T) {
 		Node: "node1", Fleet: others{{Pod: static}}, Inputs: inputs{holding},
 	}
 	objects, err := manifest.Decode([]byte(`
-{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: app, image: a, resources: {requests: {cpu: 900m}}}]}}
+{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: app, image: a, resources: {requests: `+
+		`{cpu: 900m}}}]}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: new}, spec: {runtimeClassName: heavy, containers: [{name: app, image: a, resources: {requests: {cpu: 400m}}}]}}
+{apiVersion: v1, kind: Pod, metadata: {name: new}, spec: {runtimeClassName: heavy, containers: [{name: app, image: `+
+		`a, resources: {requests: {cpu: 400m}}}]}}
 ---
 {apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: heavy}, handler: h, overhead: {podFixed: {cpu: 1m}}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: critical}, spec: {priority: 2000000000, containers: [{name: app, image: a, resources: {requests: {cpu: 900m}}}]}}
+{apiVersion: v1, kind: Pod, metadata: {name: critical}, spec: {priority: 2000000000, containers: [{name: app, `+
+		`image: a, resources: {requests: {cpu: 900m}}}]}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: bad}, spec: {containers: [{name: app}]}}
 `), "-")

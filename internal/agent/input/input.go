@@ -1,18 +1,24 @@
 package input
 
 import (
+	"context"
 	"os"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/agent/engine"
+	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/cluster/nodeobject"
 	"github.com/berth-run/berth/internal/cluster/nodeview"
 	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node/condition"
 	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/pod/admission"
 	"github.com/berth-run/berth/internal/pod/source"
@@ -34,7 +40,8 @@ type Node struct {
 	Objects *object.Objects
 	Ledger  *allocation.Allocations
 	// View is the Node object, or the machine without a cluster.
-	View nodeview.View
+	View       nodeview.View
+	Conditions *condition.Table
 }
 
 // Of returns what the rules about a pod depend on, without the other pods.
@@ -42,6 +49,7 @@ func (n Node) Of(p *pod.Pod) admission.In {
 	in := admission.In{
 		Pod: p.Pod, Node: n.View.Facts, Supplied: n.Sources.Supplies, RuntimeClass: n.Objects.RuntimeClass,
 		Config: n.settings(p), Now: time.Now(), PluginsBy: n.pluginsBy(p.Seen),
+		Pressure: n.Conditions.UnderPressure(),
 	}
 	in.Node.Labels = n.View.Labels()
 	seen := n.View.Node()
@@ -60,22 +68,80 @@ func (n Node) Of(p *pod.Pod) admission.In {
 // settings returns the features of this node and what it allows. Without a cluster its taints come from the
 // configuration.
 func (n Node) settings(p *pod.Pod) admission.Config {
+	c := n.confinement(p.Pod)
+	c.UnsafeSysctls, c.Taints = n.Config.Pods.AllowedUnsafeSysctls, n.Config.Node.Taints
+	c.Handlers = n.Engine.Handlers()
+	c.NoPodLevel, c.OwnReferences = n.Config.Disabled.Resources.PodLevel, n.Config.Disabled.OwnReferences
+	c.Declared = nodeobject.Declared(n.Config.Disabled, n.Config.Server.HTTPS.IsValid())
+	c.StaticCritical = n.Config.Sources.StaticCritical
+	if userns.Wanted(p.Pod) {
+		c.NoUserNamespaces = text(n.Engine.CheckUserns(p.Pod))
+	}
+	return c
+}
+
+// confinement returns the rights that this node can give to the containers of a pod now.
+func (n Node) confinement(p *corev1.Pod) admission.Config {
 	c := admission.Config{
-		UnsafeSysctls: n.Config.Pods.AllowedUnsafeSysctls, AppArmor: appArmor(),
-		SupplementalGroupsPolicy: n.Engine.Features.GetSupplementalGroupsPolicy(),
-		Declared:                 nodeobject.Declared(n.Config.Server.HTTPS.IsValid()),
-		Handlers:                 n.Engine.Handlers(),
-		Standalone:               n.View.Cluster.Object() == nil, Taints: n.Config.Node.Taints,
+		AppArmor: appArmor(), SupplementalGroupsPolicy: n.Engine.Features().GetSupplementalGroupsPolicy(),
+		Standalone: n.View.Cluster.Object() == nil,
 	}
 	if _, err := os.Stat("/sys/fs/selinux/enforce"); err == nil {
 		c.NoSELinux = n.Engine.NoSELinux
 	}
-	if userns.Wanted(p.Pod) {
-		if err := n.Engine.CheckUserns(p.Pod); err != nil {
-			c.NoUserNamespaces = err.Error()
-		}
+	if pod.Privileged(p) {
+		c.NoPrivileges = text(n.Engine.CheckPrivileges())
+	}
+	if userns.Wanted(p) {
+		c.NoProc = text(n.Engine.CheckProc())
 	}
 	return c
+}
+
+// text returns the text of an error, "" for none.
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// PreCreate refuses a container that this node cannot start any more with the rights that its pod asks for
+// (container.Lifecycle). The rules of admission were checked before the pod started; the machine or the runtime may
+// have changed since.
+func (n Node) PreCreate(_ context.Context, p *corev1.Pod, _ pod.Container, _ *runtimeapi.ContainerConfig) error {
+	if a := admission.Confines(admission.In{Pod: p, Config: n.confinement(p)}); a.Verdict != admission.Admitted {
+		return reason.New(reason.Blocked, "%s", a.Message)
+	}
+	return nil
+}
+
+// RuntimeStatus passes on each status of the runtime. When the runtime's features or handlers have changed, admission
+// decides again about the pods that wait for them, and blocked containers are started again.
+type RuntimeStatus struct {
+	Engine *engine.Engine
+	Fleet  fleet
+	// Conditions show the status of the runtime. nil: nothing shows it.
+	Conditions cri.Conditions
+}
+
+// fleet has the pods of this node.
+type fleet interface {
+	// Reconsider repeats admission for the pods that wait for it.
+	Reconsider()
+	// Retry retries at once whatever has failed with a matching error.
+	Retry(matches func(error) bool)
+}
+
+// SetRuntimeStatus implements cri.Conditions.
+func (r RuntimeStatus) SetRuntimeStatus(s *runtimeapi.StatusResponse) {
+	if r.Engine.SetStatus(s) {
+		r.Fleet.Reconsider()
+		r.Fleet.Retry(func(err error) bool { return reason.Of(err) == reason.Blocked })
+	}
+	if r.Conditions != nil {
+		r.Conditions.SetRuntimeStatus(s)
+	}
 }
 
 // pluginsBy returns the time until which a pod waits for a device plugin to come back.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -11,11 +12,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/source"
 	"github.com/berth-run/berth/internal/pod/source/manifest"
+	"github.com/berth-run/berth/internal/pod/status"
 	"github.com/berth-run/berth/internal/pod/steps/image/garbage"
 )
 
@@ -87,6 +92,35 @@ func TestExportNames(t *testing.T) {
 		if diff := cmp.Diff(test.want, exportNames(test.image, test.given)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.name, diff)
 		}
+	}
+}
+
+// An agent that has just started has not published the pods that an earlier one stored.
+func TestDeletePodThatIsNotPublishedYet(t *testing.T) {
+	sources := source.New(source.Options{NodeName: "node1", Applied: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- sources.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}()
+	pods := Pods{Node: "node1", Sources: sources, Fleet: &fleet.Fleet{}, Statuses: status.New(status.Options{})}
+	text := []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: a, image: i}]}\n")
+	web := types.NamespacedName{Namespace: "default", Name: "web"}
+	if _, err := pods.Apply(ctx, text, server.ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pods.Delete(ctx, web, server.DeleteOptions{UID: "other"}); !apierrors.IsConflict(err) {
+		t.Errorf("delete a pod with another UID: %v", err)
+	}
+	if deleted, err := pods.Delete(ctx, web, server.DeleteOptions{}); err != nil || deleted.Name != "web" {
+		t.Errorf("delete: %v, %v", deleted, err)
+	}
+	if _, err := pods.Delete(ctx, web, server.DeleteOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("delete it again: %v", err)
 	}
 }
 

@@ -11,13 +11,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/agent/engine"
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/cluster/nodeobject"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node/condition"
 	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/source"
 )
@@ -25,7 +28,7 @@ import (
 // ManifestsMissing is the condition of a node whose manifest directory disappeared while its pods run.
 const ManifestsMissing corev1.NodeConditionType = "ManifestsMissing"
 
-// Node shows the state of the agent itself. It implements server.Node.
+// Node shows the state of the agent itself. It implements nodeinfo.Node.
 type Node struct {
 	Name, Root string
 	Began      time.Time
@@ -33,9 +36,11 @@ type Node struct {
 	Monitor    *cri.Monitor
 	Problems   *store.Table[source.ProblemKey, source.Problem]
 	Fleet      *fleet.Fleet
+	Conditions *condition.Table
+	Evictions  Evictions
 }
 
-// Status implements server.Node.
+// Status implements nodeinfo.Node.
 func (x Node) Status(context.Context) api.Status {
 	now := time.Now()
 	health := x.Monitor.Health()
@@ -45,7 +50,10 @@ func (x Node) Status(context.Context) api.Status {
 		StartedAt: metav1.NewTime(x.Began),
 		Version:   api.BuildVersion(),
 		Runtime: api.Runtime{Name: version.RuntimeName, Version: version.RuntimeVersion,
-			Endpoint: x.Engine.Endpoint()},
+			Endpoint: x.Engine.Endpoint(), CgroupDriver: string(x.Engine.Driver),
+			Handlers: nodeobject.RuntimeOf(nil, &runtimeapi.StatusResponse{
+				RuntimeHandlers: x.Engine.HandlerFeatures(),
+			}).Handlers},
 	}
 	runtime, network := health.Runtime(now), health.Network(now)
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "AgentReady",
@@ -58,6 +66,7 @@ func (x Node) Status(context.Context) api.Status {
 	}
 	s.Conditions = []corev1.NodeCondition{ready, {Type: ManifestsMissing, Status: corev1.ConditionFalse,
 		Reason: "ManifestsRead", Message: "no manifests disappeared"}}
+	s.Conditions = append(s.Conditions, x.Conditions.Pressures()...)
 	for _, p := range x.Problems.Snapshot().All() {
 		if _, missing := errors.AsType[*source.MissingError](p.Err); missing {
 			s.Conditions[1] = corev1.NodeCondition{Type: ManifestsMissing, Status: corev1.ConditionTrue,
@@ -71,7 +80,7 @@ func (x Node) Status(context.Context) api.Status {
 	return s
 }
 
-// Hanging implements server.Node.
+// Hanging implements nodeinfo.Node.
 func (x Node) Hanging() (all []string) {
 	for _, h := range x.Fleet.Hangs() {
 		all = append(all, fmt.Sprintf("the worker of pod %s hangs in %s since %s", pod.FullName(h.Pod.Pod), h.What,
@@ -80,8 +89,8 @@ func (x Node) Hanging() (all []string) {
 	return all
 }
 
-// Healthy implements server.Node. It returns an error if the loop that admits and ends pods does not answer. It ignores
-// a runtime that is down, since restarting the agent would not help.
+// Healthy implements nodeinfo.Node. It returns an error if the loop that admits and ends pods does not answer. It
+// ignores a runtime that is down, since restarting the agent would not help.
 func (x Node) Healthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

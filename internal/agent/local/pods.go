@@ -144,11 +144,27 @@ func applyError(err error) error {
 	return err
 }
 
+// known returns a pod as it was published, or as it was applied if an agent that has just started has not published it
+// yet.
+func (x Pods) known(ctx context.Context, key types.NamespacedName) (*corev1.Pod, error) {
+	if row, ok := x.Statuses.Pods().Get(key); ok {
+		return row, nil
+	}
+	p, err := x.Sources.Local.Pod(ctx, key)
+	switch {
+	case err != nil:
+		return nil, err
+	case p == nil:
+		return nil, answer.NotFound(key)
+	}
+	return p.Pod, nil
+}
+
 // Delete implements server.Applier.
 func (x Pods) Delete(ctx context.Context, key types.NamespacedName, o server.DeleteOptions) (*corev1.Pod, error) {
-	row, ok := x.Statuses.Pods().Get(key)
-	if !ok {
-		return nil, answer.NotFound(key)
+	row, err := x.known(ctx, key)
+	if err != nil {
+		return nil, err
 	}
 	if o.UID != "" && o.UID != row.UID {
 		return nil,

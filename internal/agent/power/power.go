@@ -21,14 +21,18 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
+type statuses interface {
+	// Flush sends the pending statuses to the API server, if there is one.
+	Flush(context.Context) error
+}
+
 // Options of a Machine. All are required but Conditions.
 type Options struct {
 	Config *config.Config
 	Fleet  *fleet.Fleet
 	// Observed are the pods that the runtime shows.
 	Observed *observed.Table
-	// Flush sends the pending statuses to the API server, if there is one.
-	Flush func(context.Context) error
+	Statuses statuses
 	// Conditions are the node's conditions. It is nil without a cluster.
 	Conditions *condition.Table
 	Metrics    prometheus.Registerer
@@ -53,16 +57,8 @@ func New(o Options) (*Machine, error) {
 		groups[i] = shutdown.Group(g)
 	}
 	m.manager = shutdown.New(shutdown.Options{
-		Groups: groups, Pods: m, Settled: o.Fleet.Settled(), Statuses: flusher(o.Flush),
-		Path: filepath.Join(o.Config.RootDir, "shutdown.json"),
-		SetProblem: func(problem string) {
-			if o.Conditions != nil {
-				o.Conditions.Set(condition.Shutdown, problem)
-			}
-			if problem == "" {
-				o.Fleet.Reconsider() // pods may wait for the end of the shutdown
-			}
-		},
+		Groups: groups, Pods: m, Settled: o.Fleet.Settled(), Statuses: o.Statuses, Condition: m,
+		Path:   filepath.Join(o.Config.RootDir, "shutdown.json"),
 		Ref:    event.NodeRef(o.Config.NodeName),
 		Events: o.Events, Log: o.Log,
 	})
@@ -72,10 +68,15 @@ func New(o Options) (*Machine, error) {
 	return m, nil
 }
 
-type flusher func(context.Context) error
-
-// Flush sends the pending statuses.
-func (f flusher) Flush(ctx context.Context) error { return f(ctx) }
+// SetProblem implements the condition of the manager.
+func (m *Machine) SetProblem(problem string) {
+	if m.Conditions != nil {
+		m.Conditions.Set(condition.Shutdown, problem)
+	}
+	if problem == "" {
+		m.Fleet.Reconsider() // pods may wait for the end of the shutdown
+	}
+}
 
 // Run delays each shutdown of the machine until the pods have ended. It returns when ctx ends.
 func (m *Machine) Run(ctx context.Context) error { return m.manager.Run(ctx) }

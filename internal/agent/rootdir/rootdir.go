@@ -14,6 +14,7 @@ import (
 	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/config/recall"
 )
 
 // Dir is a directory of an agent, open for the removal of its files. A link on its path was followed once, when it was
@@ -96,7 +97,8 @@ func (d *Dir) Within(outer *Dir) bool {
 // made returns the names of the entries that agents make, or that a kubelet makes for pods.
 func made() []string {
 	return []string{
-		"allocations", "applied", "checkpoints", "claims.json", "device-plugins", "devices", "dra", "events",
+		recall.File, "allocations", "applied", "checkpoints", "claims.json", "device-plugins", "devices", "dra",
+		"events",
 		"identities.json",
 		"image_manager", "images.json", lock.RootFile, "offline", "offline.key", "plugins", "plugins_registry",
 		"pod-resources",

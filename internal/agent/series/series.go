@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/node/telemetry"
@@ -46,11 +45,8 @@ func Register(o Options) error {
 		errs = append(errs, part.Register(o.Registry))
 	}
 	errs = append(errs, o.Registry.Register(telemetry.NewPods(telemetry.PodsOptions{
-		Desired: o.Sources.Desired, Observed: o.Observed.Table, Mirrors: o.Sources.Cluster.Mirrors.Len,
-		Active: func(uid types.UID) bool {
-			_, ok := o.Fleet.Syncing(uid)
-			return ok && o.Fleet.Working(uid)
-		},
+		Desired: o.Sources.Desired, Observed: o.Observed.Table, Mirrors: o.Sources.Cluster.Mirrors,
+		Fleet: o.Fleet,
 	})))
 	return errors.Join(errs...)
 }

@@ -52,7 +52,7 @@ type Options struct {
 	Health https.Health
 	// Verbosity sets the level of detail of the log. It takes the numbers of klog's flag -v.
 	Verbosity func(int)
-	Stats     stats.Options
+	Stats     *stats.Stats
 	Metrics   *prometheus.Registry
 	Log       *slog.Logger
 }
@@ -74,10 +74,6 @@ func New(o Options) (*Node, error) {
 	if err := n.secure(o); err != nil {
 		return nil, err
 	}
-	used := stats.New(o.Stats)
-	if err := o.Metrics.Register(stats.NewVolumes(used)); err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
-	}
 	options := https.Options{
 		Addresses: https.Addresses{HTTPS: spell(c.HTTPS), ReadOnly: spell(c.ReadOnly), Healthz: spell(c.Healthz)},
 		Enabled: https.Enabled{
@@ -85,13 +81,16 @@ func New(o Options) (*Node, error) {
 			SystemLogQuery:   c.Handlers.SystemLogQuery,
 			ProfilingHandler: c.Handlers.Profiling, ContentionProfiling: c.Handlers.ContentionProfiling,
 			DebugFlagHandler: c.Handlers.DebugFlags,
+			Checkpoint:       !o.Config.Disabled.Checkpoint,
+			WebSockets:       !o.Config.Disabled.Server.WebSockets,
+			LogStreams:       !o.Config.Disabled.Server.LogStreams,
 		},
 		Dirs: https.Dirs{PodLogs: o.Config.Pods.LogsDir, Checkpoints: filepath.Join(o.Config.RootDir, "checkpoints")},
 		About: https.About{
 			Version: o.Version, Started: o.Began, Config: o.Kubelet, Flags: o.Config.CommandLine,
 			SetVerbosity: o.Verbosity, Health: o.Health,
 		},
-		Pods: o.Pods, Settled: o.Settled, Streams: o.Streams, Runtime: o.Runtime, Stats: used,
+		Pods: o.Pods, Settled: o.Settled, Streams: o.Streams, Runtime: o.Runtime, Stats: o.Stats,
 		Metrics: https.Metrics{
 			Agent: promhttp.HandlerFor(some{o.Metrics, func(name string) bool { return !ofProbes(name) }},
 				promhttp.HandlerOpts{}),
@@ -99,8 +98,8 @@ func New(o Options) (*Node, error) {
 				return ofProbes(name) ||
 					name == "process_start_time_seconds" // it shows that the counters have started again from zero
 			}}, promhttp.HandlerOpts{}),
-			CAdvisor: promhttp.HandlerFor(stats.Cadvisor{Stats: used}, promhttp.HandlerOpts{}),
-			Resource: promhttp.HandlerFor(stats.Resource{Stats: used}, promhttp.HandlerOpts{}),
+			CAdvisor: promhttp.HandlerFor(stats.Cadvisor{Stats: o.Stats}, promhttp.HandlerOpts{}),
+			Resource: promhttp.HandlerFor(stats.Resource{Stats: o.Stats}, promhttp.HandlerOpts{}),
 		},
 		StreamIdle: c.IdleTimeout, Register: o.Metrics, Log: o.Log,
 	}
@@ -119,7 +118,7 @@ func (n *Node) secure(o Options) error {
 		return nil
 	}
 	n.certificate = cert.NewServing(cert.ServingOptions{
-		TLS: c.TLS, NodeName: o.Config.NodeName, Client: o.Client, Node: o.Node,
+		TLS: c.TLS, Once: o.Config.Disabled.Server.OwnPair, NodeName: o.Config.NodeName, Client: o.Client, Node: o.Node,
 		AddressesChanged: o.AddressesChanged, Log: o.Log,
 	})
 	mode := auth.ModeWebhook
@@ -128,8 +127,9 @@ func (n *Node) secure(o Options) error {
 	}
 	var err error
 	n.access, err = auth.New(auth.Options{
-		Node: o.Config.NodeName, ClientCAFile: c.TLS.ClientCAFile, Anonymous: c.Auth.Anonymous,
-		Tokens: c.Auth.TokenReview && o.TokenReviews != nil, TokenTTL: c.Auth.TokenTTL,
+		Node: o.Config.NodeName, ClientCAFile: c.TLS.ClientCAFile, ClientCAOnce: o.Config.Disabled.Server.ClientCA,
+		Anonymous: c.Auth.Anonymous,
+		Tokens:    c.Auth.TokenReview && o.TokenReviews != nil, TokenTTL: c.Auth.TokenTTL,
 		Mode: mode, AllowedTTL: c.Auth.AllowedTTL, DeniedTTL: c.Auth.DeniedTTL,
 		TokenReviews: o.TokenReviews, AccessReviews: o.AccessReviews, Log: o.Log,
 	})

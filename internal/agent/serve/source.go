@@ -46,6 +46,17 @@ type Source struct {
 	Endpoint string
 }
 
+// Stats returns the part that measures the pods of this source and the machine. It sets Root, Host, Source and Now of
+// the options.
+func (s Source) Stats(o stats.Options) (*stats.Stats, error) {
+	machine, err := s.Cgroups.Machine()
+	if err != nil {
+		return nil, fmt.Errorf("find the machine's cgroup: %w", err)
+	}
+	o.Root, o.Host, o.Source, o.Now = machine, "/", s, time.Now
+	return stats.New(o), nil
+}
+
 // Pods implements stats.Source.
 func (s Source) Pods() (pods []stats.Pod) {
 	for uid, o := range s.Observed.Snapshot().All() {
@@ -100,7 +111,7 @@ func (s Source) volumes(p *corev1.Pod) (all []stats.Volume) {
 			continue
 		}
 		one := stats.Volume{Name: v.Name, Path: m.Path, Block: m.Block,
-			Ephemeral: v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumDefault}
+			Ephemeral: pod.StoresLocally(v)}
 		switch {
 		case v.PersistentVolumeClaim != nil:
 			one.Claim = &statsapi.PVCReference{Namespace: p.Namespace, Name: v.PersistentVolumeClaim.ClaimName}

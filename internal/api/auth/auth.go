@@ -35,6 +35,8 @@ type Options struct {
 	// ClientCAFile holds the authorities that sign client certificates, in PEM. If it is empty, client
 	// certificates are ignored.
 	ClientCAFile string
+	// ClientCAOnce means that the file is read only once (feature gate ReloadKubeletClientCAFile: false).
+	ClientCAOnce bool
 	// Anonymous treats a request without credentials as system:anonymous. Credentials that are sent must
 	// still be valid.
 	Anonymous bool
@@ -83,11 +85,12 @@ func New(o Options) (*Auth, error) {
 	}
 	var ways []authenticator.Request
 	if o.ClientCAFile != "" {
-		a.clients = &clientCAs{file: o.ClientCAFile, log: o.Log}
+		a.clients = &clientCAs{file: o.ClientCAFile, once: o.ClientCAOnce, log: o.Log}
 		ways = append(ways, requestx509.NewDynamic(a.clients.verifyOptions, requestx509.CommonNameUserConversion))
 	}
 	if o.Tokens {
-		tokens := cache.New(newTokenReviews(o.TokenReviews.AuthenticationV1().TokenReviews()), false, o.TokenTTL, o.TokenTTL)
+		reviews := newTokenReviews(o.TokenReviews.AuthenticationV1().TokenReviews())
+		tokens := cache.New(reviews, false, o.TokenTTL, o.TokenTTL)
 		ways = append(ways, bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
 	}
 	a.who = group.NewAuthenticatedGroupAdder(union.New(ways...))

@@ -297,6 +297,24 @@ func TestClientCAReload(t *testing.T) {
 	}
 }
 
+// With the feature gate off, the file that was read first counts until the agent restarts.
+func TestClientCAIsReadOnce(t *testing.T) {
+	c := shared.Cluster(t)
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	data, err := os.ReadFile(c.CA())
+	check(t, err)
+	check(t, os.WriteFile(file, data, 0o600))
+	a := newAuth(t, Options{ClientCAFile: file, ClientCAOnce: true, Mode: ModeAlwaysAllow})
+	cert := c.Config(kubeapitest.Identity{User: "anyone"}).CertData
+	for range 2 {
+		a.clients.checked = time.Time{}
+		if got := verdict(a.Check(request(t, cert, ""), "get", []string{"metrics"})); got != "<nil>" {
+			t.Errorf("the answer is %s", got)
+		}
+		check(t, os.WriteFile(file, otherAuthority(t), 0o600))
+	}
+}
+
 // otherAuthority returns the certificate of an authority that signed none of the test's certificates.
 func otherAuthority(t *testing.T) []byte {
 	t.Helper()

@@ -18,6 +18,7 @@ const checkInterval = time.Second
 // clientCAs holds the authorities of a file that may be replaced at any time.
 type clientCAs struct {
 	file string
+	once bool // the file is read only once
 	log  *slog.Logger
 
 	mu      sync.Mutex
@@ -76,7 +77,7 @@ func (c *clientCAs) read(now time.Time) error {
 func (c *clientCAs) pool() *x509.CertPool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := time.Now(); now.Sub(c.checked) >= checkInterval {
+	if now := time.Now(); now.Sub(c.checked) >= checkInterval && (c.current == nil || !c.once) {
 		if err := c.read(now); err != nil {
 			c.log.Warn("cannot reload the client CA file, keeping the previous authorities", "error", err)
 		}

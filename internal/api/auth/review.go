@@ -23,8 +23,8 @@ import (
 // reviewTimeout limits one review, retries included.
 const reviewTimeout = 30 * time.Second
 
-// maxPending limits how many reviews of one kind wait for an answer. Whoever reaches the node's server can cause reviews,
-// with random tokens for example, and each one that waits uses memory.
+// maxPending limits how many reviews of one kind wait for an answer. Whoever reaches the node's server can cause
+// reviews, with random tokens for example, and each one that waits uses memory.
 const maxPending = 100
 
 // errBusy is the error of a review while maxPending others wait.
@@ -127,8 +127,10 @@ type accessReviews struct {
 
 func newAccessReviews(c reviewer[*authorizationv1.SubjectAccessReview],
 	allowedTTL, deniedTTL time.Duration) *accessReviews {
-	return &accessReviews{client: c, places: newPlaces(), answers: utilcache.NewLRUExpireCache(maxAnswers), allowedTTL: allowedTTL,
-		deniedTTL: deniedTTL}
+	return &accessReviews{
+		client: c, places: newPlaces(), answers: utilcache.NewLRUExpireCache(maxAnswers),
+		allowedTTL: allowedTTL, deniedTTL: deniedTTL,
+	}
 }
 
 func (a *accessReviews) allowed(ctx context.Context, who user.Info, want attributes) (bool, error) {

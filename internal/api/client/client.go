@@ -28,11 +28,23 @@ type Client struct {
 	http   *http.Client
 }
 
+// Offline serves the local API in this process, for a root directory without an agent.
+type Offline interface {
+	Dial(ctx context.Context) (net.Conn, error)
+}
+
 // New returns a client of the agent that listens on socket. It connects on first use.
-func New(socket string) *Client {
+func New(socket string) *Client { return NewOffline(socket, nil) }
+
+// NewOffline is New for a client that connects to offline when no agent listens on socket.
+func NewOffline(socket string, offline Offline) *Client {
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return unixsocket.Dial(ctx, socket)
+			conn, err := unixsocket.Dial(ctx, socket)
+			if offline != nil && nobodyListens(err) {
+				return offline.Dial(ctx)
+			}
+			return conn, err
 		},
 		DisableCompression: true,
 		// A new connection to a unix socket is cheap, but an idle one would delay the agent's shutdown.
@@ -44,6 +56,9 @@ func New(socket string) *Client {
 // Socket returns the path of the agent's socket.
 func (c *Client) Socket() string { return c.socket }
 
+// StartAgent is the next step of a user without an agent.
+const StartAgent = `start one with "berth agent", or run the pods in the foreground with "berth run"`
+
 // ErrNoAgent means that no process listens on the socket.
 var ErrNoAgent = errors.New("no agent runs on this root")
 
@@ -53,9 +68,8 @@ func (c *Client) connectError(err error) error { return Explain(c.socket, err) }
 func Explain(socket string, err error) error {
 	prefix := "connect to the agent at " + socket
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return Next(fmt.Errorf("%s: %w", prefix, ErrNoAgent),
-			`start one with "berth agent", or run the pods in the foreground with "berth run"`)
+	case nobodyListens(err):
+		return Next(fmt.Errorf("%s: %w", prefix, ErrNoAgent), StartAgent)
 	case errors.Is(err, fs.ErrPermission):
 		return Next(fmt.Errorf("%s: %w", prefix, fs.ErrPermission), "run this command as root")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
@@ -63,6 +77,11 @@ func Explain(socket string, err error) error {
 		return Next(fmt.Errorf("%s: connection closed: %w", prefix, err), "see the agent's log for why it ended")
 	}
 	return fmt.Errorf("%s: %w", prefix, err)
+}
+
+// nobodyListens reports whether a connection failed because no process listens on the socket.
+func nobodyListens(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // NextError is an error with the next step for the user.

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -38,4 +39,23 @@ func (c Container) WriteFiles(ctx context.Context, path, name string, stream io.
 	var copied api.Copied
 	err = c.pod.client.call(ctx, http.MethodPut, c.pod.ownPath("files"), q, stream, &copied)
 	return copied.Skipped, err
+}
+
+// Checkpoint writes the state of the running container as an archive, whose format is the runtime's. After an error,
+// the output is incomplete and must be discarded.
+func (c Container) Checkpoint(ctx context.Context, archive io.Writer) error {
+	q := url.Values{}
+	set(q, "container", c.name)
+	resp, err := c.pod.client.send(ctx, http.MethodPost, c.pod.ownPath("checkpoint"), q, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(archive, resp.Body); err != nil {
+		return fmt.Errorf("read the checkpoint: %w", err)
+	}
+	if cause := resp.Trailer.Get(api.TrailerError); cause != "" {
+		return errors.New(cause)
+	}
+	return nil
 }

@@ -31,7 +31,8 @@ func join(t *testing.T, c *kubeapitest.Cluster, name string) *node {
 	client := must(kubernetes.NewForConfig(c.NodeConfig(name)))
 	n := start(t, func(o *Options) {
 		a := must(auth.New(auth.Options{Node: name, ClientCAFile: c.CA(), Tokens: true, TokenTTL: time.Minute,
-			Mode: auth.ModeWebhook, AllowedTTL: time.Minute, DeniedTTL: time.Minute, TokenReviews: client, AccessReviews: client, Log: o.Log}))
+			Mode: auth.ModeWebhook, AllowedTTL: time.Minute, DeniedTTL: time.Minute, TokenReviews: client,
+			AccessReviews: client, Log: o.Log}))
 		if err := a.Load(); err != nil {
 			t.Fatal(err)
 		}

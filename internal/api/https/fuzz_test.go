@@ -68,7 +68,7 @@ func FuzzStreams(f *testing.F) {
 		_ = conn.CloseWrite()
 		var late net.Error
 		if _, err := io.Copy(io.Discard, conn); errors.As(err, &late) && late.Timeout() {
-			t.Error("the server keeps a connection whose client sends no more")
+			t.Error("the server keeps a connection whose client has ended")
 		}
 		_ = conn.Close() // the server may have closed it
 		n.active.Wait()

@@ -66,8 +66,8 @@ func (h *health) run(ctx context.Context, c check) error {
 	return err
 }
 
-// serveAll answers "ok", and a line for each pod whose worker hangs. If a check failed or the parameter verbose is set, it answers the list of checks
-// instead. The parameter exclude leaves checks out.
+// serveAll answers "ok", and a line for each pod whose worker hangs. If a check failed or the parameter verbose is set,
+// it answers the list of checks instead. The parameter exclude leaves checks out.
 func (h *health) serveAll(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	var report bytes.Buffer

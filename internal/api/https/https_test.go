@@ -105,7 +105,7 @@ func (runtimeParts) Summary(_ context.Context, only bool) (*statsv1alpha1.Summar
 }
 
 var allOn = Enabled{DebuggingHandlers: true, SystemLogHandler: true, SystemLogQuery: true, ProfilingHandler: true,
-	DebugFlagHandler: true}
+	DebugFlagHandler: true, Checkpoint: true, WebSockets: true, LogStreams: true}
 
 func options(t testing.TB, a *servertest.Agent) Options {
 	registry := prometheus.NewRegistry()
@@ -340,7 +340,8 @@ func TestAnswers(t *testing.T) {
 		"/pods":         `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"late"`,
 		"/runningpods/": `"spec":{"containers":[{"name":"app"`,
 		"/statusz":      "Binary version: v1.2.3\nPaths: /attach /checkpoint /configz",
-		"/metrics":      `kubelet_http_requests_total{long_running="false",method="GET",path="healthz",server_type="readwrite"} 3`,
+		"/metrics": `kubelet_http_requests_total{long_running="false",method="GET",path="healthz",` +
+			`server_type="readwrite"} 3`,
 		"/metrics/slis": `kubernetes_healthcheck{name="syncloop",type="healthz"} 1`,
 		"/debug/pprof/": "Types of profiles available",
 	} {
@@ -412,6 +413,7 @@ func TestDisabledHandlers(t *testing.T) {
 		{Enabled{}, "/debug/pprof/heap", "405 Debug endpoints are disabled.\n"},
 		{Enabled{}, "/configz", "404 404 page not found\n"},
 		{Enabled{}, "/healthz", "200 ok"},
+		{Enabled{DebuggingHandlers: true}, "/checkpoint/default/web/app", "404 404 page not found\n"},
 		{Enabled{DebuggingHandlers: true}, "/logs/syslog", "405 logs endpoint is disabled.\n"},
 		{Enabled{DebuggingHandlers: true}, "/debug/pprof/heap", "405 profiling endpoint is disabled.\n"},
 		{Enabled{DebuggingHandlers: true}, "/debug/flags/v", "405 flags endpoint is disabled.\n"},

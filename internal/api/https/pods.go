@@ -82,6 +82,7 @@ type podRoutes struct {
 	logs        logs.Logs
 	runtime     Runtime
 	checkpoints string // a directory
+	logStreams  bool   // the parameter stream selects stdout or stderr
 }
 
 func (s podRoutes) list(w http.ResponseWriter, _ *http.Request) error {
@@ -98,6 +99,11 @@ func (s podRoutes) containerLogs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q := r.URL.Query()
+	if !s.logStreams && q.Has("stream") {
+		q.Del("stream")
+		r = r.Clone(r.Context())
+		r.URL.RawQuery = q.Encode()
+	}
 	if tail := q.Get("tail"); tail != "" { // the old name of tailLines
 		q.Del("tail")
 		q.Set("tailLines", tail)

@@ -43,8 +43,9 @@ func (s *Server) routes() []route {
 		create    = "create"
 	)
 	table := podTable{s.Pods}
-	pods := podRoutes{table, logs.Logs{Pods: s.Pods, Dir: s.Dirs.PodLogs, Log: s.Log}, s.Runtime, s.Dirs.Checkpoints}
-	streams := streamRoutes{table, s.Streams, s.StreamIdle, s.requests.sockets}
+	pods := podRoutes{table, logs.Logs{Pods: s.Pods, Dir: s.Dirs.PodLogs, Log: s.Log}, s.Runtime, s.Dirs.Checkpoints,
+		s.Enabled.LogStreams}
+	streams := streamRoutes{table, s.Streams, s.StreamIdle, s.requests.sockets, s.Enabled.WebSockets}
 	system := systemLogRoutes{s.Dirs.SystemLogs, s.Enabled.SystemLogQuery}
 	about, stats := aboutRoutes{s.About}, statsRoutes{s.Stats}
 	return []route{
@@ -113,6 +114,9 @@ func (s *Server) served(on Enabled) []route {
 	off := disabled(on)
 	all := off
 	for _, rt := range s.routes() {
+		if !on.Checkpoint && strings.HasPrefix(rt.path, "/checkpoint/") {
+			continue // as in a kubelet, there is no such path
+		}
 		if rt.in == open || on.DebuggingHandlers && !covered(rt.path, off) {
 			all = append(all, rt)
 		}

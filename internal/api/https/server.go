@@ -63,6 +63,9 @@ type Addresses struct {
 type Enabled struct {
 	DebuggingHandlers, SystemLogHandler, SystemLogQuery     bool
 	ProfilingHandler, ContentionProfiling, DebugFlagHandler bool
+	// Checkpoint is the feature gate ContainerCheckpoint, WebSockets is ExtendWebSocketsToKubelet, and LogStreams is
+	// PodLogsQuerySplitStreams.
+	Checkpoint, WebSockets, LogStreams bool
 }
 
 // Dirs are directories of the node.

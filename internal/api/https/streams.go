@@ -32,6 +32,9 @@ type streamRoutes struct {
 	streams server.Streams
 	idle    time.Duration          // Options.StreamIdle
 	sockets *prometheus.CounterVec // counts the streams that came as WebSockets
+	// translates means that the server translates the WebSocket protocols that runtimes do not know. Otherwise the
+	// runtime refuses them, and clients fall back to SPDY.
+	translates bool
 }
 
 // exec prepares a command at the runtime and relays its streams.
@@ -78,7 +81,7 @@ func (s streamRoutes) attach(w http.ResponseWriter, r *http.Request) error {
 // to runtimes, so it is translated to SPDY.
 func (s streamRoutes) terminal(w http.ResponseWriter, r *http.Request, at string, o *remotecommand.Options) error {
 	return s.stream(w, r, at, func(to *url.URL, relay http.Handler) http.Handler {
-		if !wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
+		if !s.translates || !wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
 			return relay
 		}
 		return translator.NewStreamTranslatorHandler(to, nil, 0,
@@ -87,7 +90,7 @@ func (s streamRoutes) terminal(w http.ResponseWriter, r *http.Request, at string
 }
 
 func (s streamRoutes) portForward(w http.ResponseWriter, r *http.Request) error {
-	tunnel := wsstream.IsWebSocketRequestWithTunnelingProtocol(r)
+	tunnel := s.translates && wsstream.IsWebSocketRequestWithTunnelingProtocol(r)
 	if !tunnel { // the older WebSocket protocol puts the ports into the URL
 		if _, err := portforward.NewV4Options(r); err != nil {
 			return answer.BadRequest(err.Error(), "")

@@ -221,6 +221,43 @@ func TestLogs(t *testing.T) {
 	}
 }
 
+// With PodLogsQuerySplitStreams: false the parameter stream is ignored, as by a kubelet.
+func TestLogsWithoutStreams(t *testing.T) {
+	n := start(t, func(o *Options) { o.Enabled.LogStreams = false })
+	n.agent.WriteLog(t, n.running("web", "app"), "app", 0, "one")
+	for _, query := range []string{"stream=Stderr", "stream=Nonsense", ""} {
+		if _, body := n.ask(t, "admin", "GET", "/containerLogs/default/web/app?"+query, ""); body != "one\n" {
+			t.Errorf("%s: %q", query, body)
+		}
+	}
+}
+
+// With ExtendWebSocketsToKubelet: false a WebSocket with a protocol that only this server translates is refused.
+// Clients then use SPDY.
+func TestPortForwardWithoutWebSockets(t *testing.T) {
+	n := start(t, func(o *Options) { o.Enabled.WebSockets = false })
+	n.running("web", "app")
+	u := must(url.Parse(n.url + "/portForward/default/web"))
+	dialer := must(portforward.NewSPDYOverWebsocketDialerForStreaming(u, n.client()))
+	if c, _, err := dialer.Dial("portforward.k8s.io"); err == nil {
+		_ = c.Close()
+		t.Error("the server translated a WebSocket")
+	}
+	transport, upgrader, err := spdy.RoundTripperFor(n.client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _, err := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, "POST", u).Dial(
+		"portforward.k8s.io")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	n.active.Wait()
+}
+
 // A followed log delivers new lines at once and ends with its container. It leaves nothing behind when its
 // reader goes.
 func TestFollowedLog(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/base/safepath"
 )
 
 // journalTime limits one query of the journal.
@@ -32,7 +33,12 @@ func (s systemLogRoutes) serve(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("open log directory: %w", err)
 	}
 	defer func() { _ = root.Close() }() // it was only read
-	files := logFiles{root}
+	dir, err := root.Open(".")
+	if err != nil {
+		return fmt.Errorf("open log directory: %w", err)
+	}
+	defer func() { _ = dir.Close() }() // it was only read
+	files := logFiles{root, dir}
 	name := r.PathValue("path")
 	if s.query {
 		q, isQuery, err := parseLogQuery(r.URL.Query())
@@ -58,8 +64,12 @@ func (s systemLogRoutes) serve(w http.ResponseWriter, r *http.Request) error {
 }
 
 // logFiles is a file system of one directory. A symbolic link must not lead out of it. A link with an
-// absolute target inside the directory works, as in /var/log/containers.
-type logFiles struct{ root *os.Root }
+// absolute target inside the directory works, as in /var/log/containers. It has files and directories only: a pod that
+// can write to a log directory may have put a FIFO there, and to open that would wait for a writer.
+type logFiles struct {
+	root *os.Root
+	dir  *os.File // the same directory
+}
 
 // maxLinks is the limit of symbolic links in one path on Linux (path_resolution(7)).
 const maxLinks = 40
@@ -67,9 +77,12 @@ const maxLinks = 40
 // Open implements fs.FS.
 func (l logFiles) Open(name string) (fs.File, error) {
 	for range maxLinks {
-		f, err := l.root.FS().Open(name)
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			return f, err
+		f, err := l.open(name)
+		if err == nil {
+			return f, nil
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, err
 		}
 		to, linkErr := l.root.Readlink(name)
 		if linkErr != nil {
@@ -82,6 +95,19 @@ func (l logFiles) Open(name string) (fs.File, error) {
 		name = inside
 	}
 	return nil, fs.ErrPermission
+}
+
+func (l logFiles) open(name string) (*os.File, error) {
+	at, err := safepath.Open(l.dir, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = at.Close() }() // it was only opened for reference
+	f, err := safepath.Read(at)
+	if errors.Is(err, safepath.ErrNotFile) {
+		err = errors.Join(err, fs.ErrPermission)
+	}
+	return f, err
 }
 
 // services writes the journal of services, and the log files of services that the journal does not know.

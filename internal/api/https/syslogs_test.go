@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 func TestSystemLogs(t *testing.T) {
@@ -34,11 +35,16 @@ func TestSystemLogs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := unix.Mkfifo(filepath.Join(dir, "pipe.log"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		path string
 		code int
 		want string // part of the body
 	}{
+		{"/logs/pipe.log", 403, "Forbidden"}, // and it does not wait for a writer
+		{"/logs/?query=pipe", 200, "error getting log for pipe: not a regular file but a named pipe"},
 		{"/logs/", 200, `<a href="syslog">`},
 		{"/logs/syslog", 200, "a line\n"},
 		{"/logs/inside.log", 200, "of a pod\n"},

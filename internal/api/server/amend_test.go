@@ -24,7 +24,10 @@ func TestAmend(t *testing.T) {
 		{web + "resize", `{"size":1}`, `400 BadRequest: read body: json: unknown field "size" -> `},
 		{web + "ephemeralcontainers", `{} {}`, "400 BadRequest: read body: there is more than one object -> "},
 		{web + "conditions", `{"type":"a b","status":"True"}`,
-			`400 BadRequest: condition type "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') -> name it as the pod's readinessGates do, such as example.com/lb`},
+			`400 BadRequest: condition type "a b": name part must consist of alphanumeric characters, '-', '_' or ` +
+				`'.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or ` +
+				`'123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') -> name it as ` +
+				`the pod's readinessGates do, such as example.com/lb`},
 		{web + "conditions", `{"type":"lb","status":"yes"}`,
 			`400 BadRequest: condition status "yes" -> give True, False or Unknown`},
 		{"/berth/v1/pods/default/none/conditions", `{"type":"lb","status":"True"}`,

@@ -24,8 +24,7 @@ type Applier interface {
 	// Apply applies manifests of pods and of the objects they name, in JSON or YAML. If one of them is
 	// answer.Invalid, it changes nothing. Results are in the order of the manifests.
 	Apply(ctx context.Context, data []byte, opts ApplyOptions) ([]api.ApplyResult, error)
-	// Delete requests the deletion of a pod and returns the pod as it is then. It does not wait for the pod
-	// to end.
+	// Delete requests the deletion of a pod and returns the pod as it is then. It does not wait for the pod to end.
 	Delete(ctx context.Context, key types.NamespacedName, opts DeleteOptions) (*corev1.Pod, error)
 }
 

@@ -16,7 +16,8 @@ func TestExplain(t *testing.T) {
 	a.SetExplanations(api.Explanation{Namespace: "far", Name: "web",
 		Answer: api.Answer{Verdict: api.Rejected, Reason: "NodeName", Message: "no"}})
 	code, body := ask(t, a, "POST", "/berth/v1/explain?origin=web.yaml&namespace=far", "kind: Pod")
-	want := `{"kind":"ExplanationList","apiVersion":"berth.run/v1","items":[{"namespace":"far","name":"web","verdict":"rejected","reason":"NodeName","message":"no"}]}`
+	want := `{"kind":"ExplanationList","apiVersion":"berth.run/v1","items":[{"namespace":"far","name":"web",` +
+		`"verdict":"rejected","reason":"NodeName","message":"no"}]}`
 	if code != 200 || strings.TrimSpace(body) != want {
 		t.Errorf("%d %s", code, body)
 	}

@@ -27,8 +27,7 @@ type Images interface {
 	Pull(ctx context.Context, name string) (api.Image, error)
 	Pulls() []api.Pull
 	Remove(ctx context.Context, name string, force bool) (api.Image, error)
-	// Prune removes the unused images. With loaded, it also removes unused images that were loaded from
-	// archives.
+	// Prune removes the unused images. With loaded, it also removes unused images that were loaded from archives.
 	Prune(ctx context.Context, loaded bool) ([]api.Image, error)
 	Usage(ctx context.Context) (api.ImageUsage, error)
 }

@@ -21,9 +21,8 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// leases binds pods to connections. A foreground command holds a lease, so that its pods end however the
-// command ends. If the agent ends first, it deletes nothing: its pods are not kept (ApplyOptions.Keep), so
-// the next agent ends them.
+// leases binds pods to connections. A foreground command holds a lease, so that its pods end however the command ends.
+// If the agent ends first, it deletes nothing: its pods are not kept (ApplyOptions.Keep), so the next agent ends them.
 type leases struct {
 	pods    *Pods
 	applier Applier

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/answer"
@@ -17,8 +18,7 @@ import (
 	"github.com/berth-run/berth/internal/api/settle"
 )
 
-// handler answers one request. If it returns an error before it has begun an answer, the error becomes the
-// answer.
+// handler answers one request. If it returns an error before it has begun an answer, the error becomes the answer.
 type handler func(http.ResponseWriter, *http.Request) error
 
 type route struct {
@@ -45,14 +45,15 @@ func (s *Server) routes() []route {
 	change := changeRoutes{table, s.Applier, s.Explainer, s.leases}
 	amend := amendRoutes{table, s.Amender}
 	stream, file := streamRoutes{table, s.Streams}, fileRoutes{table, s.Files}
+	checkpoint := checkpointRoutes{table, s.Checkpoints}
 	event, timeline := eventRoutes{s.Events}, timelineRoutes{s.Timelines}
-	node, image := nodeRoutes{s.Node, s.Resources, s.Pods, s.Metrics}, imageRoutes{s.Images}
+	image := imageRoutes{s.Images}
 	object := objectRoutes{s.Objects, table.versions}
 	const pods = "/api/v1/namespaces/{namespace}/pods"
 	return slices.Concat([]route{
 		{"GET", "/{$}", "", "list these routes", s.listRoutes},
-		{"GET", "/healthz", "", "200 when the agent works; names pods whose worker hangs", node.healthz},
-		{"GET", "/metrics", "", "metrics in the Prometheus text format", node.metrics},
+		{"GET", "/healthz", "", "200 when the agent works; names pods whose worker hangs", s.Info.Healthz},
+		{"GET", "/metrics", "", "metrics in the Prometheus text format", s.Info.Series},
 
 		{"GET", "/api/v1/pods", listQuery, "list or watch the pods of all namespaces", s.settled(pod.list)},
 		{"GET", pods, listQuery, "list or watch the pods of a namespace", s.settled(pod.list)},
@@ -81,16 +82,23 @@ func (s *Server) routes() []route {
 			s.settled(amend.addEphemeral)},
 		{"POST", "/berth/v1/pods/{namespace}/{name}/conditions", "",
 			"set a condition, such as that of a readiness gate", s.settled(amend.setCondition)},
+		{"POST", "/berth/v1/pods/{namespace}/{name}/checkpoint", "container",
+			"write the state of a running container, which runs on, as an archive (tar)", s.settled(checkpoint.write)},
 		{"GET", "/berth/v1/pods/{namespace}/{name}/files", "container path",
 			"read a file or directory of a container, as a tar stream", s.settled(file.pack)},
 		{"PUT", "/berth/v1/pods/{namespace}/{name}/files", "container path name", "write a tar stream into a container",
 			s.settled(file.unpack)},
 		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", timeline.get},
 		{"GET", "/berth/v1/timelines", "", "the recorded starts of pods, without their spans", timeline.list},
-		{"GET", "/berth/v1/status", "", "version, runtime, conditions and problems of the agent", node.status},
+		{"GET", "/berth/v1/status", "", "version, runtime, conditions and problems of the agent", s.Info.Status},
 		{"GET", "/berth/v1/topology", "",
 			"what the machine is built of, and which pods hold which CPUs, memory and devices",
-			s.settled(node.topology)},
+			s.settled(s.topology)},
+		{"GET", "/berth/v1/pressure", "orders",
+			"how far the node is from evicting pods; orders: also which pods would end first",
+			s.settled(s.Info.Pressure)},
+		{"GET", "/berth/v1/stats", "only_cpu_and_memory",
+			"usage of the node and its pods, as a kubelet's /stats/summary", s.settled(s.Info.Usage)},
 		{"GET", "/berth/v1/images", "", "list the images of the runtime", image.list},
 		{"POST", "/berth/v1/images", "", "load an image archive (tar)", image.load},
 		{"DELETE", "/berth/v1/images", "name force", "remove the image of that name, with all its names", image.remove},
@@ -104,6 +112,15 @@ func (s *Server) routes() []route {
 		{"POST", "/berth/v1/leases", "", "hold a lease: pods applied with it are deleted when this connection closes",
 			s.leases.hold},
 	}, object.routes(s.settled))
+}
+
+// topology shows the machine, with the names of the pods that hold parts of it.
+func (s *Server) topology(w http.ResponseWriter, _ *http.Request) error {
+	names := map[types.UID]types.NamespacedName{}
+	for key, p := range s.Pods.Snapshot().All() {
+		names[p.UID] = key
+	}
+	return s.Info.Topology(w, names)
 }
 
 // uploads are the routes whose request bodies have no bound here: they are streamed to their place, which has its own.

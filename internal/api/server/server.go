@@ -11,11 +11,11 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api/limit"
+	"github.com/berth-run/berth/internal/api/nodeinfo"
 	"github.com/berth-run/berth/internal/api/socket"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/record/event"
@@ -49,13 +49,12 @@ type Options struct {
 	Images    Images
 	Streams   Streams
 	Files     Files
-	Node      Node
-	Resources Resources
-	Metrics   prometheus.Gatherer
+	// Checkpoints writes the state of containers.
+	Checkpoints Checkpoints
+	Info        nodeinfo.Info
 	// LogDir holds the pods' log directories. Default: podlog.DefaultDir.
 	LogDir string
-	// Started is the start time of this process. Resource versions contain it, so they keep growing after a
-	// restart.
+	// Started is the start time of this process. Resource versions contain it, so they keep growing after a restart.
 	Started time.Time
 	Log     *slog.Logger
 }
@@ -83,8 +82,11 @@ const shutdownGrace = 2 * time.Second
 // Run listens on the socket and serves until ctx ends. It returns an error if it cannot listen or if the
 // listener fails, and nil after ctx has ended.
 func (s *Server) Run(ctx context.Context) error {
-	l, err := socket.Listen(s.Socket)
-	if err != nil {
+	l, err := socket.Listen(ctx, s.Socket)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return nil
+	case err != nil:
 		return err
 	}
 	close(s.ready)

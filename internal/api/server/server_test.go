@@ -6,13 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,12 +25,11 @@ import (
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/api/servertest"
+	"github.com/berth-run/berth/internal/base/golden"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/timeline"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 // web returns a plain HTTP client for an agent's socket.
 func web(a *servertest.Agent) *http.Client {
@@ -99,10 +96,14 @@ func TestErrors(t *testing.T) {
 		{"PUT", pods, "",
 			"405 MethodNotAllowed: PUT is not allowed on /api/v1/namespaces/default/pods; allowed: GET -> "},
 		{"GET", pods + "?wathc=1", "",
-			`400 BadRequest: unknown query parameter "wathc" -> this route knows: labelSelector, fieldSelector, resourceVersion, resourceVersionMatch, limit, continue, watch, allowWatchBookmarks, sendInitialEvents, timeoutSeconds, timeout`},
+			`400 BadRequest: unknown query parameter "wathc" -> this route knows: labelSelector, fieldSelector, ` +
+				`resourceVersion, resourceVersionMatch, limit, continue, watch, allowWatchBookmarks, ` +
+				`sendInitialEvents, timeoutSeconds, timeout`},
 		{"GET", pods + "?watch=maybe", "", `400 BadRequest: query parameter watch="maybe" is not true or false -> `},
 		{"GET", pods + "?fieldSelector=spec.image=x", "",
-			`400 BadRequest: fieldSelector: unknown field "spec.image" -> known fields: metadata.name, metadata.namespace, metadata.uid, spec.hostNetwork, spec.nodeName, spec.restartPolicy, spec.schedulerName, spec.serviceAccountName, status.nominatedNodeName, status.phase, status.podIP`},
+			`400 BadRequest: fieldSelector: unknown field "spec.image" -> known fields: metadata.name, ` +
+				`metadata.namespace, metadata.uid, spec.hostNetwork, spec.nodeName, spec.restartPolicy, ` +
+				`spec.schedulerName, spec.serviceAccountName, status.nominatedNodeName, status.phase, status.podIP`},
 		{"GET", pods + "?watch=1&resourceVersion=7", "",
 			"410 Expired: resourceVersion 7 is too old: it is 1000000002 now -> list again, or watch without a " +
 				"resourceVersion"},
@@ -112,7 +113,8 @@ func TestErrors(t *testing.T) {
 		{"GET", pods + "/two/log?container=x", "",
 			`400 BadRequest: container "x" is not in pod default/two -> its containers: app, side`},
 		{"GET", pods + "/two/log?container=app", "",
-			`404 NotFound: log "default/two/app/0" not found -> logs of earlier instances are removed with their containers`},
+			`404 NotFound: log "default/two/app/0" not found -> logs of earlier instances are removed with their ` +
+				`containers`},
 		{"GET", pods + "/two/log?tailLines=-1", "",
 			`422 Invalid: query parameter tailLines="-1" is not a number of at least 0 -> `},
 		{"GET", pods + "/two/log?tailLines=all", "",
@@ -122,9 +124,11 @@ func TestErrors(t *testing.T) {
 		{"GET", pods + "/two/log?stream=both", "",
 			`422 Invalid: query parameter stream="both" is not All, Stdout or Stderr -> `},
 		{"GET", pods + "/new/log", "",
-			`400 BadRequest: container "app" in pod "new" is waiting to start: its pod is pending -> see why with "berth describe pod new -n default"`},
+			`400 BadRequest: container "app" in pod "new" is waiting to start: its pod is pending -> see why with ` +
+				`"berth describe pod new -n default"`},
 		{"POST", pods + "/new/exec?command=sh", "",
-			`400 BadRequest: container "app" of pod default/new is not running -> see why with "berth describe pod new -n default"`},
+			`400 BadRequest: container "app" of pod default/new is not running -> see why with "berth describe pod ` +
+				`new -n default"`},
 		{"POST", pods + "/two/exec", "", "400 BadRequest: no command to run -> give one or more command parameters"},
 		{"DELETE", pods + "/none", "",
 			`404 NotFound: pods "default/none" not found -> list the pods of this node with "berth get pods -A"`},
@@ -136,14 +140,16 @@ func TestErrors(t *testing.T) {
 		{"POST", "/berth/v1/pods?origin=web.yaml", "spec: {}\nimgae: x",
 			"400 BadRequest: web.yaml: line 2: imgae: unknown field -> correct the manifest"},
 		{"POST", "/berth/v1/pods?lease=gone", "",
-			`409 Conflict: lease "gone" is not held -> open one with POST /berth/v1/leases and keep its connection open`},
+			`409 Conflict: lease "gone" is not held -> open one with POST /berth/v1/leases and keep its connection ` +
+				`open`},
 		{"POST", "/berth/v1/pods?lease=gone&keep=true", "",
 			"400 BadRequest: a pod cannot be kept and bound to a lease at once -> leave out keep or lease"},
 		{"POST", "/berth/v1/pods?dryRun=Some", "", `400 BadRequest: query parameter dryRun="Some" is not All -> `},
 		{"POST", "/berth/v1/pods?origin=big.yaml", strings.Repeat(" ", api.MaxManifest+1),
 			"413 RequestEntityTooLarge: big.yaml: manifests are limited to 10 MiB -> apply fewer at a time"},
 		{"GET", "/berth/v1/pods/default/two/timeline", "",
-			`404 NotFound: no start of pod default/two is recorded -> the last starts are kept: "berth trace" lists them, "berth get pods -A" the pods`},
+			`404 NotFound: no start of pod default/two is recorded -> the last starts are kept: "berth trace" lists ` +
+				`them, "berth get pods -A" the pods`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
@@ -590,7 +596,8 @@ func TestNodeRoutes(t *testing.T) {
 	a.SetHealth(errors.New("runtime does not answer"))
 	_, body := ask(t, a, "GET", "/healthz", "")
 	if got := brief(t,
-		body); got != `503 ServiceUnavailable: runtime does not answer -> see "berth get problems" and the agent's log` {
+		body); got != `503 ServiceUnavailable: runtime does not answer -> see "berth get problems" and the agent's `+
+		`log` {
 		t.Errorf("unhealthy: %s", got)
 	}
 }
@@ -609,23 +616,5 @@ func TestRoutesAreDocumented(t *testing.T) {
 	for _, r := range list.Items {
 		fmt.Fprintf(&table, "| %s | `%s` | %s | %s |\n", r.Method, r.Path, strings.Join(r.Query, " "), r.Doc)
 	}
-	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const begin, end = "<!-- routes -->\n", "<!-- end -->"
-	before, rest, _ := strings.Cut(string(page), begin)
-	got, after, ok := strings.Cut(rest, end)
-	if !ok {
-		t.Fatalf("%s has no place for the routes", file)
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(before+begin+table.String()+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(table.String(), got); diff != "" {
-		t.Errorf("%s is not up to date, write it with -update (-want +got):\n%s", file, diff)
-	}
+	golden.Section(t, file, "<!-- routes -->\n", "<!-- end -->", table.String())
 }

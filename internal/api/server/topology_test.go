@@ -3,17 +3,15 @@ package server_test
 import (
 	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
 
 	"github.com/berth-run/berth/internal/api/servertest"
+	"github.com/berth-run/berth/internal/base/golden"
 	"github.com/berth-run/berth/internal/node/machine/machinetest"
 	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/node/resource/device"
@@ -47,18 +45,5 @@ func TestTopology(t *testing.T) {
 	if err := json.Indent(&indented, []byte(got), "", "  "); err != nil {
 		t.Fatal(err)
 	}
-	got = indented.String()
-	golden := filepath.Join("testdata", "topology.json")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("not as in %s (-want +got); -update writes it:\n%s", golden, diff)
-	}
+	golden.Text(t, "topology.json", indented.String())
 }

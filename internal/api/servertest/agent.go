@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/nodeinfo"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/object"
@@ -83,9 +84,9 @@ func StartAt(t testing.TB, socket string) *Agent {
 	s := server.New(server.Options{
 		Socket: socket, Pods: a.Pods, Events: a.Events, Applier: a.pods, Explainer: a.pods,
 		Objects: objects{a.Objects}, Amender: a.pods, Timelines: a.timelines,
-		Images: a.images, Streams: a.exec, Files: files{a.Files}, Node: a.node, Resources: a.node,
-		Metrics: prometheus.NewRegistry(),
-		LogDir:  a.LogDir, Started: time.Unix(1000, 0), Log: slog.New(slog.DiscardHandler),
+		Images: a.images, Streams: a.exec, Files: files{a.Files},
+		Info:   nodeinfo.Info{Node: a.node, Resources: a.node, Metrics: prometheus.NewRegistry(), Stats: a.node},
+		LogDir: a.LogDir, Started: time.Unix(1000, 0), Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	a.stop = cancel

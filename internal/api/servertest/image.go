@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/answer"
 )
 
 // images is an image store in memory. A load and a pull add nothing: they return images that SetImages has
@@ -45,7 +46,8 @@ func (m *images) find(name string) (api.Image, error) {
 			return i, nil
 		}
 	}
-	return api.Image{}, apierrors.NewNotFound(schema.GroupResource{Resource: "images"}, name)
+	return api.Image{}, answer.Next(apierrors.NewNotFound(schema.GroupResource{Resource: "images"}, name),
+		`list the images with "berth image ls"`)
 }
 
 // Save implements server.Images. The archive is the list of names.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/node/resource"
 )
@@ -16,19 +18,37 @@ type node struct {
 	hanging []string
 	machine resource.Node
 	held    resource.Held
+
+	pressure api.Pressure
+	usage    statsapi.Summary
 }
 
-// Status implements server.Node.
+// Status implements nodeinfo.Node.
 func (n *node) Status(context.Context) api.Status { return get(&n.mu, &n.status) }
 
-// Healthy implements server.Node.
+// Healthy implements nodeinfo.Node.
 func (n *node) Healthy(context.Context) error { return get(&n.mu, &n.health) }
 
-// Hanging implements server.Node.
+// Hanging implements nodeinfo.Node.
 func (n *node) Hanging() []string { return get(&n.mu, &n.hanging) }
 
-// Node implements server.Resources.
+// Node implements nodeinfo.Resources.
 func (n *node) Node() resource.Node { return get(&n.mu, &n.machine) }
 
-// All implements server.Resources.
+// All implements nodeinfo.Resources.
 func (n *node) All() resource.Held { return get(&n.mu, &n.held) }
+
+// Pressure implements nodeinfo.Node.
+func (n *node) Pressure(_ context.Context, orders bool) api.Pressure {
+	p := get(&n.mu, &n.pressure)
+	if !orders {
+		p.Orders = nil
+	}
+	return p
+}
+
+// Summary implements nodeinfo.Stats.
+func (n *node) Summary(context.Context, bool) (*statsapi.Summary, error) {
+	s := get(&n.mu, &n.usage)
+	return &s, nil
+}

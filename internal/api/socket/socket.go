@@ -23,7 +23,7 @@ var ErrInUse = errors.New("another agent listens on it")
 // Listen binds the socket in a private directory beside path, sets its mode and moves it to path. So another user can
 // never connect to it. It replaces a socket that a dead process left behind. A socket that accepts connections gives
 // ErrInUse, and a file that is no socket stays untouched.
-func Listen(path string) (net.Listener, error) {
+func Listen(ctx context.Context, path string) (net.Listener, error) {
 	fail := func(err error) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
@@ -31,12 +31,12 @@ func Listen(path string) (net.Listener, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fail(err)
 	}
-	unlock, err := lockFile(path)
+	unlock, err := lockFile(ctx, path)
 	if err != nil {
 		return fail(err)
 	}
 	defer unlock()
-	if err := checkFree(path); err != nil {
+	if err := checkFree(ctx, path); err != nil {
 		return fail(err)
 	}
 	private, err := os.MkdirTemp(dir, ".s")
@@ -71,12 +71,9 @@ const patience = 10 * time.Second
 
 // lockFile keeps two agents from creating the same socket at the same time. The file is beside the socket, and only its
 // owner can open it: whoever could open it could hold the lock for ever.
-func lockFile(path string) (unlock func(), err error) {
+func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".lock")
-	f, err := lock.Try(name)
-	for end := time.Now().Add(patience); errors.Is(err, lock.ErrHeld) && time.Now().Before(end); f, err = lock.Try(name) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	f, err := lock.TryFor(ctx, name, patience)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +84,7 @@ func lockFile(path string) (unlock func(), err error) {
 }
 
 // checkFree returns an error if the socket cannot be created at path.
-func checkFree(path string) error {
+func checkFree(ctx context.Context, path string) error {
 	st, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -97,7 +94,7 @@ func checkFree(path string) error {
 	case st.Mode().Type() != os.ModeSocket:
 		return errors.New("a file that is not a socket is in the way; remove it or choose another path with --socket")
 	}
-	c, err := unixsocket.Dial(context.Background(), path)
+	c, err := unixsocket.Dial(ctx, path)
 	if err == nil {
 		_ = c.Close()
 		return fmt.Errorf("%w; stop it first or give this one another --root-dir", ErrInUse)

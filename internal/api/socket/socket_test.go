@@ -32,7 +32,7 @@ func TestListen(t *testing.T) {
 
 func testListen(t *testing.T, dir string) {
 	path := filepath.Join(shortDir(t), dir, "berth.sock")
-	l, err := Listen(path)
+	l, err := Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func testListen(t *testing.T, dir string) {
 	if err != nil || st.Mode() != os.ModeSocket|0o600 {
 		t.Fatalf("socket has mode %v (%v), want 0600", st.Mode(), err)
 	}
-	if _, err := Listen(path); !errors.Is(err, ErrInUse) {
+	if _, err := Listen(t.Context(), path); !errors.Is(err, ErrInUse) {
 		t.Errorf("a second agent: %v, want %v", err, ErrInUse)
 	}
 	if c, err := unixsocket.Dial(t.Context(), path); err != nil {
@@ -65,7 +65,7 @@ func TestListenReplacesStaleSocket(t *testing.T) {
 	}
 	dead.SetUnlinkOnClose(false)
 	_ = dead.Close()
-	l, err := Listen(path)
+	l, err := Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,14 +79,14 @@ func TestListenReplacesStaleSocket(t *testing.T) {
 
 func TestCloseKeepsSocketOfNextAgent(t *testing.T) {
 	path := filepath.Join(shortDir(t), "berth.sock")
-	first, err := Listen(path)
+	first, err := Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	second, err := Listen(path)
+	second, err := Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestListenIgnoresALockOnTheDirectory(t *testing.T) {
 	}
 	listening := make(chan error, 1)
 	go func() {
-		l, err := Listen(filepath.Join(dir, "berth.sock"))
+		l, err := Listen(t.Context(), filepath.Join(dir, "berth.sock"))
 		if err == nil {
 			err = l.Close()
 		}
@@ -135,7 +135,7 @@ func TestListenRefusesTheLockFileOfAnotherUser(t *testing.T) {
 	if err := errors.Join(os.WriteFile(file, nil, 0o666), os.Chown(file, 4242, 4242)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "belongs to user 4242") {
+	if _, err := Listen(t.Context(), path); err == nil || !strings.Contains(err.Error(), "belongs to user 4242") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -150,7 +150,7 @@ func TestListenRefuses(t *testing.T) {
 		file:                              "not a socket is in the way",
 		filepath.Join(file, "berth.sock"): "not a directory",
 	} {
-		if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Listen(t.Context(), path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}

@@ -127,7 +127,7 @@ func TestBitFlipsAreDetected(t *testing.T) {
 	}
 }
 
-// even can be written by nobody if it is odd.
+// even is a number that no owner writes if it is odd.
 type even int
 
 func (e even) Check() error {

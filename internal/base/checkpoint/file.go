@@ -68,6 +68,12 @@ func Replace(path string, content []byte) error { return replace(path, content, 
 // ReplaceUnsynced is Replace for content that may be lost or damaged in a power cut.
 func ReplaceUnsynced(path string, content []byte) error { return replace(path, content, false) }
 
+// Remove deletes a file of Save or Replace, and what a crash during a write has left beside it. A file that does not
+// exist is no error. The removal may be undone by a power cut.
+func Remove(path string) error {
+	return errors.Join(remove(path+tmpSuffix, false), remove(path, false))
+}
+
 // Load returns the content of the file at path. The error is fs.ErrNotExist if there is no file. It is a *DamagedError
 // if the file was moved aside because it is damaged or from a newer program; the caller then continues with the zero
 // value and reports the error.

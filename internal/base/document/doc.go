@@ -7,5 +7,6 @@
 //	                                   any failure --explain--> faults with lines
 //
 // YAML is read as Kubernetes reads it (YAML 1.1: yes and on are booleans). Every field must have a place in the Go
-// value: an unknown field, a duplicate field and a value of the wrong type are faults.
+// value: an unknown field, a duplicate field and a value of the wrong type are faults. LenientJSON and DecodeLenient
+// ignore the first two, as the kubelet does with its own files, and list them.
 package document

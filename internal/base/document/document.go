@@ -108,6 +108,20 @@ func (d Document) JSON() ([]byte, error) {
 	return nil, d.yamlFaults(err)
 }
 
+// LenientJSON is JSON for a document that is used although keys are given twice: the last value counts. Faults lists
+// these keys.
+func (d Document) LenientJSON() (data []byte, twice Faults, err error) {
+	if data, err = d.JSON(); err == nil {
+		return data, nil, nil
+	}
+	twice = d.duplicates()
+	lenient, broken := sigsyaml.YAMLToJSON(d.Text)
+	if broken != nil || len(twice) == 0 {
+		return nil, nil, err
+	}
+	return lenient, twice, nil
+}
+
 // isJSON guesses from the beginning whether a broken document was meant to be JSON.
 func isJSON(text []byte) bool {
 	rest, ok := bytes.CutPrefix(text, []byte("{"))
@@ -146,22 +160,33 @@ func (d Document) yamlFaults(err error) Faults {
 // Decode puts data into the value that into points to. data is the JSON of the document, or of the part at path: names
 // of fields and indices of lists. The error is Faults.
 func (d Document) Decode(data []byte, into any, path ...any) error {
+	ignored, err := d.DecodeLenient(data, into, path...)
+	if err == nil && len(ignored) > 0 {
+		return ignored
+	}
+	return err
+}
+
+// DecodeLenient is Decode for a document that is used without its unknown fields. Ignored lists these fields, and keys
+// that are given twice.
+func (d Document) DecodeLenient(data []byte, into any, path ...any) (ignored Faults, err error) {
 	strict, err := sigsjson.UnmarshalStrict(data, into)
 	if err == nil && len(strict) == 0 {
-		return nil
+		return nil, nil
 	}
-	if faults := d.explain(into, path); len(faults) > 0 {
-		return faults
-	}
-	// explain found nothing: the decoder's own text is better than none.
-	var faults Faults
-	for _, e := range append(strict, err) {
-		if e != nil {
-			faults = append(faults,
-				Fault{Line: d.Line, Field: join(path), Text: strings.TrimPrefix(e.Error(), "json: ")})
+	faults := d.explain(into, path)
+	if len(faults) == 0 { // the decoder's own text is better than none
+		for _, e := range append(strict, err) {
+			if e != nil {
+				faults = append(faults,
+					Fault{Line: d.Line, Field: join(path), Text: strings.TrimPrefix(e.Error(), "json: ")})
+			}
 		}
 	}
-	return faults
+	if err != nil {
+		return nil, faults
+	}
+	return faults, nil
 }
 
 // LineOf is the line of the value at path, or of its nearest existing parent.

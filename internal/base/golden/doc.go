@@ -1,2 +1,2 @@
-// Package golden compares results of tests with files in testdata. go test -update rewrites the files.
+// Package golden compares results of tests with files, in testdata or elsewhere. go test -update writes the files.
 package golden

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -13,8 +14,33 @@ import (
 	"github.com/berth-run/berth/internal/base/retry"
 )
 
-// turn is the delay between two tries of Acquire.
-const turn = 100 * time.Millisecond
+// The delay between two tries to take a lock begins with firstTurn and doubles up to turn.
+const (
+	firstTurn = 10 * time.Millisecond
+	turn      = 100 * time.Millisecond
+)
+
+// TryFor takes the lock of a file as Try does. While another process holds the lock, TryFor tries again for the time
+// patience, and then returns ErrHeld. It returns the context's error if ctx ends before.
+func TryFor(ctx context.Context, path string, patience time.Duration) (*os.File, error) {
+	end := time.Now().Add(patience)
+	return tryWhile(ctx, path, func() bool { return time.Now().Before(end) })
+}
+
+// tryWhile takes the lock of a file as Try does. While another process holds the lock and worthwhile returns true, it
+// tries again.
+func tryWhile(ctx context.Context, path string, worthwhile func() bool) (*os.File, error) {
+	delay := retry.Doubling(firstTurn, turn)
+	for {
+		f, err := Try(path)
+		if !errors.Is(err, ErrHeld) || !worthwhile() {
+			return f, err
+		}
+		if err := retry.Sleep(ctx, delay.Step()); err != nil {
+			return nil, err
+		}
+	}
+}
 
 // File is a lock that a kubelet uses too (flock(2) on --lock-file). Only one of several agents with the same file works
 // at a time.
@@ -25,18 +51,11 @@ type File struct {
 // Acquire waits until no other process holds the lock of a file and takes it. It creates the file if there is none. The
 // kernel releases the lock when the process ends.
 func Acquire(ctx context.Context, path string) (*File, error) {
-	for {
-		f, err := Try(path)
-		if err == nil {
-			return &File{f}, nil
-		}
-		if !errors.Is(err, ErrHeld) && !errors.Is(err, unix.EINTR) {
-			return nil, err
-		}
-		if err := retry.Sleep(ctx, turn); err != nil {
-			return nil, err
-		}
+	f, err := TryFor(ctx, path, math.MaxInt64)
+	if err != nil {
+		return nil, err
 	}
+	return &File{f}, nil
 }
 
 // Contended waits until another process opens or removes the file. A process that waits for the lock does so. It

@@ -56,6 +56,28 @@ func TestFileIsHeldByOneAtATime(t *testing.T) {
 	}
 }
 
+func TestTryForGivesUpWhenItsPatienceIsOver(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	held, err := TryFor(t.Context(), path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := TryFor(t.Context(), path, firstTurn); !errors.Is(err, ErrHeld) {
+		t.Errorf("the lock is held: %v, want %v", err, ErrHeld)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := TryFor(ctx, path, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Errorf("the context has ended: %v, want %v", err, context.Canceled)
+	}
+	go held.Close()
+	f, err := TryFor(t.Context(), path, time.Hour)
+	if err != nil {
+		t.Fatalf("the lock was released: %v", err)
+	}
+	f.Close()
+}
+
 func TestContendedEnds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubelet.lock")
 	f, err := Acquire(t.Context(), path)

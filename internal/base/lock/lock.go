@@ -12,12 +12,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/berth-run/berth/internal/base/retry"
 )
 
-// ErrLocked is the error if another agent works on the root directory.
-var ErrLocked = errors.New("another agent works on this root directory")
+// ErrLocked is the error if another agent, or a runtime without an agent, works on the root directory.
+var ErrLocked = errors.New("another agent or runtime works on this root directory")
 
 // RootFile is the name of the lock file in a root directory.
 const RootFile = "lock"
@@ -36,7 +34,11 @@ func Try(path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		for errors.Is(err, unix.EINTR) {
+			err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		}
+		if err != nil {
 			if errors.Is(err, unix.EWOULDBLOCK) {
 				err = ErrHeld
 			}
@@ -98,23 +100,34 @@ func names(path string, f *os.File) (bool, error) {
 
 // Root takes the lock of a root directory, so that only one agent at a time works on it. The kernel releases the lock
 // when the process ends. The error is ctx's if ctx ends while Root waits.
+//
+// Root waits for a command that holds the lock (Command), since commands end soon.
 func Root(ctx context.Context, root string) (unlock func() error, err error) {
+	return take(ctx, root, strconv.Itoa(os.Getpid())+"\n")
+}
+
+// Command is Root for a command that works on the root directory without an agent.
+func Command(ctx context.Context, root string) (unlock func() error, err error) {
+	return take(ctx, root, strconv.Itoa(os.Getpid())+" "+command+"\n")
+}
+
+// command follows the process ID in the lock file of a command.
+const command = "command"
+
+// take takes the lock of a root directory and writes text into the lock file.
+func take(ctx context.Context, root, text string) (unlock func() error, err error) {
 	path := filepath.Join(root, RootFile)
-	f, err := Try(path)
-	for end := time.Now().Add(inherited); errors.Is(err, ErrHeld) && dead(holder(path)) && time.Now().Before(end); {
-		if err := retry.Sleep(ctx, turn); err != nil {
-			return nil, err
-		}
-		f, err = Try(path)
-	}
+	began := time.Now()
+	f, err := tryWhile(ctx, path, func() bool { return time.Since(began) < patience(holder(path)) })
 	if errors.Is(err, ErrHeld) {
-		pid := cmp.Or(holder(path), "unknown")
-		return nil, fmt.Errorf("lock %s: %w (pid %s); stop it, or choose another --root-dir", path, ErrLocked, pid)
+		pid, _ := holder(path)
+		return nil, fmt.Errorf("lock %s: %w (pid %s); stop it, or choose another --root-dir", path, ErrLocked,
+			cmp.Or(pid, "unknown"))
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(f.Truncate(0), writeAt(f, strconv.Itoa(os.Getpid())+"\n")); err != nil {
+	if err := errors.Join(f.Truncate(0), writeAt(f, text)); err != nil {
 		return nil, errors.Join(fmt.Errorf("write %s: %w", path, err), f.Close())
 	}
 	return f.Close, nil
@@ -124,13 +137,28 @@ func Root(ctx context.Context, root string) (unlock func() error, err error) {
 // has a copy of the lock until it runs its program, which takes long on a busy machine.
 const inherited = 15 * time.Second
 
-// holder returns the process ID in a lock file, or "".
-func holder(path string) string {
+// commandPatience is how long Root waits for a command. Loading a large image takes the longest.
+const commandPatience = 2 * time.Minute
+
+// patience returns how long to wait for the holder of a lock.
+func patience(pid, kind string) time.Duration {
+	switch {
+	case kind == command:
+		return commandPatience
+	case dead(pid):
+		return inherited
+	}
+	return 0
+}
+
+// holder returns the process ID in a lock file, and the kind of a holder that is no agent. Both are "" if unknown.
+func holder(path string) (pid, kind string) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return ""
+		return "", ""
 	}
-	return strings.TrimSpace(string(text))
+	pid, kind, _ = strings.Cut(strings.TrimSpace(string(text)), " ")
+	return pid, kind
 }
 
 // dead reports whether there is no process with this ID.

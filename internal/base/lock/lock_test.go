@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -53,8 +54,8 @@ func TestRootNamesTheAgentThatHoldsTheLock(t *testing.T) {
 	root := t.TempDir()
 	hold(t, root, "60", os.Getppid())
 	_, err := Root(t.Context(), root)
-	want := "lock " + root + "/lock: another agent works on this root directory (pid " + strconv.Itoa(os.Getppid()) +
-		"); stop it, or choose another --root-dir"
+	want := "lock " + root + "/lock: another agent or runtime works on this root directory (pid " +
+		strconv.Itoa(os.Getppid()) + "); stop it, or choose another --root-dir"
 	if !errors.Is(err, ErrLocked) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -110,5 +111,33 @@ func TestTryRefusesTheFilesOfOthers(t *testing.T) {
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || info.Mode() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+// Commands end soon. An agent that is restarted at such a moment must not fail.
+func TestRootWaitsForACommand(t *testing.T) {
+	root := t.TempDir()
+	unlock, err := Command(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan error, 1)
+	go func() {
+		free, err := Root(t.Context(), root)
+		if err == nil {
+			err = free()
+		}
+		taken <- err
+	}()
+	short, cancel := context.WithTimeout(t.Context(), 2*turn)
+	defer cancel()
+	if _, err := Command(short, root); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("two commands hold the lock, or one does not wait: %v", err)
+	}
+	if err := unlock(); err != nil {
+		t.Error(err)
+	}
+	if err := <-taken; err != nil {
+		t.Errorf("the command has ended: %v", err)
 	}
 }

@@ -18,6 +18,7 @@ const (
 	RegistryUnavailable        = "RegistryUnavailable"
 	SignatureValidationFailed  = "SignatureValidationFailed"
 	CreateContainerConfigError = "CreateContainerConfigError"
+	Blocked                    = "Blocked"
 	PreCreateHookError         = "PreCreateHookError"
 	CreateContainerError       = "CreateContainerError"
 	PreStartHookError          = "PreStartHookError"
@@ -50,18 +51,37 @@ const (
 	NodeShutdown                     = "NodeShutdown"
 	FailedSync                       = "FailedSync"
 	FailedValidation                 = "FailedValidation"
-	FailedCreatePodSandBox           = "FailedCreatePodSandBox"
-	SandboxChanged                   = "SandboxChanged"
-	FailedKillPod                    = "FailedKillPod"
-	FailedPostStartHook              = "FailedPostStartHook"
-	FailedPreStopHook                = "FailedPreStopHook"
-	NetworkNotReady                  = "NetworkNotReady"
+	// FieldIgnored is of a manifest with unknown fields. It is Berth's own: the kubelet ignores them in silence.
+	FieldIgnored                    = "FieldIgnored"
+	FailedCreatePodSandBox          = "FailedCreatePodSandBox"
+	SandboxChanged                  = "SandboxChanged"
+	FailedPodSandBoxStatus          = "FailedPodSandBoxStatus"
+	FailedMapVolume                 = "FailedMapVolume"
+	SuccessfulMountVolume           = "SuccessfulMountVolume"
+	FailedMountOnFilesystemMismatch = "FailedMountOnFilesystemMismatch"
+	DeadlineExceeded                = "DeadlineExceeded"
+	ExceededGracePeriod             = "ExceededGracePeriod"
+	ContainerGCFailed               = "ContainerGCFailed"
+	FailedKillPod                   = "FailedKillPod"
+	FailedPostStartHook             = "FailedPostStartHook"
+	FailedPreStopHook               = "FailedPreStopHook"
+	NetworkNotReady                 = "NetworkNotReady"
 	// InvalidEnvironmentVariableNames is of keys that envFrom leaves out.
 	InvalidEnvironmentVariableNames = "InvalidEnvironmentVariableNames"
 	FailedPodCgroup                 = "FailedCreatePodContainer"
 	// ManifestsMissing and ManifestsReturned are of the node: its manifest directory disappeared, or is there again.
 	ManifestsMissing  = "ManifestsMissing"
 	ManifestsReturned = "ManifestsReturned"
+	// These are of certificates of pods (KEP-4317), in the kubelet's words.
+	CertificateDenied  = "Denied"
+	CertificateOverdue = "CertificateOverdueForRefresh"
+	CertificateExpired = "CertificateExpired"
+	// OOMKilled is of a pod: the kernel killed one of its processes for lack of memory.
+	OOMKilled = "OOMKilled"
+	// RotatedLogsRemoved is of a node that removed compressed logs, because a file system ran full.
+	RotatedLogsRemoved = "RotatedLogsRemoved"
+	// WaitsForPressure is of an evicted static pod, which starts again when the pressure of the node has ended.
+	WaitsForPressure = "WaitsForPressure"
 )
 
 // Error is a failure with the reason shown to users. Error() is "reason: cause". Message() is the cause alone, because

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -57,7 +58,7 @@ func OwnNetwork(t *testing.T) bool {
 	return false
 }
 
-// Disk mounts an ext4 file system of 16 MiB, and skips the test where that is impossible. powerCut ends it as the loss
+// Disk mounts an ext4 file system of 256 MiB, and skips the test where that is impossible. powerCut ends it as the loss
 // of power does, without writing anything that no program has synced, and mounts it again.
 func Disk(t testing.TB) (dir string, powerCut func()) {
 	t.Helper()
@@ -78,7 +79,7 @@ func Disk(t testing.TB) (dir string, powerCut func()) {
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(image, 16<<20); err != nil {
+	if err := os.Truncate(image, 256<<20); err != nil {
 		t.Fatal(err)
 	}
 	run("mkfs.ext4", "-q", image)
@@ -99,6 +100,18 @@ func Disk(t testing.TB) (dir string, powerCut func()) {
 			t.Fatalf("end the file system: %v", err)
 		}
 		run("umount", dir)
+		// A container that another test makes at this moment has a copy of all mounts. While it has, the next mount
+		// would be the same file system, which is dead.
+		const limit = time.Minute
+		attached := []byte("?")
+		for start := time.Now(); len(attached) > 0; time.Sleep(10 * time.Millisecond) {
+			if attached, err = exec.CommandContext(t.Context(), "losetup", "-j", image).Output(); err != nil {
+				t.Fatalf("losetup -j %s: %v", image, err)
+			}
+			if len(attached) > 0 && time.Since(start) > limit {
+				t.Fatalf("the file system is still mounted somewhere after %s: %s", limit, attached)
+			}
+		}
 		mount()
 	}
 }

@@ -119,6 +119,24 @@ func File(name string, depth int) (*os.File, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%w but a %s", ErrNotFile, TypeName(info.Mode()))
 	}
+	return reopen(at, name)
+}
+
+// Read opens for reading what Open has opened for reference: a regular file or a directory. It never opens another
+// type, as File does not.
+func Read(at *os.File) (*os.File, error) {
+	info, err := at.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() && !info.IsDir() {
+		return nil, fmt.Errorf("%w but a %s", ErrNotFile, TypeName(info.Mode()))
+	}
+	return reopen(at, at.Name())
+}
+
+// reopen opens a file for reading that was opened for reference. The caller has checked its type.
+func reopen(at *os.File, name string) (*os.File, error) {
 	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(at.Fd())), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
@@ -220,6 +238,8 @@ func HostCreate(name string, mode os.FileMode) error {
 	return unix.Close(fd)
 }
 
+// chmodNew sets the mode of a new directory, whatever the umask is: mkdirat(2) ignores setuid, setgid and the sticky
+// bit. Setgid that the directory has inherited stays.
 func chmodNew(at *os.File, name string, mode os.FileMode) error {
 	f, err := openat2(int(at.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW,
 		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_XDEV)
@@ -231,5 +251,18 @@ func chmodNew(at *os.File, name string, mode os.FileMode) error {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return err
 	}
-	return unix.Fchmod(int(f.Fd()), uint32(mode.Perm())|st.Mode&unix.S_ISGID)
+	return unix.Fchmod(int(f.Fd()), modeBits(mode)|st.Mode&unix.S_ISGID)
+}
+
+// modeBits returns the permissions, setuid, setgid and the sticky bit of a mode as the kernel has them.
+func modeBits(mode os.FileMode) uint32 {
+	bits := uint32(mode.Perm())
+	for special, bit := range map[os.FileMode]uint32{
+		os.ModeSetuid: unix.S_ISUID, os.ModeSetgid: unix.S_ISGID, os.ModeSticky: unix.S_ISVTX,
+	} {
+		if mode&special != 0 {
+			bits |= bit
+		}
+	}
+	return bits
 }

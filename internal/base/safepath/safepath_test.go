@@ -324,3 +324,28 @@ func FuzzMkdirAll(f *testing.F) {
 		}
 	})
 }
+
+// A directory that is made in a volume has the mode of the volume, with setgid and the sticky bit.
+func TestMkdirAllKeepsSpecialBits(t *testing.T) {
+	old := syscall.Umask(0o077)
+	defer syscall.Umask(old)
+	dir, inside, _ := volume(t)
+	for name, mode := range map[string]os.FileMode{
+		"sticky": 0o777 | os.ModeSticky, "both": 0o777 | os.ModeSticky | os.ModeSetgid, "plain": 0o750,
+	} {
+		f, err := MkdirAll(dir, name+"/below", mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		for _, made := range []string{name, name + "/below"} {
+			info, err := os.Stat(filepath.Join(inside, made))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := info.Mode() &^ os.ModeDir; got != mode {
+				t.Errorf("%s has the mode %v, want %v", made, got, mode)
+			}
+		}
+	}
+}

@@ -22,14 +22,14 @@ const parent = "/run/berth"
 // rootFile is the file in a root's directory of sockets that contains the root's path.
 const rootFile = "root"
 
-// Dir returns the directory for the sockets of a root directory. All names of a root, through links, have the same one.
-// With the names of the sockets of shims (/s/ and 64 digits) it stays below MaxPath.
+// Dir returns the directory for the sockets of a root directory. All paths that lead to a root through
+// links have the same directory. A shim's socket there (/s/ and 64 digits) has a path no longer than MaxPath.
 func Dir(root string) string {
 	sum := sha256.Sum256([]byte(resolve(root)))
 	return filepath.Join(parent, hex.EncodeToString(sum[:14]))
 }
 
-// resolve returns a path without links, as far as it exists.
+// resolve follows the links on a path. The end of the path may not exist, and stays as it is.
 func resolve(path string) string {
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		return resolved
@@ -57,7 +57,7 @@ func MakeDir(root string) (dir string, err error) {
 	return dir, nil
 }
 
-// claim checks a directory of sockets, and writes whose it is.
+// claim checks a directory of sockets, and writes the path of its root into it.
 func claim(dir, root string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {

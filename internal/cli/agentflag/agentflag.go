@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-run/berth/internal/cli/process"
 	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/config/embedded"
 )
 
 // Config adds the flags of every command that builds an agent.
@@ -20,12 +21,16 @@ func Config(cmd *cobra.Command, f *config.Flags) {
 	mark(cmd.MarkFlagDirname("config-dir"))
 }
 
-// Manifests adds the flags of every command that runs an agent, about manifests and claims that are gone.
+// Manifests adds the flags of every command that runs an agent, about pods of manifests, and manifests and claims that
+// are gone.
 func Manifests(cmd *cobra.Command, f *config.ManifestFlags) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Missing, "missing-manifests", "",
 		"`keep|end`: whether the pods of manifests run on while the manifest directory is missing (default: keep, or "+
 			"end with --kubeconfig)")
+	flags.StringVar(&f.Static, "static-pods", "",
+		"`critical|ordinary`: whether every static pod is critical, or only by its priority (default: ordinary, or "+
+			"critical with --kubeconfig)")
 	flags.Var(&span{&f.ClaimRetention, config.DefaultClaimRetention}, "claim-retention",
 		"how long the data of a deleted claim is kept, as a `duration`; 0s: it is removed at once")
 }
@@ -79,24 +84,28 @@ func Node(cmd *cobra.Command, f *config.Flags) {
 			"/stats/summary; the "+
 			"agent moves no process there")
 	Manifests(cmd, &f.Absent.Manifests)
-	embedded(cmd, &f.Embedded)
+	inProcess(cmd, &f.Embedded)
 	cluster(cmd, f)
 	dead(cmd, f)
 	kubelets(cmd)
 }
 
-// embedded adds the flags for the embedded runtime.
-func embedded(cmd *cobra.Command, f *config.Embedded) {
+// inProcess adds the flags for the embedded runtime.
+func inProcess(cmd *cobra.Command, f *embedded.Settings) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.CRIListen, "cri-listen", "",
 		"also serve the embedded runtime's CRI on this socket, for crictl: `unix://PATH`")
-	flags.StringVar(&f.PodNetwork, "pod-network", config.PodNetworkAuto,
+	flags.StringVar(&f.PodNetwork, "pod-network", embedded.NetworkAuto,
 		"`auto|cni`: pods in the embedded runtime use the network of the CNI configuration, which may appear or "+
 			"disappear at any time. Without a configuration, auto uses the runtime's built-in network; with cni the "+
 			"node is not ready, and pods that need a network wait")
 	flags.StringVar(&f.CNIConfDir, "cni-conf-dir", "",
 		"`directory` with the CNI configuration of the embedded runtime (default /etc/cni/net.d)")
 	mark(cmd.MarkFlagDirname("cni-conf-dir"))
+	flags.StringVar(&f.NRISocket, "nri-socket", "",
+		"`path` of the socket where NRI plugins connect to the embedded runtime, or off (default "+
+			embedded.DefaultNRISocket+"; with a --root-dir of your own, nri.sock in the runtime's directory below "+
+			"/run/berth)")
 }
 
 // Values returns the values of all flags by name, as /flagz shows them. No flag holds a secret: those about

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/config/embedded"
 )
 
 // Node accepts the kubelet's flags that have no field in its configuration.
@@ -28,7 +29,7 @@ func TestNode(t *testing.T) {
 		"--node-ip=::", "--node-labels=a=b,c=d", "--runtime-cgroups=/r", "--maximum-dead-containers", "-1",
 		"--maximum-dead-containers-per-container=2", "--minimum-container-ttl-duration=1m", "--lock-file=/l",
 		"--exit-on-lock-contention", "--offline-pods=false", "--offline-max-age=1h", "--offline-key-file=/key",
-		"--cri-listen=unix:///c", "--pod-network=cni", "--cni-conf-dir=/n",
+		"--cri-listen=unix:///c", "--pod-network=cni", "--cni-conf-dir=/n", "--nri-socket=/s",
 		"--missing-manifests=end", "--claim-retention=0s",
 	})
 	if err != nil {
@@ -40,9 +41,10 @@ func TestNode(t *testing.T) {
 		NodeIPs: []netip.Addr{netip.IPv6Unspecified()}, NodeLabels: map[string]string{"a": "b", "c": "d"},
 		RuntimeCgroups: "/r", Lock: config.Lock{File: "/l", Yield: true},
 		Dead:     config.DeadFlags{MinAge: time.Minute, PerContainer: new(2), Total: new(-1)},
-		Embedded: config.Embedded{CRIListen: "unix:///c", PodNetwork: "cni", CNIConfDir: "/n"},
-		Absent: config.AbsentFlags{Manifests: config.ManifestFlags{Missing: "end", ClaimRetention: new(time.Duration(0))},
-			Offline: config.OfflineFlags{Off: true, MaxAge: time.Hour, KeyFile: "/key"}},
+		Embedded: embedded.Settings{CRIListen: "unix:///c", PodNetwork: "cni", CNIConfDir: "/n", NRISocket: "/s"},
+		Absent: config.AbsentFlags{
+			Manifests: config.ManifestFlags{Missing: "end", ClaimRetention: new(time.Duration(0))},
+			Offline:   config.OfflineFlags{Off: true, MaxAge: time.Hour, KeyFile: "/key"}},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -63,11 +65,13 @@ func TestKubeletFlags(t *testing.T) {
 	cmd := &cobra.Command{Use: "agent"}
 	Node(cmd, &config.Flags{})
 	for args, want := range map[string]string{
-		"--cgroup-driver=systemd":         `next: write cgroupDriver into the file of --config, or into a .conf file of --config-dir`,
-		"--pod-infra-container-image=p:1": `next: leave it out: the sandbox image is the runtime's, and kubelets since 1.35 do not take it either`,
-		"--v=2":                           `next: use --log-level`,
-		"-v=2":                            `next: use --log-level`,
-		"--nonsense":                      `next: see "agent --help"`,
+		"--cgroup-driver=systemd": `next: write cgroupDriver into the file of --config, or into a .conf ` +
+			`file of --config-dir`,
+		"--pod-infra-container-image=p:1": `next: leave it out: the sandbox image is the runtime's, and kubelets ` +
+			`since 1.35 do not take it either`,
+		"--v=2":      `next: use --log-level`,
+		"-v=2":       `next: use --log-level`,
+		"--nonsense": `next: see "agent --help"`,
 	} {
 		err := cmd.FlagErrorFunc()(cmd, cmd.ParseFlags([]string{args}))
 		if got := "next: " + client.NextStep(err); got != want {

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"os"
+
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/config"
 )
@@ -9,6 +11,8 @@ import (
 type App struct {
 	// Root is the flag --root-dir, Socket the flag --socket. Empty means the default.
 	Root, Socket string
+	// Offline answers the commands that work without an agent. nil: every command needs one.
+	Offline client.Offline
 }
 
 // SocketPath returns the path of the agent's socket.
@@ -21,3 +25,12 @@ func (a *App) SocketPath() string {
 
 // Client returns a client of the agent that the flags choose.
 func (a *App) Client() *client.Client { return client.New(a.SocketPath()) }
+
+// RootClient returns a client that works without an agent too: on the root directory, under its lock. Only root can do
+// so, and only without --socket, which chooses an agent.
+func (a *App) RootClient() *client.Client {
+	if a.Socket != "" || os.Geteuid() != 0 {
+		return a.Client()
+	}
+	return client.NewOffline(a.SocketPath(), a.Offline)
+}

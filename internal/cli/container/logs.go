@@ -97,7 +97,10 @@ func logs(a *command.App, cmd *cobra.Command, f *logFlags, arg string) error {
 	if err != nil {
 		return err
 	}
-	c := a.Client()
+	c := a.RootClient()
+	if f.follow {
+		c = a.Client() // only an agent has more to come
+	}
 	p, err := c.Pod(key).Get(cmd.Context())
 	if err != nil {
 		return err

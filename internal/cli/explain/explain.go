@@ -28,26 +28,37 @@ const StatusNotAdmitted = 2
 // Command returns "berth explain". agent returns the client of the agent, and read reads a manifest file.
 func Command(agent func() *client.Client, read func(stdin io.Reader, name string) ([]byte, error)) *cobra.Command {
 	var namespace, format string
+	pressure := false
 	cmd := &cobra.Command{
-		Use:   "explain FILE...",
+		Use:   "explain FILE...|--pressure",
 		Short: "Show whether the agent would admit the pods of manifests now, and why not",
 		Long: `Check the pods of manifests against the running agent's admission rules, without applying them. The
 output has the result of each rule, and the CPUs, memory and devices that the pod would hold
 exclusively. Each pod is checked as if it alone were applied now and replaced a pod of the same name.
 The file - is standard input. The rules are described in docs/admission.md.
 
+With --pressure and without a file, show how far the node is from evicting pods, and the order in which
+pods would end (docs/eviction.md).
+
 The exit status is 0 if all pods would be admitted, 2 if one would not (not yet, blocked, rejected or
 invalid), and 1 for an error.`,
-		Example: "  berth explain web.yaml",
+		Example: "  berth explain web.yaml\n  berth explain --pressure",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			switch {
+			case len(args) == 0 && !pressure:
 				return client.Next(errors.New("no manifest is named"), "usage: "+cmd.UseLine())
+			case len(args) > 0 && pressure:
+				return client.Next(errors.New("--pressure is about the pods that run, not about manifests"),
+					"leave out the files, or --pressure")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, files []string) error {
 			if !slices.Contains([]string{"", "json", "yaml"}, format) {
 				return client.Next(fmt.Errorf("output format %q is not known", format), "use one of json, yaml")
+			}
+			if pressure {
+				return explainPressure(cmd, agent(), format)
 			}
 			all := api.ExplanationList{TypeMeta: api.Type("ExplanationList"), Items: []api.Explanation{}}
 			for _, name := range files {
@@ -66,8 +77,26 @@ invalid), and 1 for an error.`,
 		},
 	}
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "`namespace` for pods without one")
+	cmd.Flags().BoolVar(&pressure, "pressure", false, "show which pods would be evicted first")
 	cmd.Flags().StringVarP(&format, "output", "o", "", "output `format`: json, yaml")
 	return cmd
+}
+
+// explainPressure shows the signals of eviction, and the order in which pods would end.
+func explainPressure(cmd *cobra.Command, agent *client.Client, format string) error {
+	p, err := client.Pressure(cmd.Context(), agent, true)
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	if format != "" {
+		return structured(w, p, format)
+	}
+	if len(p.Signals) == 0 && p.Problem == "" {
+		_, err := fmt.Fprintln(w, "There are no thresholds, so no pod is ever evicted.")
+		return err
+	}
+	return errors.Join(printer.Signals(w, p), printer.EvictionOrders(w, p))
 }
 
 func judge(items []api.Explanation) error {
@@ -77,19 +106,24 @@ func judge(items []api.Explanation) error {
 	return nil
 }
 
-func show(w io.Writer, all api.ExplanationList, format string) error {
-	switch format {
-	case "json":
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(all)
-	case "yaml":
-		data, err := yaml.Marshal(all)
+// structured writes v as JSON or YAML.
+func structured(w io.Writer, v any, format string) error {
+	if format == "yaml" {
+		data, err := yaml.Marshal(v)
 		if err == nil {
 			_, err = w.Write(data)
 		}
 		return err
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+func show(w io.Writer, all api.ExplanationList, format string) error {
+	if format != "" {
+		return structured(w, all, format)
 	}
 	if len(all.Items) == 0 {
 		_, err := fmt.Fprintln(w, "The manifests have no pods.")

@@ -48,7 +48,7 @@ func imageList(images []api.Image, err error) (api.ImageList, error) {
 
 // transfers returns the agent whose images a command transfers.
 func (c commands) transfers(cmd *cobra.Command) transfer.Agent {
-	return transfer.Agent{Client: c.app.Client(), Err: cmd.ErrOrStderr()}
+	return transfer.Agent{Client: c.app.RootClient(), Err: cmd.ErrOrStderr()}
 }
 
 func (c commands) load() *cobra.Command {
@@ -104,7 +104,7 @@ func (c commands) prune() *cobra.Command {
 			"Remove the images that no container and no pod of the node uses. Pinned images of the runtime stay.\n"+
 				"Images loaded from archives stay too, unless --all is set.", "prune", cobra.NoArgs),
 		func(cmd *cobra.Command, _ []string) (api.ImageList, error) {
-			return imageList(c.app.Client().Images().Prune(cmd.Context(), all))
+			return imageList(c.app.RootClient().Images().Prune(cmd.Context(), all))
 		}, printer.PrunedImages)
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also remove unused images that were loaded from archives")
 	return cmd
@@ -113,6 +113,6 @@ func (c commands) prune() *cobra.Command {
 func (c commands) df() *cobra.Command {
 	return with(c.command("df", "Show the disk space that images use", "", "df", cobra.NoArgs),
 		func(cmd *cobra.Command, _ []string) (*api.ImageUsage, error) {
-			return c.app.Client().Images().Usage(cmd.Context())
+			return c.app.RootClient().Images().Usage(cmd.Context())
 		}, printer.ImageUsage)
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/model/object"
 )
@@ -78,19 +79,19 @@ type getting struct {
 func Commands(c func() *client.Client) []*cobra.Command {
 	var all []*cobra.Command
 	for _, kind := range object.Kinds() {
-		all = append(all, command(c, kind))
+		all = append(all, kindCommand(c, kind))
 	}
 	return all
 }
 
-func command(c func() *client.Client, kind object.Kind) *cobra.Command {
+func kindCommand(c func() *client.Client, kind object.Kind) *cobra.Command {
 	g := getting{kind: kind}
 	cmd := &cobra.Command{
 		Use:     kind.Resource + " [NAME]",
 		Aliases: append([]string{strings.ToLower(kind.Name)}, kind.Aliases...),
 		Short:   "List the objects of kind " + kind.Name,
 		Example: "  berth get " + kind.Resource,
-		Args:    cobra.MaximumNArgs(1),
+		Args:    command.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains([]string{"", "json", "yaml", "name"}, g.format) {
 				return client.Next(fmt.Errorf("output format %q is not known", g.format),

@@ -27,7 +27,7 @@ together.`,
 	}
 	write := command.FormatFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		t, err := client.Topology(cmd.Context(), a.Client())
+		t, err := client.Topology(cmd.Context(), a.RootClient())
 		if err != nil {
 			return err
 		}

@@ -2,18 +2,15 @@ package topology
 
 import (
 	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
 
 	"github.com/berth-run/berth/internal/api"
 	apitopology "github.com/berth-run/berth/internal/api/topology"
+	"github.com/berth-run/berth/internal/base/golden"
 	"github.com/berth-run/berth/internal/node/machine/machinetest"
 	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/node/resource/device"
@@ -21,27 +18,13 @@ import (
 	"github.com/berth-run/berth/internal/node/resource/topology"
 )
 
-var update = flag.Bool("update", false, "write golden files")
-
-func golden(t *testing.T, name string, drawn *api.Topology) {
+func drawnAs(t *testing.T, name string, drawn *api.Topology) {
 	t.Helper()
 	var out bytes.Buffer
 	if err := Draw(&out, drawn); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join("testdata", name+".txt")
-	if *update {
-		if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), out.String()); diff != "" {
-		t.Errorf("not as in %s (-want +got); -update writes it:\n%s", path, diff)
-	}
+	golden.Text(t, name+".txt", out.String())
 }
 
 // Draw every test machine without holders.
@@ -49,7 +32,7 @@ func TestMachines(t *testing.T) {
 	for name, m := range machinetest.All(t) {
 		t.Run(name, func(t *testing.T) {
 			drawn := apitopology.Of(resource.Node{Machine: m}, nil, nil)
-			golden(t, name, &drawn)
+			drawnAs(t, name, &drawn)
 		})
 	}
 }
@@ -107,7 +90,7 @@ func TestHolders(t *testing.T) {
 		},
 	}
 	drawn := apitopology.Of(n, all, names)
-	golden(t, "holders", &drawn)
+	drawnAs(t, "holders", &drawn)
 }
 
 // The test has more holders than letters.
@@ -122,7 +105,7 @@ func TestManyHolders(t *testing.T) {
 	n := resource.Node{Machine: machinetest.Load(t, "4x16-subnuma-asymmetric"),
 		Policy: resource.Policy{CPUs: true, ReservedCPUs: set(t, "0")}}
 	drawn := apitopology.Of(n, all, names)
-	golden(t, "many-holders", &drawn)
+	drawnAs(t, "many-holders", &drawn)
 }
 
 func TestFold(t *testing.T) {

@@ -27,6 +27,8 @@ type ServingOptions struct {
 	NodeName string
 	// Client requests certificates as the node.
 	Client kubernetes.Interface
+	// Once means that the files of the operator are read only at the start.
+	Once bool
 	// Node has the addresses that a requested certificate is for. AddressesChanged receives after they have changed.
 	Node             Node
 	AddressesChanged <-chan struct{}
@@ -123,6 +125,9 @@ func (s *Serving) files() []string {
 
 func (s *Serving) read() (*tls.Certificate, error) {
 	if !s.o.TLS.Bootstrap {
+		if pair := s.Certificate(); pair != nil && s.o.Once && !s.selfSigned() {
+			return pair, nil
+		}
 		return loadPair(s.pair())
 	}
 	var pairs []*tls.Certificate

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/cluster/kubeapi"
 	"github.com/berth-run/berth/internal/cluster/nodeobject"
 	"github.com/berth-run/berth/internal/cluster/objects"
+	"github.com/berth-run/berth/internal/cluster/podcert"
 	"github.com/berth-run/berth/internal/cluster/token"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/model/object"
@@ -43,6 +44,8 @@ type Options struct {
 	Rejecter Rejecter
 	// Stale collects the pods whose status must be published again.
 	Stale *status.Stale
+	// Conditions are the conditions of this node.
+	Conditions *condition.Table
 	// Boot is the machine's boot ID.
 	Boot    string
 	Metrics *prometheus.Registry
@@ -75,6 +78,8 @@ type Cluster struct {
 	objects      *objects.Cluster
 	tokens       *token.Tokens
 	puller       *token.Puller
+	noBundles    bool                  // the node projects no trust bundles
+	certificates *podcert.Certificates // nil unless the node requests certificates of pods
 	conditions   *condition.Table
 	plugins      *Plugins
 	record       *record
@@ -85,7 +90,7 @@ type Cluster struct {
 // earlier agent. It sends nothing.
 func Connect(o Options) (*Cluster, error) {
 	c := &Cluster{
-		o: o, conditions: condition.New(), nodes: store.New[string, *corev1.Node](), factsChanged: wake.New(),
+		o: o, conditions: o.Conditions, nodes: store.New[string, *corev1.Node](), factsChanged: wake.New(),
 	}
 	cfg := o.Config
 	c.certificate = cert.NewClient(cert.ClientOptions{
@@ -106,12 +111,20 @@ func Connect(o Options) (*Cluster, error) {
 	}
 	c.pods = apiserver.New(apiserver.Options{Client: c.api.Main, NodeName: cfg.NodeName, Sink: o.Sources.Cluster})
 	c.objects = objects.New(objects.Config{
-		Client: c.api.Main, Pods: o.Sources.Desired, Sink: o.Sources.Cluster.Objects(), Changed: c.changed,
+		Client: c.api.Main, Pods: o.Sources.Desired, Sink: o.Sources.Cluster.Objects(), Changed: objectChanges{c},
 		Strategy: objects.Strategy(cfg.Cluster.Detection), Nodes: c.nodes, NodeName: cfg.NodeName,
-		Sync: cfg.Kubelet.SyncFrequency.Duration, Log: o.Log,
+		Sync: cfg.Kubelet.SyncFrequency.Duration, OwnReferences: cfg.Disabled.OwnReferences,
+		Certificates: cfg.Cluster.PodCertificates, Log: o.Log,
 	})
+	c.noBundles = cfg.Disabled.TrustBundles
 	c.tokens = token.New(token.FromAPI(c.api.Main), o.Log)
 	c.puller = token.NewPuller(c.tokens, c.api.Main)
+	if cfg.Cluster.PodCertificates {
+		c.certificates = podcert.New(podcert.Config{
+			Client: c.api.Main, Requests: c.objects, Accounts: c.puller, Nodes: c.nodes, NodeName: cfg.NodeName,
+			Changed: o.Changed, Events: o.Events, Log: o.Log,
+		})
+	}
 	standsIn := &atomic.Bool{}
 	if c.plugins, err = newPlugins(c, standsIn); err != nil {
 		return nil, err
@@ -120,9 +133,16 @@ func Connect(o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// changed passes on changes of objects that the object table does not show.
-func (c *Cluster) changed(keys map[object.Key]bool) {
+// objectChanges passes on changes of objects that the object table does not show: to the pods that wait for them, to
+// the part that requests certificates, and to the part that saves pods for a boot without an API server.
+type objectChanges struct{ *Cluster }
+
+// AddAll does not block.
+func (c objectChanges) AddAll(keys map[object.Key]bool) {
 	c.o.Changed.AddAll(keys)
+	if c.certificates != nil && keys[object.CertificateRequests()] {
+		c.certificates.Look()
+	}
 	for key := range keys {
 		if key.Kind == object.Service || key.Kind == object.ClusterTrustBundle || key.Kind == driver.KindDriver {
 			c.record.offline.SetsChanged()
@@ -164,12 +184,17 @@ func (c *Cluster) Objects(table *object.Table) *object.Objects {
 	return object.Joined(table, c.objects.Received)
 }
 
-// Issuer issues service account tokens and returns trust bundles. It is nil for a standalone agent.
+// Issuer issues service account tokens, and returns trust bundles and certificates of pods. It is nil for a standalone
+// agent.
 func (c *Cluster) Issuer() projected.Issuer {
 	if c == nil {
 		return nil
 	}
-	return token.Issuer{Tokens: c.tokens, Bundles: c.objects}
+	issuer := token.Issuer{Tokens: c.tokens, Bundles: c.objects, NoBundles: c.noBundles}
+	if c.certificates != nil {
+		issuer.Certificates = c.certificates
+	}
+	return issuer
 }
 
 // Puller returns the service account data that credential providers receive. It is nil for a standalone agent.
@@ -199,12 +224,15 @@ func (c *Cluster) Object() *nodeobject.Object {
 // ConfirmLabels reads the Node object from the API server soon. It returns at once.
 func (c *Cluster) ConfirmLabels() { c.Object().Confirm() }
 
-// Forget drops the tokens and the status of a pod that has ended.
+// Forget drops the tokens, the certificates and the status of a pod that has ended.
 func (c *Cluster) Forget(uid types.UID) {
 	if c == nil {
 		return
 	}
 	c.tokens.Forget(uid)
+	if c.certificates != nil {
+		c.certificates.Forget(uid)
+	}
 	c.reports.statuses.Forget(uid)
 }
 

@@ -7,15 +7,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/cluster/objects"
 	"github.com/berth-run/berth/internal/cluster/token"
-	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/plugin"
 	"github.com/berth-run/berth/internal/pod/admission"
 	"github.com/berth-run/berth/internal/pod/steps/container"
@@ -28,34 +28,29 @@ import (
 // Plugins are the drivers that only a node of a cluster has: for volumes, and for devices of ResourceClaims. It is
 // nil for a standalone agent.
 type Plugins struct {
-	node    string
-	nodes   *store.Table[string, *corev1.Node]
-	desired *store.Table[types.UID, *pod.Pod]
-	tokens  *token.Tokens
 	volumes *csi.Kind
 	claims  *dra.Claims
+	// attaches: a controller of the cluster attaches volumes.
+	attaches bool
 }
 
 // newPlugins makes the parts that talk to drivers. standsIn is set while the saved pods run in place of the API
 // server's.
 func newPlugins(c *Cluster, standsIn *atomic.Bool) (*Plugins, error) {
 	o := c.o
-	x := &Plugins{node: o.Config.NodeName, nodes: c.nodes, desired: o.Sources.Desired, tokens: c.tokens}
+	x := &Plugins{attaches: o.Config.Cluster.AttachDetach}
 	x.volumes = csi.New(csi.Options{
 		Root: o.Config.RootDir, Node: o.Config.NodeName, Client: c.api.Main, StandsIn: standsIn,
 		Objects: c.Objects(o.Sources.Objects),
-		Token:   x.token, Reported: x.reported, InUseChanged: c.factsChanged, Changed: c.changed,
-		Refresh: c.objects.Refresh,
-		Full: func(p *corev1.Pod, message string) {
-			o.Rejecter.Reject(p, admission.VolumeAttachmentLimitExceeded, message)
-		},
-		Label:  csi.FileLabel(),
+		Cluster: support{Cluster: c.objects, tokens: c.tokens, rejecter: o.Rejecter},
+		Nodes:   c.nodes, InUseChanged: c.factsChanged, Changed: objectChanges{c},
+		Label: csi.FileLabel(), Health: o.Config.Cluster.VolumeHealth,
 		Events: o.Events, Now: time.Now, Log: o.Log,
 	})
 	var err error
 	x.claims, err = dra.New(dra.Options{
 		Client: c.api.Main, Node: o.Config.NodeName, Dir: o.Config.RootDir, Boot: o.Boot,
-		Pod: x.newest, StandsIn: standsIn, Statuses: o.Stale, Events: o.Events, Metrics: o.Metrics,
+		Desired: o.Sources.Desired, StandsIn: standsIn, Statuses: o.Stale, Events: o.Events, Metrics: o.Metrics,
 		Now: time.Now, Log: o.Log,
 	})
 	if err != nil {
@@ -65,6 +60,14 @@ func newPlugins(c *Cluster, standsIn *atomic.Bool) (*Plugins, error) {
 		o.Log.Error("cannot read the prepared ResourceClaims of an earlier agent", "err", err)
 	}
 	return x, nil
+}
+
+// Register registers the metric of the calls of CSI drivers. Call it once.
+func (x *Plugins) Register(reg prometheus.Registerer) error {
+	if x == nil {
+		return nil
+	}
+	return x.volumes.Drivers().RegisterMetric(reg)
 }
 
 // Watcher finds the plugins of a node, including those that need no cluster.
@@ -85,38 +88,33 @@ func (c *Cluster) Plugins() *Plugins {
 	return c.plugins
 }
 
-// token returns a token of the pod's service account for one audience.
-func (x *Plugins) token(ctx context.Context, p *corev1.Pod, audience string, life time.Duration) (string, time.Time,
+// support is what volumes of drivers need of the API server.
+type support struct {
+	*objects.Cluster
+	tokens   *token.Tokens
+	rejecter Rejecter
+}
+
+// NodeFull rejects a pod.
+func (s support) NodeFull(p *corev1.Pod, message string) {
+	s.rejecter.Reject(p, admission.VolumeAttachmentLimitExceeded, message)
+}
+
+// Token returns a token of the pod's service account for one audience.
+func (s support) Token(ctx context.Context, p *corev1.Pod, audience string, life time.Duration) (string, time.Time,
 	error) {
 	r := token.Request{Namespace: p.Namespace, ServiceAccount: p.Spec.ServiceAccountName, Life: life, PodName: p.Name,
 		PodUID: p.UID}
 	if audience != "" {
 		r.Audiences = []string{audience}
 	}
-	t, err := x.tokens.Token(ctx, r)
+	t, err := s.tokens.Token(ctx, r)
 	return t.Value, t.Expires, err
-}
-
-// reported returns the volumes that the API server knows to be in use. An attachable volume is mounted only after it is
-// among them.
-func (x *Plugins) reported() []corev1.UniqueVolumeName {
-	if n, ok := x.nodes.Get(x.node); ok {
-		return n.Status.VolumesInUse
-	}
-	return nil
-}
-
-// newest returns a pod as the API server last sent it.
-func (x *Plugins) newest(uid types.UID) *corev1.Pod {
-	if p, ok := x.desired.Get(uid); ok {
-		return p.Pod
-	}
-	return nil
 }
 
 // nodeChanged notifies the volumes of a change of the Node object, which lists the attached volumes.
 func (x *Plugins) nodeChanged(context.Context, *corev1.Node) time.Duration {
-	x.volumes.NodeChanged()
+	x.volumes.Attachments().NodeChanged()
 	return 0
 }
 
@@ -127,6 +125,15 @@ func (x *Plugins) Kinds(root string) []volume.Kind {
 		return []volume.Kind{csi.Left{Root: root}}
 	}
 	return []volume.Kind{x.volumes}
+}
+
+// Attachments returns the volumes that a controller of the cluster attaches. It is nil for an agent that attaches
+// volumes itself (enableControllerAttachDetach: false), and for a standalone agent.
+func (x *Plugins) Attachments() volume.Attachments {
+	if x == nil || !x.attaches {
+		return nil
+	}
+	return x.volumes.Attachments()
 }
 
 // Steps returns the steps of a pod's life that only a cluster has. The sandbox waits for them.
@@ -145,7 +152,7 @@ func (x *Plugins) Lifecycle() []container.Lifecycle {
 	return []container.Lifecycle{{PreCreate: x.claims.PreCreate}}
 }
 
-// VolumeUsage returns the usage that a driver reports for the volume at a path: see stats.Options.DriverStats.
+// VolumeUsage returns the usage that a driver reports for the volume at a path: see stats.Options.Drivers.
 func (x *Plugins) VolumeUsage(path string) (*statsapi.FsStats, bool) {
 	if x == nil {
 		return nil, false
@@ -158,6 +165,19 @@ func (x *Plugins) VolumeUsage(path string) (*statsapi.FsStats, bool) {
 		Time: metav1.NewTime(u.At), CapacityBytes: u.Capacity, AvailableBytes: u.Available, UsedBytes: u.Used,
 		Inodes: u.Inodes, InodesFree: u.InodesFree, InodesUsed: u.InodesUsed,
 	}, true
+}
+
+// VolumeAbnormal reports whether the driver of the volume at a path says that the volume is in an abnormal condition.
+// known is false if the driver reports no condition.
+func (x *Plugins) VolumeAbnormal(path string) (abnormal, known bool) {
+	if x == nil {
+		return false, false
+	}
+	u, _ := x.volumes.Stats(path)
+	if u == nil || u.Abnormal == nil {
+		return false, false
+	}
+	return *u.Abnormal, true
 }
 
 // Users returns the pods with prepared ResourceClaims.

@@ -50,8 +50,8 @@ func newRecord(c *Cluster, standsIn *atomic.Bool) *record {
 	}
 	r.offline = offline.New(offline.Options{
 		Root: cfg.RootDir, All: cfg.Offline != nil, KeyFile: keep.KeyFile, MaxAge: keep.MaxAge,
-		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Cluster: c.objects, Accepted: o.Fleet.Working, Server: r,
-		Tokens: c.tokens, Now: time.Now, Log: o.Log,
+		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Cluster: c.objects, Fleet: o.Fleet,
+		Server: r, Tokens: c.tokens, Now: time.Now, Log: o.Log,
 	})
 	r.load()
 	return r

@@ -118,9 +118,10 @@ func (c *Cluster) newObject(n Node) *nodeobject.Object {
 			Machine: n.Facts, AskedIPs: cfg.Node.IPs, Taints: cfg.Node.Taints,
 			ProviderID:    cfg.Cluster.Registration.ProviderID,
 			ExternalCloud: cfg.Cluster.ExternalCloud, ControllerAttach: cfg.Cluster.AttachDetach,
-			Port:    int32(cfg.Server.HTTPS.Port()),
-			Version: KubernetesVersion, DeclaredFeatures: nodeobject.Declared(cfg.Server.HTTPS.IsValid()),
-			FreshDevices: n.Devices.Fresh(),
+			Port:             int32(cfg.Server.HTTPS.Port()),
+			Version:          KubernetesVersion,
+			DeclaredFeatures: nodeobject.Declared(cfg.Disabled, cfg.Server.HTTPS.IsValid()),
+			FreshDevices:     n.Devices.Fresh(),
 		},
 		Inputs:     inputs{node: n, maxImages: cfg.Cluster.Status.MaxImages, volumes: c.plugins.volumes},
 		Conditions: c.conditions, Nodes: c.nodes, FactsChanged: c.factsChanged,
@@ -162,7 +163,9 @@ func (i inputs) Images(ctx context.Context) ([]corev1.ContainerImage, error) {
 }
 
 // VolumesInUse implements nodeobject.Inputs.
-func (i inputs) VolumesInUse() ([]corev1.UniqueVolumeName, bool) { return i.volumes.InUse() }
+func (i inputs) VolumesInUse() ([]corev1.UniqueVolumeName, bool) {
+	return i.volumes.Attachments().InUse()
+}
 
 // Conditions returns the conditions of this node. It is nil for a standalone agent.
 func (c *Cluster) Conditions() *condition.Table {

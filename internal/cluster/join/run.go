@@ -11,6 +11,8 @@ import (
 	"github.com/berth-run/berth/internal/cluster/kubeapi"
 	"github.com/berth-run/berth/internal/node/kernel"
 	"github.com/berth-run/berth/internal/node/stats"
+	"github.com/berth-run/berth/internal/pod/steps/poddir"
+	"github.com/berth-run/berth/internal/pod/steps/volume/emptydir"
 )
 
 // Run starts all parts and returns when ctx ends. It sends nothing to the API server before there is a client
@@ -19,7 +21,12 @@ func (c *Cluster) Run(ctx context.Context) error {
 	if c == nil {
 		return nil
 	}
-	announce(c.o.Events, c.o.Config.NodeName, c.o.Version, cgroups.IsCgroup2UnifiedMode())
+	pods, swap := c.o.Config.Pods, c.reports.node.Facts.Info.Swap
+	announce(c.o.Events, c.o.Config.NodeName, c.o.Version, found{
+		unified: cgroups.IsCgroup2UnifiedMode(), noSwap: emptydir.NoSwap(),
+		swap:       swap != nil && swap.Capacity != nil && *swap.Capacity > 0,
+		resolvConf: poddir.CheckResolvConf(pods.ResolvConf, pods.ClusterDomain),
+	})
 	if !c.o.Config.Kubelet.ProtectKernelDefaults {
 		if err := kernel.Set(kernel.Root); err != nil {
 			c.o.Log.Warn("cannot set the kernel parameters that the kubelet sets, pods run with the current ones",
@@ -49,6 +56,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	way := moments{booted: stats.BootTime("/"), began: r.node.Began, tried: time.Now()}
 	begin(func(ctx context.Context) error { return r.startup.follow(ctx, r.object, way) })
+	if c.certificates != nil {
+		begin(c.certificates.Run)
+	}
 	for _, run := range []func(context.Context) error{
 		c.watchPods, c.objects.Run, r.answers.run, r.statuses.Run, r.events.Run, r.object.Run, r.settleDevices,
 		r.lease.Run, r.mirrors.Run, c.plugins.volumes.Run, c.plugins.claims.Run,

@@ -57,6 +57,12 @@ func (c *Cluster) Register(reg prometheus.Registerer) error {
 	if err := errors.Join(c.reports.statuses.Register(reg), c.reports.startup.register(reg)); err != nil {
 		return fmt.Errorf("register metrics of the cluster: %w", err)
 	}
+	if c.certificates == nil {
+		return nil
+	}
+	if err := reg.Register(c.certificates); err != nil {
+		return fmt.Errorf("register metrics of certificates: %w", err)
+	}
 	return nil
 }
 

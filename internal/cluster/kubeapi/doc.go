@@ -1,6 +1,6 @@
 // Package kubeapi is the connection to a cluster's API server. Its clients have separate rate limits and connections,
-// so that neither events nor a burst of reads or reviews delays a heartbeat or a status. It also knows whether the server
-// answers.
+// so that neither events nor a burst of reads or reviews delays a heartbeat or a status. It also knows whether the
+// server answers.
 //
 //	Main, Statuses ────────────── connection 1 ──┐
 //	Heartbeat ─────────────────── connection 2 ──┼──> API server

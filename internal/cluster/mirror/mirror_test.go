@@ -264,7 +264,8 @@ func TestAStatusOfAnotherWriterIsPublishedAgain(t *testing.T) {
 	for timeout := time.After(patience); ; {
 		select {
 		case got := <-w.changed:
-			if now, _ := w.mirrors.Mirror(uid); got == uid && now != nil && now.Status.Message == mirror.Status.Message {
+			if now, _ := w.mirrors.Mirror(uid); got == uid && now != nil &&
+				now.Status.Message == mirror.Status.Message {
 				return
 			}
 		case <-timeout:

@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/berth-run/berth/internal/config/gate"
 	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/node/condition"
 )
@@ -292,16 +293,30 @@ func TestRuntimeOf(t *testing.T) {
 }
 
 func TestDeclared(t *testing.T) {
-	const sockets, initial, restart = "ExtendWebSocketsToKubelet", "InPlacePodVerticalScalingInitContainers",
-		"RestartAllContainersOnContainerExits"
+	const sockets, whole, initial, restart = "ExtendWebSocketsToKubelet", "InPlacePodLevelResourcesVerticalScaling",
+		"InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits"
 	for name, test := range map[string]struct {
+		off     gate.Disabled
 		sockets bool
 		want    []string
 	}{
-		"all":           {true, []string{sockets, initial, restart}},
-		"no WebSockets": {false, []string{initial, restart}},
+		"all":         {gate.Disabled{}, true, []string{sockets, whole, initial, restart}},
+		"no server":   {gate.Disabled{}, false, []string{whole, initial, restart}},
+		"gate is off": {gate.Disabled{DeclaredFeatures: true}, true, nil},
+		"WebSockets": {gate.Disabled{Server: gate.Server{WebSockets: true}}, true,
+			[]string{whole, initial, restart}},
+		"resize of pods": {gate.Disabled{Resources: gate.Resources{ResizePod: true}}, true,
+			[]string{sockets, initial, restart}},
+		"pod-level resources": {gate.Disabled{Resources: gate.Resources{PodLevel: true}}, true,
+			[]string{sockets, initial, restart}},
+		"resize of init containers": {gate.Disabled{Resources: gate.Resources{ResizeInit: true}}, true,
+			[]string{sockets, whole, restart}},
+		"restart of all": {gate.Disabled{Fields: gate.Fields{RestartAll: true}}, true,
+			[]string{sockets, whole, initial}},
+		"restart rules": {gate.Disabled{Fields: gate.Fields{RestartRules: true}}, true,
+			[]string{sockets, whole, initial}},
 	} {
-		if diff := cmp.Diff(test.want, Declared(test.sockets)); diff != "" {
+		if diff := cmp.Diff(test.want, Declared(test.off, test.sockets)); diff != "" {
 			t.Error(name, diff)
 		}
 	}

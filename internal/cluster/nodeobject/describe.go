@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/config/gate"
 )
 
 // maxNames is how many names the object lists for one image.
@@ -53,13 +55,25 @@ func RuntimeOf(version *runtimeapi.VersionResponse, status *runtimeapi.StatusRes
 }
 
 // Declared returns the sorted features that the scheduler and the API server can rely on (KEP-5328). Of those in
-// Kubernetes 1.36 this agent supports the restart of all containers and the resize of init containers. If webSockets
-// is set, its server accepts WebSockets for exec, attach and port-forward. It does not support the resize of
-// pod-level resources, or user namespaces for pods in the host's network. These features have no gates here.
-func Declared(webSockets bool) []string {
-	all := []string{"InPlacePodVerticalScalingInitContainers", "RestartAllContainersOnContainerExits"}
-	if webSockets {
-		all = append([]string{"ExtendWebSocketsToKubelet"}, all...)
+// Kubernetes 1.36 this agent supports all but user namespaces for pods in the host's network. The gate of a feature
+// switches it off, and NodeDeclaredFeatures the whole list. Without an HTTPS server there are no WebSockets.
+func Declared(off gate.Disabled, webSockets bool) []string {
+	if off.DeclaredFeatures {
+		return nil
+	}
+	var all []string
+	for _, f := range []struct {
+		name string
+		on   bool
+	}{
+		{"ExtendWebSocketsToKubelet", webSockets && !off.Server.WebSockets},
+		{"InPlacePodLevelResourcesVerticalScaling", !off.Resources.ResizePod && !off.Resources.PodLevel},
+		{"InPlacePodVerticalScalingInitContainers", !off.Resources.ResizeInit},
+		{"RestartAllContainersOnContainerExits", !off.Fields.RestartAll && !off.Fields.RestartRules},
+	} {
+		if f.on {
+			all = append(all, f.name)
+		}
 	}
 	return all
 }

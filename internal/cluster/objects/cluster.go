@@ -24,7 +24,7 @@ type Strategy string
 // The strategies, in the kubelet's words.
 const (
 	Watch Strategy = "Watch" // at once, by a watch of each object
-	Cache Strategy = "Cache" // by a read each TTL
+	Cache Strategy = "Cache" // by a read each TTL, but not more often than each syncFrequency
 	Get   Strategy = "Get"   // by a read each syncFrequency
 )
 
@@ -38,25 +38,34 @@ type pods interface {
 	Watch() *store.Watcher[types.UID, *pod.Pod]
 }
 
+type changes interface {
+	// AddAll adds the keys of objects that have changed. It does not block.
+	AddAll(map[object.Key]bool)
+}
+
 // Config of a Cluster. Fields are required unless they say otherwise.
 type Config struct {
 	Client kubeclient.Interface
 	// Pods are the desired pods of this node.
 	Pods pods
 	Sink Sink
-	// Changed is called for changes that the table does not show: an object does not exist, or services or trust
-	// bundles have changed. It must not block.
-	Changed func(map[object.Key]bool)
+	// Changed collects the changes that the table does not show: an object does not exist, or services or trust bundles
+	// have changed.
+	Changed changes
 	// Strategy for ConfigMaps and Secrets; empty: Watch.
 	Strategy Strategy
 	// Nodes has the Node object of this node, named NodeName. Its annotation node.alpha.kubernetes.io/ttl is the time
-	// in seconds between two reads with Cache. Without the object or the annotation, the time is a minute. Both are
-	// needed only with Cache.
+	// in seconds between two reads with Cache. Without the object or the annotation, the time is a minute. Nodes is
+	// needed only with Cache, NodeName also for certificate requests.
 	Nodes    *store.Table[string, *corev1.Node]
 	NodeName string
-	// Sync is the time between two reads with Get (syncFrequency); 0: a minute.
+	// Sync is the time between two reads with Get, and the shortest one with Cache (syncFrequency); 0: a minute.
 	Sync time.Duration
-	Log  *slog.Logger
+	// OwnReferences makes pods of manifests get the ConfigMaps and Secrets of the cluster.
+	OwnReferences bool
+	// Certificates reads the PodCertificateRequests of this node for pods that project a certificate.
+	Certificates bool
+	Log          *slog.Logger
 }
 
 // Cluster holds the objects received from the API server. Make it with New, then call Run.
@@ -73,7 +82,7 @@ type Cluster struct {
 	followers map[object.Key]*follower
 	received  map[object.Key]bool
 	trouble   map[object.Key]error // of objects whose last read failed
-	// sets are the objects of collections, by name.
+	// sets are the objects of collections, by member.
 	sets map[object.Key]map[string]object.Value
 	// local counts the pods of manifests that name a key.
 	local map[object.Key]int
@@ -124,7 +133,7 @@ func (c *Cluster) unlock() {
 	c.unreported = nil
 	c.mu.Unlock()
 	if len(unreported) > 0 {
-		c.cfg.Changed(unreported)
+		c.cfg.Changed.AddAll(unreported)
 	}
 }
 
@@ -205,6 +214,15 @@ func (c *Cluster) Bundles() ([]*certificatesv1beta1.ClusterTrustBundle, error) {
 		}
 	}
 	return found, nil
+}
+
+// CertificateRequest returns a PodCertificateRequest of this node. It is nil if the API server does not list it, or has
+// not answered yet.
+func (c *Cluster) CertificateRequest(namespace, name string) *certificatesv1beta1.PodCertificateRequest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, _ := c.sets[object.CertificateRequests()][namespace+"/"+name].(*certificatesv1beta1.PodCertificateRequest)
+	return found
 }
 
 // fromManifest reports whether a pod comes from a manifest. Pods of the API server have no annotation of their source.

@@ -83,7 +83,7 @@ func join(t *testing.T, api *kubeapitest.Cluster, edit func(*objects.Config)) *n
 	client, err := kubernetes.NewForConfig(config)
 	check(t, err)
 	c := objects.Config{Client: client, Pods: n.pods, Sink: sink{n.table}, Log: slog.New(slog.DiscardHandler),
-		Changed: func(map[object.Key]bool) { n.wake() }}
+		Changed: changed(n.wake)}
 	if edit != nil {
 		edit(&c)
 	}
@@ -297,13 +297,17 @@ func TestImmutableIsNotWatched(t *testing.T) {
 }
 
 func TestStrategies(t *testing.T) {
-	for name, edit := range map[string]func(*objects.Config){
-		"Cache": func(c *objects.Config) {
+	cache := func(ttl string) func(*objects.Config) {
+		return func(c *objects.Config) {
 			n := &corev1.Node{}
-			n.Annotations = map[string]string{corev1.ObjectTTLAnnotationKey: "0.05"}
+			n.Annotations = map[string]string{corev1.ObjectTTLAnnotationKey: ttl}
 			c.Strategy, c.NodeName, c.Nodes = objects.Cache, "n1", store.New[string, *corev1.Node]()
 			c.Nodes.Put("n1", n)
-		},
+			c.Sync = 50 * time.Millisecond
+		}
+	}
+	for name, edit := range map[string]func(*objects.Config){
+		"Cache": cache("0.1"), "Cache in a small cluster": cache("0"),
 		"Get": func(c *objects.Config) { c.Strategy, c.Sync = objects.Get, 50*time.Millisecond },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -428,3 +432,8 @@ func TestPodsOfManifestsDoNotWaitForTheCluster(t *testing.T) {
 		t.Error("the Secret was requested from the API server")
 	}
 }
+
+// changed is called for changes that the table does not show.
+type changed func()
+
+func (c changed) AddAll(map[object.Key]bool) { c() }

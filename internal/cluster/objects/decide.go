@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-run/berth/internal/base/retry"
+	"github.com/berth-run/berth/internal/model/intree"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 )
@@ -70,6 +71,10 @@ func namedByVolume(p *corev1.Pod, v *corev1.Volume, name func(kind, name string)
 		name(object.ConfigMap, v.ConfigMap.Name)
 	case v.Secret != nil:
 		name(object.Secret, v.Secret.SecretName)
+	case v.AzureFile != nil:
+		name(object.Secret, v.AzureFile.SecretName)
+	case v.FlexVolume != nil && v.FlexVolume.SecretRef != nil:
+		name(object.Secret, v.FlexVolume.SecretRef.Name)
 	case v.CSI != nil && v.CSI.NodePublishSecretRef != nil:
 		name(object.Secret, v.CSI.NodePublishSecretRef.Name)
 	case v.PersistentVolumeClaim != nil:
@@ -88,14 +93,15 @@ func namedByVolume(p *corev1.Pod, v *corev1.Volume, name func(kind, name string)
 	}
 }
 
-// followedFor returns all objects to follow for a pod. A pod that has ended needs none.
-func followedFor(p *pod.Pod) []object.Key {
+// followedFor returns all objects to follow for a pod. A pod that has ended needs none. With own, a pod of a manifest
+// gets the ConfigMaps and Secrets of the cluster. With certificates, a pod that projects one needs the requests.
+func followedFor(p *pod.Pod, own, certificates bool) []object.Key {
 	if pod.Ended(p.Status.Phase) {
 		return nil
 	}
 	var keys []object.Key
 	for _, key := range Named(p.Pod) {
-		if key.Kind == object.RuntimeClass || ofCluster(p) {
+		if key.Kind == object.RuntimeClass || ofCluster(p) || own && key.Kind != object.PersistentVolumeClaim {
 			keys = append(keys, key)
 		}
 	}
@@ -103,16 +109,22 @@ func followedFor(p *pod.Pod) []object.Key {
 	if Trusts(p.Pod) {
 		keys = append(keys, object.Bundles())
 	}
+	if certificates && ofCluster(p) &&
+		projects(p.Pod, func(s corev1.VolumeProjection) bool { return s.PodCertificate != nil }) {
+		keys = append(keys, object.CertificateRequests())
+	}
 	return keys
 }
 
 // Trusts reports whether a pod has a volume with ClusterTrustBundles.
 func Trusts(p *corev1.Pod) bool {
+	return projects(p, func(s corev1.VolumeProjection) bool { return s.ClusterTrustBundle != nil })
+}
+
+// projects reports whether a pod has a projected volume with such a source.
+func projects(p *corev1.Pod, is func(corev1.VolumeProjection) bool) bool {
 	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.Projected != nil &&
-			slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
-				return s.ClusterTrustBundle != nil
-			})
+		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, is)
 	})
 }
 
@@ -172,8 +184,7 @@ func settled(v object.Value) bool {
 	return false
 }
 
-// leadsTo returns the objects to follow because of another one: the volume of a claim, and the Secrets of a CSI
-// volume.
+// leadsTo returns the objects to follow because of another one: the volume of a claim, and the Secrets of a volume.
 func leadsTo(v object.Value) (keys []object.Key) {
 	switch o := v.(type) {
 	case *corev1.PersistentVolumeClaim:
@@ -181,18 +192,34 @@ func leadsTo(v object.Value) (keys []object.Key) {
 			keys = append(keys, object.Key{Kind: object.PersistentVolume, Name: o.Spec.VolumeName})
 		}
 	case *corev1.PersistentVolume:
-		if o.Spec.CSI == nil {
-			break
+		if migrated, ok, err := intree.Persistent(o); ok && err == nil {
+			o = migrated
 		}
-		for _, ref := range []*corev1.SecretReference{o.Spec.CSI.NodeStageSecretRef, o.Spec.CSI.NodePublishSecretRef} {
-			if ref != nil {
-				keys = append(keys, object.Key{Kind: object.Secret, Namespace: ref.Namespace, Name: ref.Name})
+		for _, ref := range secretsOf(o) {
+			if ref == nil || ref.Name == "" {
+				continue
 			}
+			key := object.Key{Kind: object.Secret, Namespace: ref.Namespace, Name: ref.Name}
+			if key.Namespace == "" && o.Spec.ClaimRef != nil {
+				key.Namespace = o.Spec.ClaimRef.Namespace // the Secret is in the namespace of the pod
+			}
+			keys = append(keys, key)
 		}
 		slices.SortFunc(keys, object.Key.Compare)
 		keys = slices.Compact(keys)
 	}
 	return keys
+}
+
+// secretsOf returns references to the Secrets that a node needs to mount a volume. Some may be nil.
+func secretsOf(v *corev1.PersistentVolume) []*corev1.SecretReference {
+	switch s := v.Spec; {
+	case s.CSI != nil:
+		return []*corev1.SecretReference{s.CSI.NodeStageSecretRef, s.CSI.NodePublishSecretRef}
+	case s.FlexVolume != nil:
+		return []*corev1.SecretReference{s.FlexVolume.SecretRef}
+	}
+	return nil
 }
 
 // Delays between tries. A refused read has a shorter maximum, because the authorizer soon learns of a new pod.

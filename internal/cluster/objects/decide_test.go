@@ -2,6 +2,8 @@ package objects
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +58,7 @@ func everything() *corev1.Pod {
 							{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: named("kube-root-ca.crt")}},
 							{Secret: &corev1.SecretProjection{LocalObjectReference: named("projected")}},
 							{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}},
+							{PodCertificate: &corev1.PodCertificateProjection{}},
 						}}}},
 			},
 		},
@@ -72,6 +75,8 @@ func texts(list []object.Key) (all []string) {
 }
 
 func TestFollowedFor(t *testing.T) {
+	const ownReferences = "of a manifest, which gets the objects of the cluster"
+	const certificates = "on a node that requests certificates"
 	table := keys("ConfigMap app/env", "ConfigMap app/from", "ConfigMap app/kube-root-ca.crt", "ConfigMap app/volume",
 		"PersistentVolumeClaim app/data", "PersistentVolumeClaim app/web-d", "RuntimeClass sandboxed",
 		"Secret app/csi", "Secret app/env", "Secret app/from", "Secret app/projected", "Secret app/pull",
@@ -86,8 +91,13 @@ func TestFollowedFor(t *testing.T) {
 	}{
 		"of the API server": {pod.SourceAPI, func(*corev1.Pod) {},
 			append(table, "Service app/*", "Service default/kubernetes", "ClusterTrustBundle *")},
+		certificates: {pod.SourceAPI, func(*corev1.Pod) {}, append(slices.Clone(table),
+			"Service app/*", "Service default/kubernetes", "ClusterTrustBundle *", "PodCertificateRequest *")},
 		"of a manifest": {pod.SourceFile, func(*corev1.Pod) {},
 			keys("RuntimeClass sandboxed", "Service app/*", "Service default/kubernetes", "ClusterTrustBundle *")},
+		ownReferences: {pod.SourceFile, func(*corev1.Pod) {}, append(slices.DeleteFunc(slices.Clone(table),
+			func(key string) bool { return strings.HasPrefix(key, object.PersistentVolumeClaim) }),
+			"Service app/*", "Service default/kubernetes", "ClusterTrustBundle *")},
 		"ended": {pod.SourceAPI, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, nil},
 		"no links": {pod.SourceAPI, func(p *corev1.Pod) {
 			p.Spec = corev1.PodSpec{EnableServiceLinks: new(false)}
@@ -100,7 +110,9 @@ func TestFollowedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := everything()
 			test.edit(p)
-			if d := cmp.Diff(test.want, texts(followedFor(&pod.Pod{Pod: p, Source: test.source}))); d != "" {
+			got := followedFor(&pod.Pod{Pod: p, Source: test.source}, name == ownReferences,
+				name == certificates)
+			if d := cmp.Diff(test.want, texts(got)); d != "" {
 				t.Errorf("followed (-want +got):\n%s", d)
 			}
 		})

@@ -12,6 +12,7 @@
 //	Service                all of a namespace with pods that link to services, and default/kubernetes; kept here,
 //	                       not in the table
 //	ClusterTrustBundle     all, while a pod projects one; kept here
+//	PodCertificateRequest  all of this node, while a pod projects a certificate; kept here
 //
 // If the API server is away, objects stay as they were last read. An agent that starts while it is away may get the
 // saved objects of its last run (Restore). Followers start with these, so that they too are replaced or dropped when

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -78,6 +79,8 @@ func source(client kubeclient.Interface, key object.Key) resource {
 		return got(core.PersistentVolumes().Get, key.Name)
 	case object.ClusterTrustBundle:
 		return of(client.CertificatesV1beta1().ClusterTrustBundles())
+	case object.PodCertificateRequest:
+		return of(client.CertificatesV1beta1().PodCertificateRequests(metav1.NamespaceAll))
 	}
 	return of(core.Services(key.Namespace))
 }
@@ -156,29 +159,34 @@ func (f *follower) period() time.Duration {
 		f.polls++
 		return retry.Delay(pendingFirst, pendingMax, f.polls)
 	case c.Strategy == Cache:
-		return c.ttl()
-	case c.Strategy == Get && c.Sync > 0:
-		return c.Sync
+		return max(c.ttl(), cmp.Or(c.Sync, readInterval))
+	case c.Strategy == Get:
+		return cmp.Or(c.Sync, readInterval)
 	}
 	return readInterval
 }
 
-// ttl returns how long objects may be cached. The control plane sets it in an annotation of the Node.
+// ttl returns how long objects may be cached. The control plane sets it in an annotation of the Node: 0 in a small
+// cluster.
 func (c Config) ttl() time.Duration {
 	n, ok := c.Nodes.Get(c.NodeName)
 	if !ok {
 		return readInterval
 	}
 	ttl, err := time.ParseDuration(n.Annotations[corev1.ObjectTTLAnnotationKey] + "s")
-	if err != nil || ttl <= 0 {
+	if err != nil || ttl < 0 {
 		return readInterval
 	}
 	return ttl
 }
 
-// selector selects the one object, or everything if the key stands for all.
+// selector selects the one object, or everything if the key stands for all. Of certificate requests, a node may read
+// only its own.
 func (f *follower) selector() string {
-	if f.key.Name == object.Every {
+	switch {
+	case f.key == object.CertificateRequests():
+		return fields.OneTermEqualSelector("spec.nodeName", f.cluster.cfg.NodeName).String()
+	case f.key.Name == object.Every:
 		return ""
 	}
 	return fields.OneTermEqualSelector(metav1.ObjectNameField, f.key.Name).String()

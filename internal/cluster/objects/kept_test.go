@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 )
@@ -47,7 +48,7 @@ func alone(t *testing.T, body func(n *offlineNode)) {
 		}
 		n := &offlineNode{pods: store.New[types.UID, *pod.Pod](), table: store.New[object.Key, runtime.Object]()}
 		n.Cluster = New(Config{Client: client, Pods: n.pods, Sink: tableSink{n.table},
-			Changed: func(map[object.Key]bool) {}, Log: slog.New(slog.DiscardHandler)})
+			Changed: wake.NewSet[object.Key](), Log: slog.New(slog.DiscardHandler)})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- n.Run(ctx) }()

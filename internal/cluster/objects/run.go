@@ -36,8 +36,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 		for _, change := range changes {
 			var keys, own []object.Key
 			if !change.Deleted {
-				keys = followedFor(change.Value)
-				if !ofCluster(change.Value) {
+				keys = followedFor(change.Value, c.cfg.OwnReferences, c.cfg.Certificates)
+				if !c.cfg.OwnReferences && !ofCluster(change.Value) {
 					own = Named(change.Value.Pod)
 				}
 			}

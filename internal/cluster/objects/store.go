@@ -42,7 +42,7 @@ func (c *Cluster) store(key object.Key, items []object.Value) (hidden bool) {
 	case !inTable(key):
 		set := make(map[string]object.Value, len(items))
 		for _, v := range items {
-			set[v.GetName()] = v
+			set[member(v)] = v
 		}
 		hidden = !same(c.sets[key], set)
 		c.sets[key] = set
@@ -69,13 +69,16 @@ func (f *follower) change(v object.Value, gone bool) {
 		set = map[string]object.Value{}
 	}
 	if gone {
-		delete(set, v.GetName())
+		delete(set, member(v))
 	} else {
-		set[v.GetName()] = trim(v)
+		set[member(v)] = trim(v)
 	}
 	c.sets[f.key] = set
 	c.report(f.key)
 }
+
+// member returns the name of an object in a collection, which may be of several namespaces.
+func member(v object.Value) string { return v.GetNamespace() + "/" + v.GetName() }
 
 func same(a, b map[string]object.Value) bool {
 	return maps.EqualFunc(a, b, func(a, b object.Value) bool {

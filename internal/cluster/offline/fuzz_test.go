@@ -39,7 +39,7 @@ func FuzzPod(f *testing.F) {
 		Read: func(t *testing.T, dir string) (state, report string) {
 			kept, _, err := offlineAt(t, dir)
 			if len(kept) > 0 {
-				t.Errorf("%d pods start that nobody has encrypted with the key", len(kept))
+				t.Errorf("%d pods start that were not encrypted with the key", len(kept))
 			}
 			return "", checkpointtest.Text(err)
 		},
@@ -88,7 +88,7 @@ func FuzzIndex(f *testing.F) {
 		Read: func(t *testing.T, dir string) (state, report string) {
 			_, o, err := offlineAt(t, dir)
 			if o.current.Counter != 0 || !o.current.Confirmed.IsZero() {
-				t.Errorf("an index that nobody has encrypted with the key is used: %+v", o.current.index)
+				t.Errorf("an index that was not encrypted with the key is used: %+v", o.current.index)
 			}
 			return "", checkpointtest.Text(err)
 		},

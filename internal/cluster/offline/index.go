@@ -15,8 +15,8 @@ import (
 )
 
 // index says which saved pods are current, and when the API server last answered. It is encrypted with the key of the
-// pods, so that nobody without the key can bring back a pod that was deleted or replaced, or change the time. The
-// whole directory as it was at an earlier time is accepted: the maximum age limits for how long.
+// pods. Without the key, a person who can write the files can neither bring back a pod that was deleted or replaced,
+// nor change the time. An old copy of the whole directory is accepted until it reaches the maximum age.
 type index struct {
 	// Counter is the highest counter of a saved pod. It grows with each save.
 	Counter uint64 `json:"counter"`

@@ -25,6 +25,12 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
+// fleet is the set of pods that this node works on.
+type fleet interface {
+	// Working reports whether the node has admitted a pod.
+	Working(types.UID) bool
+}
+
 // Options of an Offline.
 type Options struct {
 	// Root is the agent's directory.
@@ -39,12 +45,11 @@ type Options struct {
 	Desired *store.Table[types.UID, *pod.Pod]
 	Objects *object.Table
 	Cluster Cluster
-	// Accepted reports whether the node has admitted a pod.
-	Accepted func(types.UID) bool
-	Server   Server
-	Tokens   Tokens
-	Now      func() time.Time
-	Log      *slog.Logger
+	Fleet   fleet
+	Server  Server
+	Tokens  Tokens
+	Now     func() time.Time
+	Log     *slog.Logger
 }
 
 // Cluster knows the objects that pods name.
@@ -83,8 +88,8 @@ type Offline struct {
 	current current
 }
 
-// current is the index, which is ahead of its file while unsaved is set. The files of the pods in deleted go after the
-// index is on disk.
+// current is the index, which is ahead of its file while unsaved is set. The files of the pods in deleted are
+// removed once the index is on disk.
 type current struct {
 	index
 	unsaved bool
@@ -98,11 +103,12 @@ type written struct {
 	sum   [sha256.Size]byte // of the content
 }
 
-// record is a saved pod on disk, version 2. Namespace, name and counter are not encrypted, so that people can read them.
+// record is a saved pod on disk, version 2. Namespace, name and counter are not encrypted, so that people can read
+// them.
 type record struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Counter is higher than that of every record that was saved before.
+	// Counter is higher than the counter of every earlier record.
 	Counter uint64 `json:"counter"`
 	// Sealed is content as JSON, encrypted with AES-256-GCM. UID and counter are the additional data.
 	Sealed []byte `json:"sealed"`
@@ -127,7 +133,7 @@ func format() checkpoint.Format { return checkpoint.Format{Version: 1} }
 // recordFormat has no migration: only the API server knows whether a pod of version 1 is current.
 func recordFormat() checkpoint.Format {
 	return checkpoint.Format{Version: 2, Migrate: func(int, json.RawMessage) (json.RawMessage, error) {
-		return nil, errors.New("it has no counter that shows whether it is current")
+		return nil, errors.New("version 1 does not record whether this copy is current")
 	}}
 }
 
@@ -221,7 +227,7 @@ func open(key cipher.AEAD, uid types.UID, r record) (k Kept, err error) {
 		return k, err
 	}
 	if c.Pod == nil || c.Pod.UID != uid {
-		return k, errors.New("it does not hold the pod of its name")
+		return k, errors.New("it contains another pod than its name says")
 	}
 	k = Kept{Pod: c.Pod, Sets: c.Sets, Tokens: c.Tokens}
 	for _, t := range c.Objects {

@@ -106,13 +106,16 @@ type node struct {
 	*server
 }
 
+// Working implements fleet.
+func (*server) Working(types.UID) bool { return true }
+
 func newNode(t *testing.T) *node {
 	n := &node{server: &server{answers: true, unknown: map[object.Key]bool{}}}
 	n.Options = Options{
 		Root: t.TempDir(), All: true, Desired: store.New[types.UID, *pod.Pod](),
-		Objects:  store.New[object.Key, runtime.Object](),
-		Accepted: func(types.UID) bool { return true },
-		Cluster:  n.server, Server: n.server, Tokens: n.server,
+		Objects: store.New[object.Key, runtime.Object](),
+		Fleet:   n.server,
+		Cluster: n.server, Server: n.server, Tokens: n.server,
 		Now: time.Now, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	return n
@@ -408,11 +411,12 @@ func TestAnOlderCopyOfAPodIsNotUsed(t *testing.T) {
 	if got := n.load(t); len(got) != 1 || string(got["b"].Objects[0].(*corev1.Secret).Data["k"]) != "two" {
 		t.Errorf("saved %v, want b with its new Secret", got)
 	}
-	// Without the index, nobody knows which copies are current.
+	// Without the index, no copy is known to be current.
 	if err := os.Remove(index); err != nil {
 		t.Fatal(err)
 	}
-	if kept, err := New(n.Options).Load(); len(kept) != 0 || err == nil || !strings.Contains(err.Error(), "is missing") {
+	if kept, err := New(n.Options).Load(); len(kept) != 0 || err == nil ||
+		!strings.Contains(err.Error(), "is missing") {
 		t.Errorf("without the index: %d pods, %v", len(kept), err)
 	}
 }

@@ -136,7 +136,7 @@ func (o *Offline) write() error {
 }
 
 // finish writes the index if it has changed, and then deletes the files of pods that are not in it any more. In this
-// order a file that comes back is never taken for the current one.
+// order, a deleted file that a person puts back is never accepted as current.
 func (o *Offline) finish() error {
 	if o.current.unsaved {
 		if err := saveIndex(o.indexFile(), o.key, o.current.index); err != nil {
@@ -167,7 +167,7 @@ func (o *Offline) writeOne(uid types.UID) error {
 		delete(o.current.Pods, uid)
 		o.current.deleted[uid], o.current.unsaved = true, true
 		return nil
-	case !o.Accepted(uid):
+	case !o.Fleet.Working(uid):
 		return nil
 	}
 	k, known := o.gather(p.Pod)

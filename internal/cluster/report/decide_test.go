@@ -173,7 +173,8 @@ func TestPatch(t *testing.T) {
 		{"times that the API cannot tell apart", corev1.PodStatus{StartTime: new(at(1))},
 			corev1.PodStatus{StartTime: &metav1.Time{Time: at(1).Add(time.Millisecond)}}, `{"metadata":{"uid":"u"}}`},
 		{"different", was, now, `{"metadata":{"uid":"u"},"status":{"$setElementOrder/conditions":[{"type":"Ready"}],` +
-			`"conditions":[{"lastTransitionTime":"2026-03-01T12:00:02Z","reason":null,"status":"True","type":"Ready"},` +
+			`"conditions":[{"lastTransitionTime":"2026-03-01T12:00:02Z","reason":null,"status":"True",` +
+			`"type":"Ready"},` +
 			`{"$patch":"delete","type":"PodResizePending"}],` +
 			`"message":null,"phase":"Running"}}`},
 	}

@@ -83,3 +83,14 @@ func TestAnchors(t *testing.T) {
 		})
 	}
 }
+
+// With the feature gate off, a pod with such a source waits with an error that names the gate.
+func TestIssueWithoutBundles(t *testing.T) {
+	v := &corev1.Volume{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+		Sources: []corev1.VolumeProjection{{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}}}}}}
+	_, _, err := Issuer{NoBundles: true}.Issue(t.Context(), &corev1.Pod{}, v, 0)
+	const want = "the feature gate ClusterTrustBundleProjection is false: this node projects no trust bundles"
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}

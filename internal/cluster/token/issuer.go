@@ -9,6 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+type certificates interface {
+	// Files returns the files of a podCertificate source. The error is an *object.Lacking until there is a certificate.
+	Files(p *corev1.Pod, v *corev1.Volume, source int) (map[string][]byte, error)
+}
+
 type bundles interface {
 	Bundles() ([]*certificatesv1beta1.ClusterTrustBundle, error)
 }
@@ -18,6 +23,10 @@ type Issuer struct {
 	Tokens *Tokens
 	// Bundles returns the trust bundles of the cluster.
 	Bundles bundles
+	// NoBundles refuses them (feature gate ClusterTrustBundleProjection: false).
+	NoBundles bool
+	// Certificates requests certificates of pods. It is nil unless the feature gate PodCertificateRequest is true.
+	Certificates certificates
 }
 
 // Issue returns the files of one source of a pod's projected volume, by path. until is when they must be renewed, or
@@ -26,7 +35,8 @@ func (i Issuer) Issue(ctx context.Context, p *corev1.Pod, v *corev1.Volume, sour
 	until time.Time, err error) {
 	switch s := v.Projected.Sources[source]; {
 	case s.ServiceAccountToken != nil && s.ServiceAccountToken.User != nil,
-		s.ClusterTrustBundle != nil && s.ClusterTrustBundle.User != nil:
+		s.ClusterTrustBundle != nil && s.ClusterTrustBundle.User != nil,
+		s.PodCertificate != nil && s.PodCertificate.User != nil:
 		return nil, until,
 			errors.New(
 				"this version does not set the user of a file: leave out user, the file is the pod's user's " +
@@ -37,6 +47,9 @@ func (i Issuer) Issue(ctx context.Context, p *corev1.Pod, v *corev1.Volume, sour
 			return nil, until, err
 		}
 		return map[string][]byte{s.ServiceAccountToken.Path: []byte(token.Value)}, token.Renew, nil
+	case s.ClusterTrustBundle != nil && i.NoBundles:
+		return nil, until,
+			errors.New("the feature gate ClusterTrustBundleProjection is false: this node projects no trust bundles")
 	case s.ClusterTrustBundle != nil:
 		all, err := i.Bundles.Bundles()
 		if err != nil {
@@ -44,12 +57,13 @@ func (i Issuer) Issue(ctx context.Context, p *corev1.Pod, v *corev1.Volume, sour
 		}
 		text, err := anchors(s.ClusterTrustBundle, all)
 		return map[string][]byte{s.ClusterTrustBundle.Path: text}, until, err
-	case s.PodCertificate != nil:
+	case s.PodCertificate != nil && i.Certificates == nil:
 		return nil, until,
-			errors.New(
-				"this agent requests no certificates for pods (podCertificate), which Kubernetes 1.36 has off by " +
-					"default (feature gate PodCertificateRequest): use a Secret with a certificate, or a CSI driver " +
-					"that issues them")
+			errors.New("the feature gate PodCertificateRequest is false, which is its default in Kubernetes 1.36: " +
+				"this node requests no certificates for pods")
+	case s.PodCertificate != nil:
+		files, err = i.Certificates.Files(p, v, source)
+		return files, until, err
 	}
 	return nil, until, errors.New("the volume source needs no control plane")
 }

@@ -2,8 +2,9 @@
 //
 //	--config FILE -> --config-dir/*.conf -> Read, Merge -> Complete (defaults) -> package config
 //
-// Files are read strictly: an unknown field is an error, with its file, line and path. A known field that has no effect
-// in this version gives a Warning. The lists in fields.go name every field of the API exactly once.
+// Files are read as the kubelet reads them: an unknown field is ignored, with a Warning of its file, line and path. A
+// known field that has no effect in this version gives a Warning too. The lists in fields.go name every field of the
+// API exactly once.
 //
 // The package reads files and nothing else of the machine. Package config checks the values.
 package kubeletfile

@@ -5,8 +5,7 @@ func supported() []string {
 	all := []string{
 		"address",
 		"allowedUnsafeSysctls",
-		"cgroupDriver",
-		"cgroupRoot",
+		"cgroupDriver", "cgroupRoot",
 		"cgroupsPerQOS", // only true
 		"clusterDNS",
 		"clusterDomain",
@@ -22,10 +21,11 @@ func supported() []string {
 		"crashLoopBackOff.maxContainerRestartPeriod",
 		"enableServer",
 		"enforceNodeAllocatable",
-		"evictionHard", // see limited
+		"evictionHard", "evictionMaxPodGracePeriod", "evictionMinimumReclaim", "evictionPressureTransitionPeriod",
+		"evictionSoft", "evictionSoftGracePeriod",
 		"failCgroupV1",
 		"failSwapOn",
-		"featureGates", // only the gates of func gates; others give a Warning
+		"featureGates", // only the gates of func Gates; others give a Warning
 		"fileCheckFrequency",
 		"healthzBindAddress",
 		"healthzPort",
@@ -37,9 +37,9 @@ func supported() []string {
 		"imagePullCredentialsVerificationPolicy",
 		"imageServiceEndpoint", // only the runtime's
 		"kubeReserved", "kubeReservedCgroup",
+		"localStorageCapacityIsolation",
 		"makeIPTablesUtilChains", // see limited
-		"maxParallelImagePulls",
-		"maxPods",
+		"maxParallelImagePulls", "maxPods",
 		"memoryManagerPolicy",
 		"memoryReservationPolicy",
 		"memorySwap.swapBehavior",
@@ -72,7 +72,7 @@ func supported() []string {
 		"protectKernelDefaults", "syncFrequency", "topologyManagerScope", "volumeStatsAggPeriod", // see limited
 		"tracing.endpoint",
 		"tracing.samplingRatePerMillion",
-		"userNamespaces.idsPerPod",
+		"userNamespaces.idsPerPod", "volumePluginDir",
 	}
 	for _, some := range []map[string][]string{standalone(), withoutServer()} {
 		for _, paths := range some {
@@ -91,10 +91,8 @@ func limited() map[string]string {
 			"moved there: its service manager decides that",
 		"systemCgroups": "is the cgroup that /stats/summary reports as misc; no process is moved there: " +
 			"the service manager decides that",
-		"makeIPTablesUtilChains": "true makes the rule that protects the machine's loopback addresses, in nftables if " +
-			"the kernel has it; other chains are not made",
-		"evictionHard": "memory.available and nodefs.available are kept free of pods' requests; " +
-			"nothing is evicted",
+		"makeIPTablesUtilChains": "true makes the rule that protects the machine's loopback addresses, in nftables " +
+			"if the kernel has it; the chains KUBE-IPTABLES-HINT and KUBE-FIREWALL are made on a node of a cluster",
 		"cpuManagerReconcilePeriod": "is the time between readings of all cgroups, with cpuManagerPolicy static; " +
 			"containers move at once when the shared CPUs change, and a change from outside is noticed at once",
 	}
@@ -147,14 +145,10 @@ func withoutEffect() map[string][]string {
 	return map[string][]string{
 		"a log's size is checked whenever it is written to": {"containerLogMonitorInterval"},
 		"only the sysctls in the pod's own spec are set":    {"defaultPodSysctls"},
-		"nothing is evicted": {
-			"evictionMaxPodGracePeriod", "evictionMinimumReclaim", "evictionPressureTransitionPeriod", "evictionSoft",
-			"evictionSoftGracePeriod", "kernelMemcgNotification",
-		},
+		"the kernel's notifications are always used":        {"kernelMemcgNotification"},
 		"it has no effect in any kubelet of this version either": {
 			"hairpinMode", "iptablesDropBit", "iptablesMasqueradeBit",
 		},
-		"ephemeral storage is counted and not limited": {"localStorageCapacityIsolation"},
 		"use --log-format and --log-level": {
 			"logging.flushFrequency", "logging.format", "logging.options.json.infoBufferSize",
 			"logging.options.json.splitStream",
@@ -166,7 +160,6 @@ func withoutEffect() map[string][]string {
 		"maxParallelImagePulls limits the pulls": {
 			"registryBurst", "registryPullQPS",
 		},
-		"no metrics are hidden":       {"showHiddenMetricsForVersion"},
-		"there are no volume plugins": {"volumePluginDir"},
+		"no metrics are hidden": {"showHiddenMetricsForVersion"},
 	}
 }

@@ -18,21 +18,19 @@ func TestParse(t *testing.T) {
 		{"good", header + "maxPods: 3\n", ""},
 		{
 			"JSON",
-			`{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","logging":{"flushFrequency":5000000000}}`, ""},
+			`{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration",` +
+				`"logging":{"flushFrequency":5000000000}}`, ""},
 		{"nothing", "# nothing\n", "f: wants one document of kind KubeletConfiguration, has 0"},
 		{"two documents", header + "---\n" + header, "f: wants one document of kind KubeletConfiguration, has 2"},
 		{"another kind", "apiVersion: v1\nkind: Pod\n",
 			`f: wants apiVersion kubelet.config.k8s.io/v1beta1 and kind KubeletConfiguration, has "v1" and "Pod"`},
 		{"no kind", "maxPods: 3\n",
 			`f: wants apiVersion kubelet.config.k8s.io/v1beta1 and kind KubeletConfiguration, has "" and ""`},
-		{"unknown field", header + "authentication:\n  x509: {clientCaFile: /x}\n",
-			`f: line 4: authentication.x509.clientCaFile: unknown field, did you mean "clientCAFile"?`},
 		{"wrong types", header + "maxPods: many\nsyncFrequency: 10\nstaticPodURLHeader: {a: b}\n",
 			`f: line 3: maxPods: wants a whole number (int32), got "many"; line 4: syncFrequency: 10: cannot ` +
 				`unmarshal number into Go value of type string; line 5: staticPodURLHeader.a: wants a list, got "b"`},
 		{"duration", header + "syncFrequency: 10x\n",
 			`f: line 3: syncFrequency: "10x": time: unknown unit "x" in duration "10x"`},
-		{"given twice", header + "maxPods: 1\nmaxPods: 2\n", "f: line 4: maxPods: is given twice, first in line 3"},
 		{"syntax", header + "maxPods: [\n", "f: line 3: did not find expected node content"},
 	}
 	for _, tt := range tests {
@@ -46,6 +44,32 @@ func TestParse(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// Unknown fields and keys given twice do not keep the agent from starting, as under the kubelet. Each is named.
+func TestParseIgnoresUnknownFields(t *testing.T) {
+	l, err := Parse("f", []byte(header+"maxPods: 1\nmaxPods: 2\nauthentication:\n  x509: {clientCaFile: /x}\n"+
+		"PodsPerCore: 7\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ignored = "ignored, as by a kubelet: "
+	want := []Warning{
+		{Origin: "f", Text: ignored + "line 4: maxPods: is given twice, first in line 3"},
+		{Origin: "f", Text: ignored + `line 6: authentication.x509.clientCaFile: unknown field, did you mean ` +
+			`"clientCAFile"?`},
+		{Origin: "f", Text: ignored + `line 7: PodsPerCore: unknown field, did you mean "podsPerCore"?`},
+	}
+	if diff := cmp.Diff(want, l.Ignored); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+	kc, origin, err := Merge([]Layer{l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kc.MaxPods != 2 || kc.PodsPerCore != 0 || len(origin) != 1 {
+		t.Errorf("maxPods %d, podsPerCore %d, set %v; want 2, 0 and maxPods", kc.MaxPods, kc.PodsPerCore, origin)
 	}
 }
 
@@ -84,7 +108,7 @@ cpuManagerReconcilePeriod: 0s
 clusterDNS: []
 logging: {format: json, flushFrequency: 0, verbosity: 0}
 authentication: {anonymous: {enabled: false}}
-featureGates: {B: true, A: false}
+featureGates: {B: true, A: false, EnvFiles: false, TopologyManagerPolicyAlphaOptions: true}
 tracing: {endpoint: "c:1"}
 tlsCipherSuites: [TLS_RSA_WITH_AES_128_CBC_SHA]
 `))
@@ -101,10 +125,10 @@ tlsCipherSuites: [TLS_RSA_WITH_AES_128_CBC_SHA]
 	}
 	want := []string{
 		"f.yaml: authentication.anonymous.enabled: " + noServer,
-		"f.yaml: evictionHard: memory.available and nodefs.available are kept free of pods' requests; " +
-			"nothing is evicted",
 		"f.yaml: featureGates.A: has no effect: there is no such feature gate here",
 		"f.yaml: featureGates.B: has no effect: there is no such feature gate here",
+		"f.yaml: featureGates.TopologyManagerPolicyAlphaOptions: has no effect: it guards no option in " +
+			"Kubernetes 1.36",
 		"f.yaml: logging.format: has no effect: use --log-format and --log-level",
 		"f.yaml: rotateCertificates: has no effect: there is no API server to talk to without --kubeconfig",
 		"f.yaml: tlsCipherSuites: " + noServer,

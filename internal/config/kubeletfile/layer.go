@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"k8s.io/kubelet/config/v1beta1"
+	sigsjson "sigs.k8s.io/json"
 
 	"github.com/berth-run/berth/internal/base/document"
 )
@@ -17,23 +19,32 @@ const configKind = "KubeletConfiguration"
 
 // Layer is one configuration file.
 type Layer struct {
-	name   string
+	Name   string
 	data   map[string]any
 	config *v1beta1.KubeletConfiguration // data decoded; nil for a layer that is not a file
+	// Ignored names the unknown fields of the file, and the keys given twice, of which the last value counts.
+	Ignored []Warning
 }
 
-// Parse reads one file strictly.
+// runtimes is the only field of a file that is Berth's own.
+const runtimes = "runtimes"
+
+// Runtimes returns the value of the field runtimes, as decoded from JSON, or nil.
+func (l Layer) Runtimes() any { return l.data[runtimes] }
+
+// Parse reads one file. It ignores unknown fields, as the kubelet does. A value that cannot be read is an error.
 func Parse(name string, text []byte) (Layer, error) {
 	docs := document.Split(text)
 	if len(docs) != 1 {
 		return Layer{}, fmt.Errorf("%s: wants one document of kind %s, has %d", name, configKind, len(docs))
 	}
-	data, err := docs[0].JSON()
+	data, twice, err := docs[0].LenientJSON()
 	if err != nil {
 		return Layer{}, fmt.Errorf("%s: %w", name, err)
 	}
 	var kc v1beta1.KubeletConfiguration
-	if err := docs[0].Decode(data, &kc); err != nil {
+	unknown, err := docs[0].DecodeLenient(data, &kc)
+	if err != nil {
 		return Layer{}, fmt.Errorf("%s: %w", name, err)
 	}
 	if kc.APIVersion != v1beta1.SchemeGroupVersion.String() || kc.Kind != configKind {
@@ -41,7 +52,16 @@ func Parse(name string, text []byte) (Layer, error) {
 			fmt.Errorf("%s: wants apiVersion %s and kind %s, has %q and %q", name, v1beta1.SchemeGroupVersion,
 				configKind, kc.APIVersion, kc.Kind)
 	}
-	l := Layer{name: name, config: &kc}
+	l := Layer{Name: name, config: &kc}
+	for _, f := range append(twice, unknown...) {
+		if f.Field == runtimes {
+			continue
+		}
+		w := Warning{Origin: name, Text: "ignored, as by a kubelet: " + f.Error()}
+		if !slices.Contains(l.Ignored, w) {
+			l.Ignored = append(l.Ignored, w)
+		}
+	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	if err := d.Decode(&l.data); err != nil {
@@ -61,7 +81,7 @@ func Merge(layers []Layer) (*v1beta1.KubeletConfiguration, map[string]string, er
 			continue
 		}
 		for _, path := range setFields(l.config) {
-			origin[path] = l.name
+			origin[path] = l.Name
 		}
 	}
 	kc, err := decode(merged)
@@ -101,7 +121,7 @@ func decode(data map[string]any) (*v1beta1.KubeletConfiguration, error) {
 		return nil, err
 	}
 	kc := &v1beta1.KubeletConfiguration{}
-	return kc, json.Unmarshal(text, kc)
+	return kc, sigsjson.UnmarshalCaseSensitivePreserveInts(text, kc) // a field in another case is unknown
 }
 
 // setFields returns the paths of the fields that are not at their zero value, which in this API means "not set".

@@ -20,7 +20,7 @@ func Read(file, dir string) ([]Layer, []Warning, error) {
 	var errs []error
 	read := func(path string) {
 		l, err := readLayer(path)
-		layers, errs = append(layers, l), append(errs, err)
+		layers, errs, skipped = append(layers, l), append(errs, err), append(skipped, l.Ignored...)
 	}
 	if file != "" {
 		read(file)

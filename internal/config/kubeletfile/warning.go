@@ -53,12 +53,9 @@ func Warnings(kc *v1beta1.KubeletConfiguration, origin map[string]string, joined
 	for _, path := range slices.Sorted(maps.Keys(origin)) {
 		if path == "featureGates" {
 			for _, gate := range slices.Sorted(maps.Keys(kc.FeatureGates)) {
-				if slices.Contains(gates(), gate) {
-					continue
+				if text := gateWarning(gate); text != "" {
+					all = append(all, Warning{Origin: origin[path], Field: "featureGates." + gate, Text: text})
 				}
-				all = append(all,
-					Warning{Origin: origin[path], Field: "featureGates." + gate,
-						Text: "has no effect: there is no such feature gate here"})
 			}
 			continue
 		}
@@ -83,11 +80,6 @@ func Warnings(kc *v1beta1.KubeletConfiguration, origin map[string]string, joined
 		})
 	}
 	return all
-}
-
-// gates returns the feature gates that have an effect here.
-func gates() []string {
-	return []string{"DisableCPUQuotaWithExclusiveCPUs", "MemoryQoS", "QOSReserved"}
 }
 
 // weakTLS warns of valid settings that are insecure or have no effect.

@@ -344,3 +344,32 @@ func testContainerUpdateResources(t *testing.T, env Env) {
 		}
 	}
 }
+
+// containerd forgets a task if the caller of StartContainer is gone between two of its steps. The container can be
+// removed nevertheless, and no process stays: neither on its own nor with its sandbox.
+func testContainerForgottenTask(t *testing.T, env Env) {
+	p := env.runPod(t, "forgotten")
+	forgotten := func(name string) (id string) {
+		id = p.run(t, p.containerConfig(name, "exit", "0"))
+		env.exited(t, id)
+		if err := env.StartTask(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if state := env.container(t, id).State; state != runtimeapi.ContainerState_CONTAINER_EXITED {
+			t.Fatalf("the runtime knows of the task: %s", state)
+		}
+		return id
+	}
+	if _, err := env.Client.Runtime.RemoveContainer(t.Context(),
+		&runtimeapi.RemoveContainerRequest{ContainerId: forgotten("alone")}); err != nil {
+		t.Errorf("remove the container: %v", err)
+	}
+	forgotten("first")
+	forgotten("second")
+	if !p.stop(t) || !p.remove(t) {
+		t.Error("the sandbox stays")
+	}
+	if left := env.containers(t, &runtimeapi.ContainerFilter{PodSandboxId: p.id}); len(left) != 0 {
+		t.Errorf("after the removal: %s", left)
+	}
+}

@@ -48,7 +48,7 @@ func TestContainerd(t *testing.T) {
 		})
 		awaitImage(t, client, workload)
 		return critest.Env{Client: client, Image: workload, Logs: filepath.Join(dir, "logs"), CgroupParent: cgroup,
-			Processes: true}
+			Processes: true, StartTask: daemon.StartTask}
 	})
 }
 

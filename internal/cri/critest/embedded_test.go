@@ -42,7 +42,9 @@ func TestEmbedded(t *testing.T) {
 		go func() { ended <- r.Run(ctx) }()
 		t.Cleanup(func() {
 			stop()
-			if err := errors.Join(<-ended, r.RemoveNetwork(context.Background())); err != nil {
+			// This process goes on to listen on the socket for NRI plugins, so that Sweep keeps the directory.
+			if err := errors.Join(<-ended, r.RemoveNetwork(context.Background()),
+				unixsocket.RemoveDir(context.Background(), filepath.Join(dir, "root"))); err != nil {
 				t.Error(err)
 			}
 		})

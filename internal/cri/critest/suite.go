@@ -35,6 +35,9 @@ type Env struct {
 	HostPorts bool
 	// Events says that the runtime has GetContainerEvents.
 	Events bool
+	// StartTask starts the program of an ended container once more without the knowledge of the runtime's CRI service;
+	// nil if the runtime has no other interface.
+	StartTask func(ctx context.Context, container string) error
 }
 
 // killed is the exit code of a process that got SIGKILL.
@@ -63,6 +66,7 @@ func Suite(t *testing.T, newRuntime func(t *testing.T) Env) {
 		{"Container/Lifecycle", testContainerLifecycle},
 		{"Container/ExitCodes", testContainerExitCodes},
 		{"Container/StartError", testContainerStartError},
+		{"Container/ForgottenTask", testContainerForgottenTask},
 		{"Container/Attempts", testContainerAttempts},
 		{"Container/NameIsTakenOnce", testContainerNameIsTakenOnce},
 		{"Container/Filters", testContainerFilters},
@@ -97,6 +101,9 @@ func Suite(t *testing.T, newRuntime func(t *testing.T) Env) {
 			}
 			if !env.HostPorts && part.name == "Process/HostPort" {
 				t.Skip("the pod network has no host ports")
+			}
+			if env.StartTask == nil && part.name == "Container/ForgottenTask" {
+				t.Skip("the runtime has no interface beside the CRI")
 			}
 			if !env.Processes && strings.HasPrefix(part.name, "Process/") {
 				t.Skip("the runtime has no processes")

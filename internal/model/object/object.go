@@ -23,8 +23,9 @@ const (
 
 // Kinds of objects that a cluster reports and that are not in the table.
 const (
-	Service            = "Service"
-	ClusterTrustBundle = "ClusterTrustBundle"
+	Service               = "Service"
+	ClusterTrustBundle    = "ClusterTrustBundle"
+	PodCertificateRequest = "PodCertificateRequest"
 )
 
 // Every is the name in a key that stands for all objects of its kind and namespace.
@@ -32,6 +33,14 @@ const Every = "*"
 
 // Bundles returns the key of all ClusterTrustBundles.
 func Bundles() Key { return Key{Kind: ClusterTrustBundle, Name: Every} }
+
+// CertificateRequests returns the key of all PodCertificateRequests of this node.
+func CertificateRequests() Key { return Key{Kind: PodCertificateRequest, Name: Every} }
+
+// CertificatesOf returns the key of the certificates that signers issue to a pod.
+func CertificatesOf(p *corev1.Pod) Key {
+	return Key{Kind: PodCertificateRequest, Namespace: p.Namespace, Name: "of " + string(p.UID)}
+}
 
 // Key identifies an object. Namespace is empty for kinds without namespaces.
 type Key struct{ Kind, Namespace, Name string }

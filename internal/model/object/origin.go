@@ -13,8 +13,8 @@ type Origin struct {
 
 // Directory identifies a directory of the machine, so that an empty directory below an unmounted mount point, or one
 // that was made anew, is not mistaken for it. All fields together identify it: file systems use inode numbers again,
-// and device numbers may change with a reboot. A directory that is wrongly taken for another one costs nothing but
-// the removal of data.
+// and device numbers may change with a reboot. If an unchanged directory is wrongly taken for
+// another one, data stays that could be removed. No data is lost.
 type Directory struct {
 	Device uint64 `json:"device"`
 	Inode  uint64 `json:"inode"`
@@ -28,7 +28,7 @@ type Directory struct {
 // IsZero reports whether no directory is identified.
 func (d Directory) IsZero() bool { return d == Directory{} }
 
-// Fate says what is known about an object that is in no manifest.
+// Fate says why an object is in no manifest.
 type Fate int
 
 // Fates of an object.

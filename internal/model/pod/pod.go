@@ -2,6 +2,7 @@ package pod
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,6 +56,14 @@ func FullName(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 
 // HostNetwork reports whether the pod uses the host's network namespace.
 func HostNetwork(p *corev1.Pod) bool { return p.Spec.HostNetwork }
+
+// Privileged reports whether a container of the pod is privileged.
+func Privileged(p *corev1.Pod) bool {
+	return slices.ContainsFunc(Containers(p), func(c Container) bool {
+		s := c.SecurityContext
+		return s != nil && s.Privileged != nil && *s.Privileged
+	})
+}
 
 // Kind is the role of a container in the pod's spec.
 type Kind int

@@ -25,6 +25,11 @@ func Priority(p *corev1.Pod) int32 {
 	return 0
 }
 
+// Critical reports whether a pod is critical: by its priority, or if static is set because it is a static pod.
+func Critical(p *corev1.Pod, static bool) bool {
+	return Priority(p) >= SystemCritical || static && Static(p)
+}
+
 // Static reports whether the pod comes from a manifest in a directory or at a URL and not from an API server.
 func Static(p *corev1.Pod) bool {
 	from := Source(p.Annotations[AnnotationConfigSource])

@@ -34,6 +34,9 @@ type Stop struct {
 	// Grace is the time between the stop signal and the kill. nil means the
 	// pod's own terminationGracePeriodSeconds. Minimum 0.
 	Grace *time.Duration
+	// Exact: Grace counts even if it is shorter than the time that the agent otherwise leaves at least between the stop
+	// signal and the kill (2 s).
+	Exact bool
 	// At is the time of the first request to stop.
 	At time.Time
 	// Remove says that the pod object is removed too once the pod has ended. Without it the pod stays visible as
@@ -42,13 +45,13 @@ type Stop struct {
 }
 
 // MergeStop merges a later stop into an earlier one. The first reason and time stay, the grace can only shrink, and
-// Remove stays set.
+// Remove and Exact stay set.
 func MergeStop(was *Stop, now Stop) Stop {
 	if was == nil {
 		return now
 	}
 	merged := *was
-	merged.Remove = was.Remove || now.Remove
+	merged.Remove, merged.Exact = was.Remove || now.Remove, was.Exact || now.Exact
 	switch {
 	case now.Grace == nil:
 	case was.Grace == nil, *now.Grace < *was.Grace:

@@ -3,10 +3,12 @@ package condition
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Table holds the facts about this node. It is safe for concurrent use.
@@ -25,6 +27,42 @@ func New() *Table {
 // pressure kinds only its presence counts.
 func (t *Table) Set(kind Kind, problem string) { t.set(map[Kind]string{kind: problem}) }
 
+// SetPressure reports which of some pressure conditions hold.
+func (t *Table) SetPressure(some, hold []corev1.NodeConditionType) {
+	problems := map[Kind]string{}
+	for _, p := range pressures() {
+		switch {
+		case slices.Contains(hold, p.of):
+			problems[p.kind] = p.message
+		case slices.Contains(some, p.of):
+			problems[p.kind] = ""
+		}
+	}
+	t.set(problems)
+}
+
+// Pressures returns the pressure conditions of a node without a Node object. Their transition times are those of the
+// facts.
+func (t *Table) Pressures() []corev1.NodeCondition {
+	facts, now := t.Facts(), time.Now()
+	all := pressureConditions(facts)
+	for i, p := range pressures() {
+		all[i].LastHeartbeatTime = metav1.NewTime(now)
+		all[i].LastTransitionTime = metav1.NewTime(facts[p.kind].Since)
+	}
+	return all
+}
+
+// UnderPressure returns the pressure conditions that hold.
+func (t *Table) UnderPressure() (all []corev1.NodeConditionType) {
+	for _, c := range pressureConditions(t.Facts()) {
+		if c.Status == corev1.ConditionTrue {
+			all = append(all, c.Type)
+		}
+	}
+	return all
+}
+
 // set stores several facts at once, so that no reader sees only some of them.
 func (t *Table) set(problems map[Kind]string) {
 	now := time.Now()
@@ -33,7 +71,10 @@ func (t *Table) set(problems map[Kind]string) {
 	changed := false
 	for kind, problem := range problems {
 		was, known := t.facts[kind]
-		fact := Fact{Problem: problem, Well: was.Well}
+		fact := Fact{Problem: problem, Well: was.Well, Since: was.Since}
+		if !known || (was.Problem == "") != (problem == "") {
+			fact.Since = now
+		}
 		if problem == "" {
 			fact.Well = now
 		}

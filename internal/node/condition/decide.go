@@ -46,6 +46,8 @@ type Fact struct {
 	Problem string
 	// Well is the time of the last report without a problem. Zero: there was none.
 	Well time.Time
+	// Since is the time of the first report, or of the last one that made or ended a problem.
+	Since time.Time
 }
 
 // Facts are the last reports by kind.
@@ -71,10 +73,8 @@ func pressures() []pressure {
 	}
 }
 
-// Decide computes the conditions of this package, with Ready last. A condition keeps its previous transition time if
-// its status is the same. Conditions of other types in before are ignored.
-func Decide(f Facts, before []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
-	all := make([]corev1.NodeCondition, 0, 4)
+// pressureConditions returns the pressure conditions without times, in the order of pressures.
+func pressureConditions(f Facts) (all []corev1.NodeCondition) {
 	for _, p := range pressures() {
 		c := corev1.NodeCondition{Type: p.of, Status: corev1.ConditionFalse, Reason: p.wellReason,
 			Message: p.wellMessage}
@@ -83,6 +83,13 @@ func Decide(f Facts, before []corev1.NodeCondition, now time.Time) []corev1.Node
 		}
 		all = append(all, c)
 	}
+	return all
+}
+
+// Decide computes the conditions of this package, with Ready last. A condition keeps its previous transition time if
+// its status is the same. Conditions of other types in before are ignored.
+func Decide(f Facts, before []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
+	all := pressureConditions(f)
 	if c, ok := podRange(f); ok {
 		all = append(all, c)
 	}

@@ -251,7 +251,8 @@ func TestPeriod(t *testing.T) {
 
 func TestBoundsOf(t *testing.T) {
 	spec := specResources(
-		`{"runtimeSpec": {"linux": {"resources": {"cpu": {"shares": 512, "quota": 50000, "period": 100000, "cpus": "0-1"},
+		`{"runtimeSpec": {"linux": {"resources": {"cpu": {"shares": 512, "quota": 50000, "period": 100000, "cpus": ` +
+			`"0-1"},
 		"memory": {"limit": 1048576, "swap": 1048576}, "unified": {"memory.high": "4096"}}}}}`)
 	got, swap := boundsOf(spec)
 	want := cgroupfile.Bounds{CPUs: "0-1", Shares: 512, Quota: 50000, Period: 100000, Memory: 1 << 20, High: 4096}

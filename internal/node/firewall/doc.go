@@ -12,4 +12,6 @@
 // The rule stays when the agent ends, since pods run on. While the agent runs, it writes the rule again when another
 // program removes it, for example by reloading a whole ruleset. The kernel announces changes of nftables. The rule of
 // iptables is checked every 30 s, as often as a kubelet checks its rules.
+//
+// On a node of a cluster, Chains also makes the kubelet's chains of iptables, which programs of others look for.
 package firewall

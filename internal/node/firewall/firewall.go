@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+
+	"github.com/berth-run/berth/internal/base/packetfilter"
 )
 
 // comment marks the rule. It changes when the rule of a later version differs, so that the agent replaces the old one.
@@ -31,7 +33,7 @@ func New(o Options) *Firewall { return &Firewall{o} }
 type filter interface {
 	// present reports whether the rule is there.
 	present(ctx context.Context) (bool, error)
-	// write writes the rule, which is not there or an earlier version's.
+	// write writes the rule. The filter has none, or the rule of an earlier version.
 	write(ctx context.Context) error
 	// remove removes the rule. Without a rule it does nothing.
 	remove(ctx context.Context) error
@@ -84,11 +86,11 @@ var errNoFilter = errors.New(
 
 // filter chooses the packet filter.
 func (f *Firewall) filter(ctx context.Context) (filter, error) {
-	if n := (nftable{f.o.Name}); n.works() {
-		return n, nil
-	}
-	if i := (ipTables{f.o.Name}); i.works(ctx) {
-		return i, nil
+	switch {
+	case packetfilter.Nftables():
+		return nftable{f.o.Name}, nil
+	case packetfilter.IPTables(ctx, "filter"):
+		return ipTables{f.o.Name}, nil
 	}
 	return nil, errNoFilter
 }

@@ -18,8 +18,6 @@ func (i ipTables) rule() []string {
 		"-m", "comment", "--comment", i.name + ", " + comment, "-j", "DROP"}
 }
 
-func (i ipTables) works(ctx context.Context) bool { return run(ctx, "-S", "INPUT") == nil }
-
 func (i ipTables) present(ctx context.Context) (bool, error) {
 	err := run(ctx, append([]string{"-C"}, i.rule()...)...)
 	var exit *exec.ExitError
@@ -46,11 +44,14 @@ func (i ipTables) remove(ctx context.Context) error {
 	}
 }
 
-// run runs iptables on the table filter. It waits while another program changes the rules.
-func run(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, "iptables", append([]string{"-w"}, args...)...)
+// run runs iptables on the table filter.
+func run(ctx context.Context, args ...string) error { return runProgram(ctx, "iptables", args...) }
+
+// runProgram runs iptables or ip6tables. It waits while another program changes the rules.
+func runProgram(ctx context.Context, program string, args ...string) error {
+	cmd := exec.CommandContext(ctx, program, append([]string{"-w"}, args...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("run iptables: %w: %s", err, bytes.TrimSpace(out))
+		return fmt.Errorf("run %s: %w: %s", program, err, bytes.TrimSpace(out))
 	}
 	return nil
 }

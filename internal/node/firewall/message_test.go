@@ -9,7 +9,8 @@ import (
 
 func TestDeletes(t *testing.T) {
 	name := func(table string) []byte {
-		return append([]byte{unix.AF_INET, 0, 0, 0}, nl.NewRtAttr(unix.NFTA_TABLE_NAME, nl.ZeroTerminated(table)).Serialize()...)
+		return append([]byte{unix.AF_INET, 0, 0, 0},
+			nl.NewRtAttr(unix.NFTA_TABLE_NAME, nl.ZeroTerminated(table)).Serialize()...)
 	}
 	const subsystem = unix.NFNL_SUBSYS_NFTABLES << 8
 	for title, test := range map[string]struct {

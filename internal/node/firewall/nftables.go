@@ -65,16 +65,6 @@ func without(key expr.CtKey, bits uint32) []expr.Any {
 	}
 }
 
-// works reports whether the kernel has nftables.
-func (n nftable) works() bool {
-	c, err := nftables.New()
-	if err != nil {
-		return false
-	}
-	_, err = c.ListTablesOfFamily(nftables.TableFamilyIPv4)
-	return err == nil
-}
-
 func (n nftable) present(context.Context) (bool, error) {
 	c, err := nftables.New()
 	if err != nil {

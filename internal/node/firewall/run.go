@@ -47,7 +47,8 @@ func (f *Firewall) Run(ctx context.Context) error {
 					"err", err, "again in", again)
 			}
 		case written && !first:
-			f.o.Log.Warn("the rule that protects loopback addresses was removed by another program, it is written again",
+			f.o.Log.Warn(
+				"the rule that protects loopback addresses was removed by another program, it is written again",
 				"table", f.o.Name)
 		}
 		reported = failed

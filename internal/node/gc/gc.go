@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
 // runtime removes containers and sandboxes that do not run.
@@ -47,6 +49,9 @@ type Options struct {
 	LogsDir, LinkDir string
 	// Policy limits the dead instances that stay.
 	Policy Policy
+	// Events receives the failures, as events of Node.
+	Events event.Sink
+	Node   corev1.ObjectReference
 	Log    *slog.Logger
 }
 

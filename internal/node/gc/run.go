@@ -7,9 +7,11 @@ import (
 	"maps"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/base/wake"
@@ -41,9 +43,11 @@ func (g *Collector) Run(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	if err := g.sweep(ctx); err != nil && ctx.Err() == nil {
-		g.opts.Log.Warn("cannot remove all logs of unknown pods", "err", err)
-	}
+	g.wg.Go(func() { // a directory of logs may be on a file system that does not answer
+		if err := g.sweep(ctx); err != nil && ctx.Err() == nil {
+			g.opts.Log.Warn("cannot remove all logs of unknown pods", "err", err)
+		}
+	})
 	observed := g.opts.Observed.Watch()
 	defer observed.Stop()
 	alarm := wake.NewAlarm()
@@ -147,6 +151,7 @@ func (g *Collector) finish(r result) {
 	delay := retry.Delay(retryFirst, retryMax, g.failures[r.uid])
 	g.due[r.uid] = time.Now().Add(delay)
 	g.opts.Log.Warn("cannot remove the garbage of a pod, retrying", "uid", r.uid, "err", r.err, "delay", delay)
+	g.opts.Events.Event(g.opts.Node, corev1.EventTypeWarning, reason.ContainerGCFailed, "%v", r.err)
 }
 
 // remove removes containers and sandboxes and updates the observed state.

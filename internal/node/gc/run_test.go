@@ -3,10 +3,12 @@ package gc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,12 +16,15 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/poddir"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
 // node is a runtime. It lists the containers in the observed table.
@@ -32,6 +37,7 @@ type node struct {
 	known     map[types.UID]bool
 	fail      int // number of removals that fail
 	removed   []string
+	events    []string
 	synced    chan struct{}
 	collector *Collector
 }
@@ -44,9 +50,17 @@ func newNode(t *testing.T) *node {
 	n.collector = New(Options{
 		Runtime: n, Observer: n, Observed: n.table, Synced: []<-chan struct{}{n.synced}, Pods: n,
 		Logs: poddir.New(poddir.Config{Logs: n.root}), LogsDir: n.root, LinkDir: n.links,
-		Policy: Policy{PerContainer: 1, Total: -1}, Log: slog.New(slog.DiscardHandler),
+		Policy: Policy{PerContainer: 1, Total: -1}, Events: n, Node: event.NodeRef("n1"),
+		Log: slog.New(slog.DiscardHandler),
 	})
 	return n
+}
+
+func (n *node) Event(ref corev1.ObjectReference, kind, why, format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.events = append(n.events, fmt.Sprint(ref.Kind, "/", ref.Name, " ", kind, " ", why, ": ",
+		fmt.Sprintf(format, args...)))
 }
 
 func (n *node) Known(uid types.UID) bool {
@@ -168,6 +182,36 @@ func TestGarbageOfLivePodIsRemoved(t *testing.T) {
 	if !there(kept) {
 		t.Error("the log before the newest was removed")
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.events) != 1 || !strings.HasPrefix(n.events[0], "Node/n1 Warning ContainerGCFailed: remove container ") {
+		t.Errorf("the failure is an event of the node, got %q", n.events)
+	}
+}
+
+// Nobody answers a call about the logs of one pod. The garbage of another one is removed all the same.
+func TestLogsThatDoNotAnswerDelayNoOther(t *testing.T) {
+	roottest.Need(t, "mounting")
+	n := newNode(t)
+	n.known["u"] = true
+	stuck := n.file("default_stuck_x", "app", "0.log")
+	n.known["x"] = true
+	n.link("stuck.log", stuck)
+	release, err := roottest.Hang(filepath.Dir(stuck))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.run()
+	t.Cleanup(func() { // before the end of run, which waits for the sweep
+		if err := release(); err != nil {
+			t.Error(err)
+		}
+	})
+	n.table.Put("u", crashed(1, 0))
+	n.eventually("the older instance is removed", func() bool {
+		o, _ := n.table.Get("u")
+		return len(o.Containers) == 1
+	})
 }
 
 // Everything that an ended pod left in the runtime is removed.
@@ -225,5 +269,29 @@ func TestSweepAtStart(t *testing.T) {
 		if there(path) != want {
 			t.Errorf("link %s exists: %v, want %v", path, !want, want)
 		}
+	}
+}
+
+// A short disk takes every dead container but the newest instance of each container that may start again. Failed
+// removals are not counted.
+func TestRemoveDead(t *testing.T) {
+	n := newNode(t)
+	exited := func(id, name string, restarts int) pod.ContainerStatus {
+		return pod.ContainerStatus{ID: id, Name: name, State: pod.StateExited, RestartCount: restarts, SandboxID: "s"}
+	}
+	for _, uid := range []types.UID{"live", "ended"} {
+		n.table.Put(uid, &pod.Observed{UID: uid, Containers: []pod.ContainerStatus{
+			exited(string(uid)+"-new", "app", 1), exited(string(uid)+"-old", "app", 0),
+		}, Sandboxes: []pod.SandboxStatus{{ID: "s", Ready: true}}})
+	}
+	removed, err := n.collector.RemoveDead(t.Context(), map[types.UID]bool{"ended": true})
+	slices.Sort(removed)
+	if err != nil || !slices.Equal(removed, []string{"ended-new", "ended-old", "live-old"}) {
+		t.Errorf("removed %v, error %v", removed, err)
+	}
+	n.fail = 1
+	removed, err = n.collector.RemoveDead(t.Context(), map[types.UID]bool{"live": true})
+	if err == nil || len(removed) > 0 {
+		t.Errorf("removed %v, error %v", removed, err)
 	}
 }

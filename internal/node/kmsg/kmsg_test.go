@@ -26,22 +26,32 @@ Task in /kubepods/burstable/pod1/app killed as a result of limit of /kubepods/bu
 memory: usage 102400kB, limit 102400kB, failcnt 4011
 Memory cgroup out of memory: Kill process 4242 (java) score 1984 or sacrifice child
 Killed process 4242 (java) total-vm:2104828kB, anon-rss:101432kB, file-rss:18560kB, shmem-rss:0kB`
-	machine419 = `stress invoked oom-killer: gfp_mask=0x6280ca(GFP_HIGHUSER_MOVABLE|__GFP_ZERO), nodemask=(null), order=0, oom_score_adj=0
+	machine419 = `stress invoked oom-killer: gfp_mask=0x6280ca(GFP_HIGHUSER_MOVABLE|__GFP_ZERO), nodemask=(null), ` +
+		`order=0, oom_score_adj=0
 stress cpuset=/ mems_allowed=0
 Out of memory: Kill process 1234 (stress) score 917 or sacrifice child
 Killed process 1240 (stress worker) total-vm:8391504kB, anon-rss:7340032kB, file-rss:4kB, shmem-rss:0kB`
 	cgroup54 = `app invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=969
-oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=abc,mems_allowed=0,oom_memcg=/kubepods/pod1,task_memcg=/kubepods/pod1/abc,task=app,pid=77,uid=1000
-Memory cgroup out of memory: Killed process 77 (app) total-vm:110000kB, anon-rss:99000kB, file-rss:0kB, shmem-rss:0kB, UID:1000 pgtables:240kB oom_score_adj:969
+oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=abc,mems_allowed=0,oom_memcg=/kubepods/pod1,` +
+		`task_memcg=/kubepods/pod1/abc,task=app,pid=77,uid=1000
+Memory cgroup out of memory: Killed process 77 (app) total-vm:110000kB, anon-rss:99000kB, file-rss:0kB, ` +
+		`shmem-rss:0kB, UID:1000 pgtables:240kB oom_score_adj:969
 oom_reaper: reaped process 77 (app), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB`
-	machine515 = `systemd-journal invoked oom-killer: gfp_mask=0x1100cca(GFP_HIGHUSER_MOVABLE), order=0, oom_score_adj=-250
-oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/user.slice,task=python3,pid=31337,uid=0
-Out of memory: Killed process 31337 (python3) total-vm:16000000kB, anon-rss:15700000kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:30900kB oom_score_adj:0`
-	allocating612 = `oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=(null),cpuset=x,mems_allowed=1,global_oom,task_memcg=/,task=a (b) c,pid=9,uid=0
-Out of memory (oom_kill_allocating_task): Killed process 9 (a (b) c) total-vm:12kB, anon-rss:0kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:40kB oom_score_adj:0`
-	group612 = `Memory cgroup out of memory: Killed process 50 (sh) total-vm:10kB, anon-rss:0kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:40kB oom_score_adj:0
+	machine515 = `systemd-journal invoked oom-killer: gfp_mask=0x1100cca(GFP_HIGHUSER_MOVABLE), order=0, ` +
+		`oom_score_adj=-250
+oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/user.slice,` +
+		`task=python3,pid=31337,uid=0
+Out of memory: Killed process 31337 (python3) total-vm:16000000kB, anon-rss:15700000kB, file-rss:0kB, ` +
+		`shmem-rss:0kB, UID:0 pgtables:30900kB oom_score_adj:0`
+	allocating612 = `oom-kill:constraint=CONSTRAINT_CPUSET,nodemask=(null),cpuset=x,mems_allowed=1,global_oom,` +
+		`task_memcg=/,task=a (b) c,pid=9,uid=0
+Out of memory (oom_kill_allocating_task): Killed process 9 (a (b) c) total-vm:12kB, anon-rss:0kB, file-rss:0kB, ` +
+		`shmem-rss:0kB, UID:0 pgtables:40kB oom_score_adj:0`
+	group612 = `Memory cgroup out of memory: Killed process 50 (sh) total-vm:10kB, anon-rss:0kB, file-rss:0kB, ` +
+		`shmem-rss:0kB, UID:0 pgtables:40kB oom_score_adj:0
 Tasks in /kubepods/pod1/abc are going to be killed due to memory.oom.group set
-Memory cgroup out of memory: Killed process 51 (sleep) total-vm:10kB, anon-rss:0kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:40kB oom_score_adj:0`
+Memory cgroup out of memory: Killed process 51 (sleep) total-vm:10kB, anon-rss:0kB, file-rss:0kB, shmem-rss:0kB, ` +
+		`UID:0 pgtables:40kB oom_score_adj:0`
 )
 
 func TestVictims(t *testing.T) {
@@ -112,7 +122,7 @@ func (r *records) Read(b []byte) (int, error) {
 
 func TestFollow(t *testing.T) {
 	var got recorder
-	l := New(Options{Node: event.NodeRef("n"), Events: &got})
+	l := New(Options{Node: event.NodeRef("n"), Pods: owners{}, Events: &got})
 	const killed = "Out of memory: Killed process 5 (db) total-vm:1kB\n"
 	if err := l.follow(&records{"4,1,1,-;db invoked oom-killer\n", "", "3,7,1,-;" + killed,
 		"11,8,1,-;" + killed}); !errors.Is(err, io.EOF) {

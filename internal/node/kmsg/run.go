@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
@@ -29,15 +31,32 @@ type Options struct {
 	Path string
 	// Node is the object of the events.
 	Node   corev1.ObjectReference
+	Pods   Pods
 	Events event.Sink
 	Log    *slog.Logger
 }
 
+// Pods finds the owners of cgroups.
+type Pods interface {
+	// Owner returns the owner of a cgroup of a pod, or of a cgroup within. It returns nil if that is no pod's.
+	Owner(cgroup string) *Owner
+}
+
 // Log follows the kernel's log.
-type Log struct{ o Options }
+type Log struct {
+	o     Options
+	kills *prometheus.CounterVec
+}
 
 // New returns a Log that has read nothing.
-func New(o Options) *Log { return &Log{o} }
+func New(o Options) *Log {
+	return &Log{o, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "berth_oom_kills_total", Help: "Processes that the kernel killed, by whose memory ran out"},
+		[]string{"scope"})}
+}
+
+// Register registers the series.
+func (l *Log) Register(r prometheus.Registerer) error { return r.Register(l.kills) }
 
 // Run follows the log from its end until ctx ends. If the log cannot be read, for example without CAP_SYSLOG, Run logs
 // this once and waits for ctx.
@@ -50,7 +69,7 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 	if ctx.Err() == nil {
 		l.o.Log.Info(
-			"cannot read the kernel's log, not reporting processes killed because the machine is out of memory", "err",
+			"cannot read the kernel's log, not reporting processes that it kills for lack of memory", "err",
 			err)
 		<-ctx.Done()
 	}
@@ -85,9 +104,31 @@ func (l *Log) follow(log io.Reader) error {
 		if !ok {
 			continue
 		}
+		if k, ok := parseKill(text); ok {
+			l.report(k)
+		}
 		if v, ok := p.next(text); ok {
 			l.o.Events.Event(l.o.Node, corev1.EventTypeWarning, systemOOM,
 				"System OOM encountered, victim process: %s, pid: %d", v.process, v.pid)
 		}
+	}
+}
+
+// report counts a killed process, and records an event of its pod.
+func (l *Log) report(k kill) {
+	victim := l.o.Pods.Owner(k.cgroup)
+	var limited *Owner
+	if k.limited != "" {
+		limited = l.o.Pods.Owner(k.limited)
+	}
+	scope, ok := k.scope(limited, victim != nil)
+	if !ok {
+		return
+	}
+	l.kills.WithLabelValues(string(scope)).Inc()
+	if victim != nil {
+		l.o.Events.Event(event.PodRef(victim.Pod), corev1.EventTypeWarning, reason.OOMKilled,
+			"process %s (pid %d) of container %s was killed: %s", k.process, k.pid, victim.Container,
+			scope.because(limited))
 	}
 }

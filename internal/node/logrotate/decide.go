@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/berth-run/berth/internal/base/logfile"
 )
 
 // Limits apply to the log of one container instance.
@@ -52,16 +54,6 @@ type rotation struct {
 	Missing, Interrupted bool
 }
 
-// Suffixes of rotated files. nameSeconds is the kubelet's. nameMillis is for logs that are rotated more than once a
-// second; it sorts after nameSeconds.
-const (
-	nameSeconds = "20060102-150405"
-	nameMillis  = "20060102-150405.000"
-
-	suffixGzip = ".gz"
-	suffixTemp = ".tmp"
-)
-
 // decide returns the actions on the files in the directory of the log called base. packing means that temporary files
 // are in use and not left over.
 func decide(files []file, base string, packing bool, l Limits, now time.Time) rotation {
@@ -70,24 +62,22 @@ func decide(files []file, base string, packing bool, l Limits, now time.Time) ro
 	plain, packed := map[string]int64{}, map[string]bool{}
 	var stamps []string
 	for _, f := range files {
-		suffix, ours := strings.CutPrefix(f.Name, base+".")
-		stamp := strings.TrimSuffix(suffix, suffixGzip)
+		name, unfinished := strings.CutSuffix(f.Name, logfile.Temp)
+		stamp, compressed, ours := logfile.Stamp(name, base)
 		switch {
 		case f.Name == base:
 			current = &f
 		case !ours:
-		case strings.HasSuffix(suffix, suffixTemp) &&
-			isStamp(strings.TrimSuffix(strings.TrimSuffix(suffix, suffixTemp), suffixGzip)):
+		case unfinished:
 			if !packing {
 				r.Remove = append(r.Remove, f.Name)
 			}
-		case !isStamp(stamp):
 		default:
 			stamps = append(stamps, stamp)
-			if stamp == suffix {
-				plain[stamp] = f.Size
-			} else {
+			if compressed {
 				packed[stamp] = true
+			} else {
+				plain[stamp] = f.Size
 			}
 		}
 	}
@@ -100,7 +90,7 @@ func decide(files []file, base string, packing bool, l Limits, now time.Time) ro
 		if len(stamps) > 0 {
 			last = stamps[len(stamps)-1]
 		}
-		stamp := nextStamp(last, now)
+		stamp := logfile.Next(last, now)
 		r.Rename = base + "." + stamp
 		stamps = append(stamps, stamp)
 		plain[stamp] = current.Size
@@ -112,7 +102,7 @@ func decide(files []file, base string, packing bool, l Limits, now time.Time) ro
 		switch {
 		case i < excess:
 			if packed[stamp] {
-				r.Remove = append(r.Remove, name+suffixGzip)
+				r.Remove = append(r.Remove, name+logfile.Gzip)
 			}
 			if isPlain {
 				r.Remove = append(r.Remove, name)
@@ -127,23 +117,4 @@ func decide(files []file, base string, packing bool, l Limits, now time.Time) ro
 	}
 	slices.Sort(r.Remove)
 	return r
-}
-
-// nextStamp returns a rotation time later than last ("" for none), although clocks go back and a log may be rotated
-// several times a second.
-func nextStamp(last string, now time.Time) string {
-	now = now.UTC()
-	for _, layout := range []string{nameSeconds, nameMillis} {
-		if stamp := now.Format(layout); stamp > last {
-			return stamp
-		}
-	}
-	// time.Parse accepts a fraction of a second even if the layout has none.
-	t, _ := time.Parse(nameSeconds, last)
-	return t.Add(time.Millisecond).Format(nameMillis)
-}
-
-func isStamp(s string) bool {
-	_, err := time.Parse(nameSeconds, s)
-	return err == nil
 }

@@ -84,21 +84,3 @@ func TestDecide(t *testing.T) {
 		})
 	}
 }
-
-// Stamps increase, whatever the clock does.
-func TestNextStamp(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 999e6, time.UTC)
-	tests := []struct{ last, want string }{
-		{"", "20260301-120000"},
-		{"20260301-115959", "20260301-120000"},
-		{"20260301-120000", "20260301-120000.999"},
-		{"20260301-120000.998", "20260301-120000.999"},
-		{"20260301-120000.999", "20260301-120001.000"},
-		{"20260301-130000", "20260301-130000.001"},
-	}
-	for _, tt := range tests {
-		if got := nextStamp(tt.last, now); got != tt.want || got <= tt.last || !isStamp(got) {
-			t.Errorf("after %q comes %q, want %q", tt.last, got, tt.want)
-		}
-	}
-}

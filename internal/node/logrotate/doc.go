@@ -1,8 +1,12 @@
 // Package logrotate limits the size of container logs.
 //
 // It rotates <pod log directory>/<container>/<n>.log: it decides when a file is large enough, names the renamed file,
-// compresses rotated files and removes the oldest. The runtime writes the files, package podlog reads them, and package
-// gc removes the files of removed instances. The observed table says which containers run.
+// compresses rotated files and removes the oldest. When a file system runs full, RemoveOldest removes more of them. The
+// runtime writes the files, package podlog reads them, and package gc removes the files of removed instances. The
+// observed table says which containers run.
+//
+// The embedded runtime rotates a log itself before it reaches the limit. Then this package only finds another file at
+// the path, compresses the rotated ones and removes the oldest. It rotates such a log if the limit has become smaller.
 //
 //	0.log --rename--> 0.log.20260301-121000 --next rotation--> ....gz --> removed
 //	  ^                       |

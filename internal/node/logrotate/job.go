@@ -9,10 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/logfile"
 	"github.com/berth-run/berth/internal/base/safepath"
 )
 
@@ -23,6 +25,42 @@ type job struct {
 	running  bool
 	reopen   bool
 	packing  bool
+	watched  bool   // a watch of the log has begun already
+	inode    uint64 // of the log at the check before, 0 if there was none
+	all      bool   // check the rotated files too, whatever the size of the current one is
+}
+
+// do watches the log of a running container, reads its size, and rotates it if it is due. The watch comes first, so
+// that no write between the two is missed.
+func (j job) do(ctx context.Context) (res result) {
+	if j.running && !j.watched {
+		wd, err := j.r.watch.add(j.path)
+		res.watched, res.wd = err == nil, wd
+		res.unwatchable = err != nil && !errors.Is(err, fs.ErrNotExist)
+	}
+	info, err := os.Lstat(j.path)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		res.elsewhere = true
+		return res
+	case err == nil:
+		res.sized, res.size = true, info.Size()
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			res.inode = stat.Ino
+		}
+		replaced := j.inode != 0 && res.inode != j.inode // the runtime has rotated the log itself
+		if !j.all && !j.reopen && !replaced && res.size < j.r.opts.Limits.MaxSize {
+			return res
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		res.err = fmt.Errorf("read the size of the log: %w", err)
+		return res
+	case !j.running && !j.all:
+		return res
+	}
+	done := j.rotate(ctx)
+	res.rotated, res.compress, res.reopen, res.err = true, done.compress, done.reopen, done.err
+	return res
 }
 
 // rotate carries out decide's result, except for the compression, which takes longer.
@@ -188,7 +226,7 @@ func compress(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	tmp := path + suffixGzip + suffixTemp
+	tmp := path + logfile.Gzip + logfile.Temp
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, safepath.IgnoreMissing(os.Remove(tmp)))
@@ -200,7 +238,7 @@ func compress(ctx context.Context, path string) (err error) {
 	if _, err := os.Lstat(path); err != nil {
 		return err // removed meanwhile: do not bring it back
 	}
-	if err := os.Rename(tmp, path+suffixGzip); err != nil {
+	if err := os.Rename(tmp, path+logfile.Gzip); err != nil {
 		return err
 	}
 	return safepath.IgnoreMissing(os.Remove(path))

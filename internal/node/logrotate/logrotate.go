@@ -44,6 +44,10 @@ type Rotator struct {
 	byPod   map[types.UID][]string // paths
 	watch   *watcher
 	tasks   sync.WaitGroup
+	// checking is the number of checks that run. early has the watches with an event that no log has yet: a check may
+	// have begun such a watch and not have reported it.
+	checking int
+	early    map[inotify.Watch]time.Time
 }
 
 // log is the state of one log file of a container instance.
@@ -56,12 +60,13 @@ type log struct {
 	due          time.Time // time of the next check; zero: after the next event
 	checkRotated bool      // the next check includes its rotated files
 	reopen       bool      // it was renamed, but the runtime has not opened a new file yet
-	rotating     bool      // a rotation task is running
+	rotating     bool      // a check runs, which may rotate it
 	packing      bool      // a compression task is running
 	repack       bool      // compress more files when that task ends
 	gone         bool
 
 	size       int64
+	inode      uint64    // at the last check, 0 before
 	firstWrite time.Time // when the first write since the last check was noticed
 	rate       float64   // bytes per second, 0: unknown
 	failures   int       // of the rotation in a row
@@ -74,5 +79,6 @@ func New(o Options) *Rotator {
 	return &Rotator{
 		opts: o, slots: make(chan struct{}, max(1, o.Workers)), done: make(chan result),
 		logs: map[string]*log{}, byWatch: map[inotify.Watch]*log{}, byPod: map[types.UID][]string{},
+		early: map[inotify.Watch]time.Time{},
 	}
 }

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
+	"maps"
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/inotify"
@@ -24,11 +25,25 @@ const (
 	retryMax   = 30 * time.Second
 )
 
+// earlyKept is how long the loop remembers an event of a watch that no log has. A check that takes longer schedules
+// another one, as if its log had been written to.
+const earlyKept = time.Minute
+
 // result is the outcome of a task on a log.
 type result struct {
-	log *log
+	log   *log
+	began time.Time
 	// packed: the task was a compression.
 	packed bool
+	// watched: the task has begun the watch wd. unwatchable: that failed, and the log exists.
+	watched, unwatchable bool
+	wd                   inotify.Watch
+	// elsewhere: the log is no regular file. This runtime logs elsewhere and rotates there.
+	elsewhere bool
+	// sized: size is the size of the log. rotated: its files were checked, and the log was rotated if it was due.
+	sized, rotated bool
+	size           int64
+	inode          uint64
 	// compress lists the files to compress next.
 	compress []string
 	reopen   bool // see log
@@ -41,13 +56,13 @@ func (r *Rotator) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	defer r.tasks.Wait()
 	var err error
 	if r.watch, err = newWatcher(); err != nil {
 		r.opts.Log.Warn("cannot watch container logs, checking the size of all logs every second", "err", err)
 	} else {
 		defer r.watch.Close()
 	}
+	defer r.tasks.Wait() // before Close: tasks use the watcher
 	observed := r.opts.Observed.Watch()
 	defer observed.Stop()
 	alarm := wake.NewAlarm()
@@ -123,16 +138,18 @@ func (r *Rotator) unwatch(l *log) {
 // handleWrites notes the first write to each log since its last check, and schedules the next check.
 func (r *Rotator) handleWrites(events []inotify.Event) {
 	now := r.opts.Now()
+	maps.DeleteFunc(r.early, func(_ inotify.Watch, at time.Time) bool { return now.Sub(at) > earlyKept })
 	for _, e := range events {
 		l := r.byWatch[e.Watch]
 		if l == nil {
+			if r.checking > 0 && e.Mask&unix.IN_IGNORED == 0 {
+				r.early[e.Watch] = now
+			}
 			continue
 		}
 		delete(r.byWatch, e.Watch)
-		l.watched, l.firstWrite = false, now
-		if l.due.IsZero() {
-			l.due = now.Add(checkDelay(l.size, r.opts.Limits.MaxSize, l.rate))
-		}
+		l.watched = false
+		l.again(now, now, r.opts.Limits.MaxSize)
 	}
 }
 
@@ -143,7 +160,7 @@ func (r *Rotator) checkDue(ctx context.Context) time.Time {
 	for _, l := range r.logs {
 		if !l.rotating && !l.due.IsZero() && !l.due.After(now) {
 			l.due = time.Time{}
-			r.check(ctx, l, now)
+			r.check(ctx, l)
 		}
 		if !l.rotating && !l.due.IsZero() && (next.IsZero() || l.due.Before(next)) {
 			next = l.due
@@ -152,51 +169,53 @@ func (r *Rotator) checkDue(ctx context.Context) time.Time {
 	return next
 }
 
-// check watches a log and starts its rotation if it has reached the limit. The watch comes first, so that no write
-// between the two is missed.
-func (r *Rotator) check(ctx context.Context, l *log, now time.Time) {
-	switch {
-	case !l.running:
+// check starts a task that watches a log, reads its size, and rotates it if it has reached the limit. None of this
+// happens in the loop: a log may be on a file system that does not answer, and other logs must not wait for it.
+func (r *Rotator) check(ctx context.Context, l *log) {
+	if !l.running {
 		r.unwatch(l)
-	case !l.watched:
-		r.arm(l, now)
 	}
-	info, err := os.Lstat(l.path)
-	switch {
-	case err == nil && !info.Mode().IsRegular():
-		r.unwatch(l) // this runtime logs elsewhere and rotates there
-		l.due = time.Time{}
-		return
-	case err == nil:
-		l.measure(info.Size(), now)
-		if !l.checkRotated && !l.reopen && l.size < r.opts.Limits.MaxSize {
-			return
-		}
-	case !errors.Is(err, fs.ErrNotExist):
-		delay := l.later(now, &l.failures)
-		r.opts.Log.Warn("cannot read the size of a log, retrying", "path", l.path, "err", err, "delay", delay)
-		return
-	case !l.running && !l.checkRotated:
-		return
-	}
+	job := job{r: r, path: l.path, id: l.id, running: l.running, reopen: l.reopen, packing: l.packing,
+		watched: l.watched, inode: l.inode, all: l.checkRotated}
 	l.rotating, l.checkRotated = true, false
-	job := job{r: r, path: l.path, id: l.id, running: l.running, reopen: l.reopen, packing: l.packing}
+	r.checking++
+	began := r.opts.Now()
 	r.tasks.Go(func() {
-		res := job.rotate(ctx)
-		res.log = l
+		res := job.do(ctx)
+		res.log, res.began = l, began
 		r.report(ctx, res)
 	})
 }
 
-// arm watches for the next write. If that is impossible, it schedules the next check.
-func (r *Rotator) arm(l *log, now time.Time) {
-	wd, err := r.watch.add(l.path)
+// arm notes the watch that a check has begun. If the log was written to since then, or may have been, arm schedules the
+// next check instead, because the watch has ended.
+func (r *Rotator) arm(l *log, res result, now time.Time) {
+	first, written := r.early[res.wd]
+	if now.Sub(res.began) > earlyKept {
+		first, written = res.began, true
+	}
+	delete(r.early, res.wd)
 	switch {
-	case err == nil:
-		l.watched, l.wd = true, wd
-		r.byWatch[wd] = l
-	case !errors.Is(err, fs.ErrNotExist):
-		l.firstWrite, l.due = now, now.Add(checkDelay(l.size, r.opts.Limits.MaxSize, l.rate))
+	case !res.watched && !res.unwatchable:
+	case l.gone || !l.running:
+		if res.watched {
+			r.watch.Remove(res.wd)
+		}
+	case res.unwatchable:
+		l.again(now, now, r.opts.Limits.MaxSize)
+	case written:
+		l.again(first, now, r.opts.Limits.MaxSize)
+	default:
+		l.watched, l.wd = true, res.wd
+		r.byWatch[res.wd] = l
+	}
+}
+
+// again schedules the next check of a log that was written to.
+func (l *log) again(written, now time.Time, limit int64) {
+	l.firstWrite = written
+	if l.due.IsZero() {
+		l.due = now.Add(checkDelay(l.size, limit, l.rate))
 	}
 }
 
@@ -229,10 +248,22 @@ func (r *Rotator) finish(ctx context.Context, res result) {
 	if res.packed {
 		l.packing = false
 	} else {
-		l.rotating, l.reopen = false, res.reopen
+		l.rotating = false
+		if res.rotated {
+			l.reopen = res.reopen
+		}
+		r.checking--
+		if res.sized {
+			l.measure(res.size, now)
+			l.inode = res.inode
+		}
+		r.arm(l, res, now)
 	}
 	switch {
 	case l.gone:
+	case res.elsewhere:
+		r.unwatch(l)
+		l.due = time.Time{}
 	case res.err != nil:
 		r.failed(l, res, now)
 	case res.packed:
@@ -240,7 +271,7 @@ func (r *Rotator) finish(ctx context.Context, res result) {
 		if l.repack {
 			l.due, l.checkRotated = now, true
 		}
-	default:
+	case res.rotated:
 		r.unwatch(l) // it may watch the renamed file
 		l.size, l.failures = 0, 0
 		if l.running {

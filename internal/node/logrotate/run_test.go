@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/record/podlog"
@@ -223,6 +224,29 @@ func TestIdleLogIsOnlyWatched(t *testing.T) {
 	}
 }
 
+// A runtime rotates the log itself. The files are compressed and limited without a rotation here.
+func TestLogRotatedByTheRuntime(t *testing.T) {
+	c := newContainer(t)
+	r, table := rotator(t, c, Limits{MaxSize: 1 << 20, MaxFiles: 4})
+	table.Put("u", c.status(pod.StateRunning))
+	run(t, r)
+	for n := range 3 {
+		c.write(10)
+		c.mu.Lock()
+		if err := os.Rename(c.path, fmt.Sprint(c.path, ".20260301-12000", n)); err != nil {
+			t.Fatal(err)
+		}
+		c.open()
+		c.mu.Unlock()
+		c.write(1)
+		eventually(t, "older files are compressed", func() bool { return compressed(c) == n })
+	}
+	c.complete()
+	if c.reopens != 0 {
+		t.Errorf("the runtime was called %d times to reopen the log", c.reopens)
+	}
+}
+
 // When the runtime fails to reopen the log, the rotator retries. Until then the lines stay in the file that readers
 // expect.
 func TestFailedReopenIsRetried(t *testing.T) {
@@ -324,4 +348,25 @@ func TestCompressWaitsForWriters(t *testing.T) {
 	if got := c.files(); !slices.Equal(got, []string{c.path + ".gz"}) {
 		t.Errorf("files are %v", got)
 	}
+}
+
+// Nobody answers a call about one log, and another one is rotated all the same.
+func TestALogThatDoesNotAnswerDelaysNoOther(t *testing.T) {
+	roottest.Need(t, "mounting")
+	stuck, c := newContainer(t), newContainer(t)
+	release, err := roottest.Hang(filepath.Dir(stuck.path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, table := rotator(t, c, Limits{MaxSize: 100 << 10, MaxFiles: 3})
+	table.Put("stuck", stuck.status(pod.StateRunning))
+	run(t, r)
+	t.Cleanup(func() { // before the end of run, which waits for the check
+		if err := release(); err != nil {
+			t.Error(err)
+		}
+	})
+	c.write(150)
+	table.Put("u", c.status(pod.StateRunning))
+	eventually(t, "rotated", func() bool { return len(c.files()) == 2 })
 }

@@ -11,9 +11,8 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// maxID is an upper bound for ids in a list, so that a damaged list cannot exhaust the memory. Linux supports at most
-// 8192 CPUs.
-const maxID = 1 << 16
+// maxID is the number of CPUs that Linux supports at most (NR_CPUS). It bounds what a damaged list costs.
+const maxID = 8192
 
 // parseList parses the kernel's list of ids, such as "0-3,8,10-11". The empty list is valid.
 func parseList(text string) ([]int, error) {

@@ -14,14 +14,14 @@ func TestParseList(t *testing.T) {
 		"\n":            nil,
 		"0":             {0},
 		"0-3,8,10-11\n": {0, 1, 2, 3, 8, 10, 11},
-		"65535":         {65535},
+		"8191":          {8191},
 	} {
 		got, err := parseList(text)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("parseList(%q): %v, error %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"a", "3-1", "-1", "0-65536", "4294967296", "0,,1", "0-4294967295", "1-"} {
+	for _, text := range []string{"a", "3-1", "-1", "0-8192", "4294967296", "0,,1", "0-4294967295", "1-"} {
 		if got, err := parseList(text); err == nil {
 			t.Errorf("parseList(%q): %v, want an error", text, got)
 		}
@@ -47,7 +47,7 @@ func TestParseMask(t *testing.T) {
 }
 
 func FuzzParseList(f *testing.F) {
-	for _, text := range []string{"", "0-3,8,10-11\n", "0-65535", "3-1", "9,9", "1-2-3"} {
+	for _, text := range []string{"", "0-3,8,10-11\n", "0-8191", "3-1", "9,9", "1-2-3"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -29,12 +29,13 @@ func Read(root fs.FS) (Machine, error) {
 	if len(online) == 0 && r.err == nil {
 		r.err = fmt.Errorf("no CPU in %s and /proc/cpuinfo: are /sys and /proc mounted?", "/"+cpuDir)
 	}
-	m := Machine{Offline: r.present().Difference(setOf(online))}
-	m.Nodes = r.nodes(setOf(online))
+	all := setOf(online)
+	m := Machine{Offline: r.present().Difference(all)}
+	m.Nodes = r.nodes(all)
 	for _, id := range online {
-		m.CPUs = append(m.CPUs, r.cpu(id, setOf(online), m.Nodes))
+		m.CPUs = append(m.CPUs, r.cpu(id, all, m.Nodes))
 	}
-	m.Caches, m.Lower = lastLevel(m.ByCore(), r.caches(setOf(online)))
+	m.Caches, m.Lower = lastLevel(m.ByCore(), r.caches(all))
 	nameCaches(&m)
 	if r.err != nil {
 		return Machine{}, fmt.Errorf("read machine: %w", r.err)

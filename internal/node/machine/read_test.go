@@ -104,6 +104,7 @@ func TestLastLevel(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add("0-3", "0-7", "0-1", "2-3", "0,2", "0-3", "10 21", "Node 0 MemTotal: 8 kB")
 	f.Add("1", "", "0-3", "0-3", "0-1", "7", "10", "x")
+	f.Add("0-8191", "0-8191", "0-4095", "4096-8191", "0-8191", "0-8191", "10 21", "x")
 	f.Fuzz(func(t *testing.T, online, present, first, second, threads, cache, distance, memory string) {
 		m, err := Read(files(map[string]string{
 			"sys/devices/system/cpu/online": online, "sys/devices/system/cpu/present": present,

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"log/slog"
+	"sync"
 )
 
 // Types of plugins.
@@ -43,7 +44,13 @@ type Options struct {
 }
 
 // Watcher follows the directory.
-type Watcher struct{ opts Options }
+type Watcher struct {
+	opts Options
+
+	mu sync.Mutex
+	// sockets are the followed sockets, and whether their plugins are registered.
+	sockets map[string]bool
+}
 
 // New returns a Watcher that has found nothing yet.
-func New(o Options) *Watcher { return &Watcher{opts: o} }
+func New(o Options) *Watcher { return &Watcher{opts: o, sockets: map[string]bool{}} }

@@ -8,10 +8,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
@@ -58,8 +61,9 @@ func serve(t *testing.T, socket, kind, name string, silent int32) (f *fake, stop
 
 // book records the calls of a handler.
 type book struct {
-	events chan string
-	refuse atomic.Bool
+	watcher *Watcher
+	events  chan string
+	refuse  atomic.Bool
 }
 
 func (b *book) Register(_ context.Context, p Plugin) error {
@@ -90,7 +94,8 @@ func want(t *testing.T, from <-chan string, text string) {
 func watch(t *testing.T, dir string) *book {
 	t.Helper()
 	b := &book{events: make(chan string, 100)}
-	run(t, New(Options{Dir: dir, Handlers: map[string]Handler{TypeCSI: b}, Log: slog.New(slog.DiscardHandler)}))
+	b.watcher = New(Options{Dir: dir, Handlers: map[string]Handler{TypeCSI: b}, Log: slog.New(slog.DiscardHandler)})
+	run(t, b.watcher)
 	return b
 }
 
@@ -137,6 +142,19 @@ func TestPluginsRegisterAndDeregister(t *testing.T) {
 	want(t, b.events, "deregister a.example.com a.sock")
 	if len(hiddenPlugin.results) > 0 {
 		t.Error("a hidden socket was called")
+	}
+	reg := prometheus.NewPedanticRegistry()
+	if err := b.watcher.Register(reg); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "deep", "er", "b.sock")
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(fmt.Sprintf(`
+# HELP plugin_manager_total_plugins Sockets of plugins, and those of registered plugins.
+# TYPE plugin_manager_total_plugins gauge
+plugin_manager_total_plugins{socket_path=%[1]q,state="actual_state_of_world"} 1
+plugin_manager_total_plugins{socket_path=%[1]q,state="desired_state_of_world"} 1
+`, socket))); err != nil {
+		t.Error(err)
 	}
 }
 

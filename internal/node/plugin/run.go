@@ -140,6 +140,8 @@ func (w *Watcher) follow(ctx context.Context, running *sync.WaitGroup, followed 
 // serve keeps the plugin behind a socket registered until the socket is removed.
 func (w *Watcher) serve(ctx context.Context, socket string) {
 	log := w.opts.Log.With("socket", socket)
+	w.note(socket, false)
+	defer w.forget(socket)
 	for failures := 0; ctx.Err() == nil; {
 		p, err := w.register(ctx, socket)
 		if err == nil {
@@ -192,6 +194,7 @@ func (w *Watcher) register(ctx context.Context, socket string) (Plugin, error) {
 	if ctx.Err() != nil && err != nil {
 		return p, err
 	}
+	w.note(socket, err == nil)
 	notifyCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	answer := &registration.RegistrationStatus{PluginRegistered: err == nil}
@@ -204,6 +207,7 @@ func (w *Watcher) register(ctx context.Context, socket string) (Plugin, error) {
 		return p, fmt.Errorf("register plugin %q: %w", p.Name, err)
 	case notifyErr != nil:
 		handler.Deregister(p)
+		w.note(socket, false)
 		return p, fmt.Errorf("notify plugin %q of its registration: %w", p.Name, notifyErr)
 	}
 	return p, nil

@@ -32,7 +32,7 @@ const TopologyAffinityError = "TopologyAffinityError"
 // The error is a *reason.Error with the kubelet's reason: TopologyAffinityError, UnexpectedAdmissionError,
 // SMTAlignmentError or EmptyPodSharedPoolError.
 func Decide(n Node, held Held, p *corev1.Pod) (Allocation, error) {
-	p = pod.WithoutClaimed(p)
+	p, n = pod.WithoutClaimed(p), n.of(p)
 	if _, holds := held[p.UID]; !holds && !n.Policy.CPUs && !n.Policy.Memory && !n.asksForDevices(p) {
 		return Allocation{}, nil
 	}

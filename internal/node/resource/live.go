@@ -24,6 +24,7 @@ type Place struct {
 // runs on another number of CPUs has lost its CPUs or never had any.
 func (n Node) Infer(p *corev1.Pod, live map[string]Place) Allocation {
 	a := Allocation{Containers: map[string]Holding{}}
+	n = n.of(p)
 	if n.usesBubble(p) {
 		a.Pod = n.inferPod(p, live)
 	}
@@ -89,6 +90,7 @@ func blocks(sizes map[corev1.ResourceName]int64, nodes topology.Nodes) (all []me
 // ResizeConflict returns the kubelet's message if a running pod cannot be resized from was to want because its
 // exclusive resources would change. It returns "" if the pod can be resized.
 func (n Node) ResizeConflict(was, want *corev1.Pod) string {
+	n = n.of(want)
 	cpus := n.Policy.CPUs && n.usesBubble(want) && cpu.ExclusivePod(was) != cpu.ExclusivePod(want)
 	sizes := n.Policy.Memory && n.usesBubble(want) && !maps.Equal(memory.ExclusivePod(was), memory.ExclusivePod(want))
 	for _, c := range pod.Containers(want) {

@@ -193,3 +193,23 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
+
+// With PodLevelResourceManagers: false a pod with pod-level resources holds nothing exclusively, so that a resize of it
+// conflicts with nothing. Other pods get their CPUs.
+func TestPodsWithPodLevelResourcesHoldNothing(t *testing.T) {
+	n := aligned(topology.Restricted, topology.ScopePod)
+	n.Policy.NoPodLevel = true
+	bubble := func(cpu string) *corev1.Pod {
+		return whole(newPod("p", nil, sized("app", "cpu", cpu, "memory", "1Gi")), "cpu", cpu, "memory", "1Gi")
+	}
+	if got, err := Decide(n, nil, bubble("2")); err != nil || !got.IsEmpty() {
+		t.Errorf("it gets %+v, %v", got, err)
+	}
+	if got := n.ResizeConflict(bubble("2"), bubble("3")); got != "" {
+		t.Errorf("a resize conflicts: %s", got)
+	}
+	plain := newPod("q", nil, sized("app", "cpu", "2", "memory", "1Gi"))
+	if got, err := Decide(n, nil, plain); err != nil || got.Containers["app"].CPUs.Size() != 2 {
+		t.Errorf("another pod gets %+v, %v", got, err)
+	}
+}

@@ -43,6 +43,17 @@ type Policy struct {
 	Memory         bool
 	ReservedMemory memory.Reserved
 	Topology       topology.Options
+	// NoPodLevel gives no CPUs and no memory exclusively to pods with pod-level resources (feature gate
+	// PodLevelResourceManagers: false).
+	NoPodLevel bool
+}
+
+// of returns the node as a pod finds it.
+func (n Node) of(p *corev1.Pod) Node {
+	if n.Policy.NoPodLevel && cpu.PodLevel(p) {
+		n.Policy.CPUs, n.Policy.Memory = false, false
+	}
+	return n
 }
 
 // Holding lists the resources that one container, or a pod as a whole, holds exclusively.

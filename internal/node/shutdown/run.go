@@ -140,7 +140,7 @@ func (m *Manager) follow(ctx context.Context, l logind, down bool, launch func(f
 	if was {
 		m.o.Log.Info("shutdown of this machine cancelled")
 		m.o.Events.Event(m.o.Ref, corev1.EventTypeNormal, "Shutdown", "Shutdown manager detected shutdown cancellation")
-		m.o.SetProblem("")
+		m.o.Condition.SetProblem("")
 	}
 	ctx, done := context.WithTimeout(ctx, callWithin)
 	defer done()
@@ -157,7 +157,7 @@ func (m *Manager) end(ctx context.Context) {
 	m.ending.Lock() // a cancelled shutdown may still be writing
 	defer m.ending.Unlock()
 	m.o.Log.Info("this machine is shutting down, ending its pods")
-	m.o.SetProblem(problem)
+	m.o.Condition.SetProblem(problem)
 	m.o.Events.Event(m.o.Ref, corev1.EventTypeNormal, "Shutdown", "Shutdown manager detected shutdown event")
 	journal := Journal{Began: time.Now()}
 	m.write(journal)

@@ -38,6 +38,12 @@ type statuses interface {
 	Flush(context.Context) error
 }
 
+// condition is the condition of the node for its shutdown.
+type condition interface {
+	// SetProblem sets the problem, "" when it is over. It does not block.
+	SetProblem(problem string)
+}
+
 // Options of a Manager.
 type Options struct {
 	// Groups are sorted by priority. Without groups, Run does nothing.
@@ -45,10 +51,9 @@ type Options struct {
 	Pods   pods
 	// Settled is closed once Pods knows everything that an earlier agent left running. It matters to an agent that
 	// starts during a shutdown. Nil: Pods knows it already.
-	Settled  <-chan struct{}
-	Statuses statuses
-	// SetProblem sets the problem of the condition kind Shutdown, "" when it is over. It does not block.
-	SetProblem func(problem string)
+	Settled   <-chan struct{}
+	Statuses  statuses
+	Condition condition
 	// Path is the file of the journal. Its directory exists.
 	Path string
 	// Bus connects to the bus of logind. Default: the system bus.

@@ -105,14 +105,15 @@ type node struct {
 	stop  func()
 }
 
+// SetProblem implements condition.
+func (d *diary) SetProblem(problem string) { d.add("problem: " + problem) }
+
 func run(t *testing.T, b *bus, l *login, groups []Group, pods *members, settled ...<-chan struct{}) node {
 	t.Helper()
 	settled = append(settled, nil)
 	n := node{diary: &diary{}, log: &bytes.Buffer{}}
 	n.Manager = New(Options{
-		Groups: groups, Pods: pods, Settled: settled[0], Statuses: n.diary, SetProblem: func(p string) {
-			n.diary.add("problem: " + p)
-		},
+		Groups: groups, Pods: pods, Settled: settled[0], Statuses: n.diary, Condition: n.diary,
 		Path: filepath.Join(t.TempDir(), "shutdown"), Bus: b.connect, DropInDir: l.dropIn,
 		Ref: corev1.ObjectReference{Kind: "Node", Name: "n1"}, Events: n.diary,
 		Log: slog.New(slog.NewTextHandler(n.log, nil)),
@@ -246,7 +247,8 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.metrics.show(Journal{Began: time.Unix(100, 0), Ended: time.Unix(102, 5e8)})
-	want := `# HELP kubelet_graceful_shutdown_end_time_seconds Last graceful shutdown end time since unix epoch in seconds
+	want := `# HELP kubelet_graceful_shutdown_end_time_seconds Last graceful shutdown end time since unix epoch in ` +
+		`seconds
 # TYPE kubelet_graceful_shutdown_end_time_seconds gauge
 kubelet_graceful_shutdown_end_time_seconds 102.5
 # HELP kubelet_graceful_shutdown_start_time_seconds Last graceful shutdown start time since unix epoch in seconds

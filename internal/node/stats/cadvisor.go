@@ -15,8 +15,7 @@ import (
 )
 
 // Cadvisor serves /metrics/cadvisor: the series of cAdvisor that dashboards and alerts use, with its names and labels.
-// It omits series that cAdvisor measures by walking over the open files and sockets of all processes
-// (container_file_descriptors, container_sockets), and series of single CPUs.
+// It omits the series of single CPUs.
 type Cadvisor struct{ *Stats }
 
 // Gather implements prometheus.Gatherer. It omits what it cannot read and then sets container_scrape_error to 1.
@@ -33,7 +32,7 @@ func (c Cadvisor) Gather() ([]*dto.MetricFamily, error) {
 	layers := c.layers(context.Background())
 	for _, p := range pods {
 		e.of(Container{}, p.Path, p.Pod)
-		e.cgroup(p.Group, p.sample, p.Started, p.processes)
+		e.cgroup(p.Group, p.sample, p.Started, p.work)
 		e.of(p.Sandbox, p.Sandbox.Path, p.Pod)
 		if p.Sandbox.ID == "" {
 			e.of(Container{}, p.Path, p.Pod)
@@ -43,7 +42,7 @@ func (c Cadvisor) Gather() ([]*dto.MetricFamily, error) {
 		}
 		for _, one := range p.containers {
 			e.of(one.Container, one.Path, p.Pod)
-			e.cgroup(one.Group, one.sample, one.Started, one.processes)
+			e.cgroup(one.Group, one.sample, one.Started, one.work)
 			if l, ok := layers[one.ID]; ok {
 				e.gauge("container_fs_usage_bytes", "Bytes in use", float64(l.Bytes), "device", e.devices.of(c.Dir))
 			}
@@ -112,10 +111,16 @@ func (e *emitter) gauge(name, help string, v float64, pairs ...string) {
 }
 
 // cgroup adds all series of a pod or a container.
-func (e *emitter) cgroup(g cgroupfile.Group, s sample, began time.Time, processes int) {
+func (e *emitter) cgroup(g cgroupfile.Group, s sample, began time.Time, w work) {
 	e.spec(g, s)
 	e.usage(s)
-	e.gauge("container_processes", "Processes", float64(processes))
+	e.gauge("container_processes", "Processes", float64(w.processes))
+	e.gauge("container_file_descriptors", "Open files of the processes", float64(w.files))
+	e.gauge("container_sockets", "Open sockets of the processes", float64(w.sockets))
+	if w.maxFiles != 0 {
+		e.gauge("container_ulimits_soft", "Soft limit of the first process, -1: no limit", w.maxFiles, "ulimit",
+			"max_open_files")
+	}
 	e.gauge("container_threads", "Threads", float64(s.PidsStats.Current))
 	e.gauge("container_threads_max", "Threads that there may be, 0: no bound", float64(s.PidsStats.Limit))
 	e.gauge("container_start_time_seconds", "Start of the container, in seconds since the epoch", unixSeconds(began))

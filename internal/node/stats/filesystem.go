@@ -15,7 +15,8 @@ import (
 	"github.com/berth-run/berth/internal/base/diskusage"
 )
 
-// measureTimeout limits how long a request waits for a measurement. A file system whose server is gone never answers.
+// measureTimeout limits how long requests wait for a measurement, from its begin. A file system whose server is gone
+// never answers, and a pod may have many of them: a later request does not wait for them again.
 const measureTimeout = 10 * time.Second
 
 // sizes caches the measured sizes of directories and volumes. Each path is measured by one goroutine at a time, and
@@ -37,10 +38,14 @@ type size struct {
 // too. A measurement continues after its caller has left, and other callers get its result.
 func (s *sizes) of(ctx context.Context, path string, now time.Time, period time.Duration,
 	measure func(context.Context) (*statsapi.FsStats, error)) (*statsapi.FsStats, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, measureTimeout,
+	one := s.begin(ctx, path, now, period, measure)
+	patience := measureTimeout
+	if one.running() {
+		patience -= now.Sub(one.at)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience,
 		fmt.Errorf("measure %s: no result after %v", path, measureTimeout))
 	defer cancel()
-	one := s.begin(ctx, path, now, period, measure)
 	select {
 	case <-one.done:
 		if one.err != nil {
@@ -141,8 +146,8 @@ var errNoDriverStats = fmt.Errorf("its driver has not reported any usage: %w", o
 // or a file system of its own, by walking for a directory.
 func (s *Stats) volume(ctx context.Context, v Volume) (*statsapi.VolumeStats, error) {
 	f, reported, err := (*statsapi.FsStats)(nil), false, error(nil)
-	if s.DriverStats != nil {
-		f, reported = s.DriverStats(v.Path)
+	if s.Drivers != nil {
+		f, reported = s.Drivers.VolumeUsage(v.Path)
 	}
 	switch {
 	case reported && f == nil:
@@ -160,6 +165,7 @@ func (s *Stats) volume(ctx context.Context, v Volume) (*statsapi.VolumeStats, er
 
 func (s *Stats) measure(ctx context.Context, v Volume) (*statsapi.FsStats, error) {
 	if v.Block {
+		defer s.timed("block", time.Now())
 		return device(v.Path)
 	}
 	own, err := mountPoint(v.Path, s.Dir)
@@ -167,9 +173,16 @@ func (s *Stats) measure(ctx context.Context, v Volume) (*statsapi.FsStats, error
 		return nil, err
 	}
 	if own {
+		defer s.timed("statfs", time.Now())
 		return fileSystem(v.Path, s.Now())
 	}
+	defer s.timed("du", time.Now())
 	return directory(ctx, v.Path, s.Now())
+}
+
+// timed records how long a volume was measured, with the kubelet's word for the way.
+func (s *Stats) timed(how string, began time.Time) {
+	s.took.WithLabelValues(how).Observe(time.Since(began).Seconds())
 }
 
 // device returns the size of a block device. Its used space is unknown.

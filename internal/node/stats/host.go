@@ -3,6 +3,7 @@ package stats
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -51,18 +52,23 @@ func (s *Stats) swapTotal() uint64 {
 	return kilobytes(filepath.Join(s.Host, "proc/meminfo"), "SwapTotal")
 }
 
-// processLimit returns how many processes and threads there are and may be. The fourth field of proc_loadavg(5) counts
-// them.
-func processLimit(host string, now time.Time) (*statsapi.RlimitStats, error) {
-	text, err := os.ReadFile(filepath.Join(host, "proc/sys/kernel/pid_max"))
-	if err != nil {
-		return nil, err
+// ProcessLimit returns how many processes and threads there are and may be. The fourth field of proc_loadavg(5) counts
+// them. Both pid_max and threads-max limit them (proc_sys_kernel(5)).
+func ProcessLimit(host string, now time.Time) (*statsapi.RlimitStats, error) {
+	most := int64(math.MaxInt64)
+	for _, name := range []string{"pid_max", "threads-max"} {
+		text, err := os.ReadFile(filepath.Join(host, "proc/sys/kernel", name))
+		if err != nil {
+			return nil, err
+		}
+		limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		most = min(most, limit)
 	}
-	most, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	text, err := os.ReadFile(filepath.Join(host, "proc/loadavg"))
 	if err != nil {
-		return nil, fmt.Errorf("read pid_max: %w", err)
-	}
-	if text, err = os.ReadFile(filepath.Join(host, "proc/loadavg")); err != nil {
 		return nil, err
 	}
 	fields := strings.Fields(string(text))

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"path/filepath"
 	"time"
 
 	"github.com/opencontainers/cgroups"
+
+	"github.com/berth-run/berth/internal/node/stats/stall"
 )
 
 // podSample is a pod and its usage.
@@ -15,13 +18,13 @@ type podSample struct {
 	sample
 	containers []containerSample
 	network    []traffic
-	processes  int
+	work       work // of its containers; without a first process and its limit
 }
 
 type containerSample struct {
 	Container
 	sample
-	processes int
+	work work
 }
 
 // scan samples all pods. With full it also reads their processes and networks. It leaves out pods that ended meanwhile;
@@ -55,15 +58,16 @@ func (s *Stats) scanPod(p Pod, what cgroups.Controller) (one podSample, err erro
 			}
 			continue
 		}
-		n, first := 0, 0
+		var w work
 		if what == full {
-			n, first = processes(c.Group)
+			w = workOf(s.Host, c.Group)
 		}
 		if inside == 0 {
-			inside = first
+			inside = w.first
 		}
-		one.processes += n
-		one.containers = append(one.containers, containerSample{c, sampled, n})
+		one.work.processes += w.processes
+		one.work.files, one.work.sockets = one.work.files+w.files, one.work.sockets+w.sockets
+		one.containers = append(one.containers, containerSample{c, sampled, w})
 	}
 	if inside != 0 && !p.HostNetwork {
 		if one.network, err = network(s.Host, inside); err != nil && !gone(err) {
@@ -73,16 +77,28 @@ func (s *Stats) scanPod(p Pod, what cgroups.Controller) (one podSample, err erro
 	return one, errors.Join(errs...)
 }
 
-// root samples the whole machine. It skips processes, which the root cgroup of version 1 does not count.
+// root samples the whole machine. It skips processes, which the root cgroup of version 1 does not count. Where the root
+// cgroup has no pressure stall information, that of the machine is used.
 func (s *Stats) root(what cgroups.Controller) (sample, error) {
 	g := s.Root
 	g.Dirs = maps.Clone(g.Dirs)
 	delete(g.Dirs, "pids")
-	return read(g, what, s.Now())
+	root, err := read(g, what, s.Now())
+	if err != nil {
+		return root, err
+	}
+	for name, at := range map[string]**cgroups.PSIStats{
+		"cpu": &root.CpuStats.PSI, "memory": &root.MemoryStats.PSI, "io": &root.BlkioStats.PSI,
+	} {
+		if *at == nil {
+			*at = stall.Read(filepath.Join(s.Host, "proc/pressure", name))
+		}
+	}
+	return root, nil
 }
 
 // forgetOld drops rates that no request has used for an hour.
-func (s *Stats) forgetOld() { s.rates.keep(s.Now().Add(-time.Hour)) }
+func (s *Stats) forgetOld() { s.rates.Keep(s.Now().Add(-time.Hour)) }
 
 // all samples the whole machine and the pods. root has no Stats if it could not be read. failed is 1 if anything was
 // left out, in the form of a scrape.

@@ -3,15 +3,16 @@ package stats
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
 	"github.com/berth-run/berth/internal/node/machine"
+	"github.com/berth-run/berth/internal/node/stats/rate"
 )
 
 // Container is one running container.
@@ -32,7 +33,7 @@ type Volume struct {
 	Block bool
 	// Claim is set for a volume of a PersistentVolumeClaim.
 	Claim *statsapi.PVCReference
-	// Ephemeral volumes count as the pod's ephemeral storage: emptyDir on disk.
+	// Ephemeral volumes count as the pod's ephemeral storage: emptyDir on disk and ConfigMap.
 	Ephemeral bool
 }
 
@@ -46,8 +47,8 @@ type Pod struct {
 	Path string
 	// HostNetwork pods have no network counters of their own.
 	HostNetwork bool
-	// Sandbox holds the pod's network. It has no Name, and its image is the pause image. Its Group is not read. Zero if
-	// it is unknown.
+	// Sandbox holds the pod's network. It has no Name, and an Image only if the runtime uses one for sandboxes. Its
+	// Group is not read. Zero if it is unknown.
 	Sandbox    Container
 	Containers []Container
 	Volumes    []Volume
@@ -80,27 +81,32 @@ type Source interface {
 	Images(context.Context) (bytes, inodes uint64, dir string, err error)
 }
 
-// Identity of a machine, as in the Node's status.
-type Identity struct{ MachineID, SystemUUID, BootID string }
+type drivers interface {
+	// VolumeUsage returns the usage that a CSI driver reports for the volume at a path. ok is false if the volume must
+	// be measured instead; f is nil while the driver has not reported anything.
+	VolumeUsage(path string) (f *statsapi.FsStats, ok bool)
+	// VolumeAbnormal reports whether the driver of the volume at a path says that the volume is in an abnormal
+	// condition. known is false if the driver reports no condition.
+	VolumeAbnormal(path string) (abnormal, known bool)
+}
 
-// Options of Stats. All are required except DriverStats.
+// Options of Stats. All are required except Drivers.
 type Options struct {
 	Node   string
 	Source Source
 	// Root is the cgroup of the whole machine.
 	Root    cgroupfile.Group
 	Machine machine.Machine
-	// Identity identifies the machine.
-	Identity Identity
+	// Identity is the identity of the machine in the Node's status.
+	Identity corev1.NodeSystemInfo
 	// Capacity of the node. Only its memory is used.
 	Capacity corev1.ResourceList
 	// Dir is a directory on the node's own file system.
 	Dir string
 	// Host is the root below which proc and sys are mounted: /.
 	Host string
-	// DriverStats returns the usage that a CSI driver reports for the volume at a path. ok is false if the volume must
-	// be measured instead; f is nil while the driver has not reported anything. Nil: no driver reports usage.
-	DriverStats func(path string) (f *statsapi.FsStats, ok bool)
+	// Drivers has the usage of volumes of CSI drivers. Nil: no driver reports usage.
+	Drivers drivers
 	// VolumePeriod is volumeStatsAggPeriod: how long the measurement of a volume or directory is reused. Below 0,
 	// volumes are not measured.
 	VolumePeriod time.Duration
@@ -111,61 +117,13 @@ type Options struct {
 // Stats measures usage on request. Its methods may be called from any goroutine.
 type Stats struct {
 	Options
-	rates rates
+	rates *rate.Rates
 	sizes sizes
+	took  *prometheus.HistogramVec // measuring a volume, by how
 }
 
 // New returns Stats that has measured nothing yet.
 func New(o Options) *Stats {
-	return &Stats{Options: o, rates: rates{last: map[string]point{}}, sizes: sizes{known: map[string]*size{}}}
-}
-
-// point is the CPU time used up to a moment.
-type point struct {
-	at    time.Time
-	usage uint64 // ns
-	rate  *uint64
-}
-
-// rates computes CPU usage from successive CPU times. For something seen for the first time there is a rate only if it
-// is younger than youngAge: its average since its start.
-type rates struct {
-	mu   sync.Mutex
-	last map[string]point
-}
-
-// leastInterval is the shortest time between two points of a rate. Until it has passed, the previous rate is returned.
-const leastInterval = 500 * time.Millisecond
-
-// youngAge is the age limit for a rate from one point: below it, the average since the start counts as the current
-// rate.
-const youngAge = time.Minute
-
-func (r *rates) next(key string, at time.Time, usage uint64, started time.Time) *uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	was, known := r.last[key]
-	if !known && at.Sub(started) < youngAge {
-		was, known = point{at: started}, true
-	}
-	if known && at.Sub(was.at) < leastInterval {
-		return was.rate
-	}
-	now := point{at: at, usage: usage}
-	if known && usage >= was.usage {
-		now.rate = new(uint64(float64(usage-was.usage) / at.Sub(was.at).Seconds()))
-	}
-	r.last[key] = now
-	return now.rate
-}
-
-// keep drops the points that are older than a time.
-func (r *rates) keep(before time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for key, p := range r.last {
-		if p.at.Before(before) {
-			delete(r.last, key)
-		}
-	}
+	return &Stats{Options: o, rates: rate.New(), sizes: sizes{known: map[string]*size{}},
+		took: newTook()}
 }

@@ -2,7 +2,6 @@ package stats
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -18,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/opencontainers/cgroups"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +27,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
+	"github.com/berth-run/berth/internal/base/golden"
 	"github.com/berth-run/berth/internal/node/machine"
 )
 
@@ -154,13 +155,25 @@ func newNode(t *testing.T, files map[string]string, group func(dir, name string)
 	dir := hierarchy(t, files)
 	host := hierarchy(t, map[string]string{
 		"proc/stat": "cpu 1 2 3\nbtime 1700000000", "proc/meminfo": "MemTotal: 8 kB\nSwapTotal: 2 kB",
-		"proc/loadavg": "0.1 0.2 0.3 1/77 1234", "proc/sys/kernel/pid_max": "32768",
-		"proc/1/net/dev": "h\n eth9: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16",
+		"proc/loadavg": "0.1 0.2 0.3 1/77 1234", "proc/sys/kernel/pid_max": "65536",
+		"proc/sys/kernel/threads-max": "32768",
+		"proc/1/net/dev":              "h\n eth9: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16",
 		"proc/4242/net/dev": "Inter-| Receive\n face |bytes\n    lo: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n  eth0: 10 20 " +
 			"30 40 0 0 0 0 50 60 70 80 0 0 0 0",
+		"proc/4242/limits": "Limit            Soft Limit  Hard Limit  Units\n" +
+			"Max processes    100         100         processes\n" +
+			"Max open files   1024        524288      files",
 	})
-	if err := os.MkdirAll(filepath.Join(host, "sys/dev/block"), 0o755); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{"sys/dev/block", "proc/4242/fd", "proc/4243/fd"} {
+		if err := os.MkdirAll(filepath.Join(host, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for fd, target := range map[string]string{"4242/fd/0": "/dev/null", "4242/fd/1": "pipe:[7]",
+		"4242/fd/3": "socket:[8]", "4243/fd/4": "socket:[9]"} {
+		if err := os.Symlink(target, filepath.Join(host, "proc", fd)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := os.Symlink("../../devices/virtual/block/sdq", filepath.Join(host, "sys/dev/block/8:16")); err != nil {
 		t.Fatal(err)
@@ -172,7 +185,7 @@ func newNode(t *testing.T, files map[string]string, group func(dir, name string)
 	return New(Options{
 		Node: "n1", Root: group(dir, "."), Machine: machine.Machine{CPUs: []machine.CPU{{ID: 0}, {ID: 1}}},
 		Dir: t.TempDir(), Host: host,
-		Identity: Identity{"m", "s", "b"},
+		Identity: corev1.NodeSystemInfo{MachineID: "m", SystemUUID: "s", BootID: "b"},
 		Capacity: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("8Ki")}, VolumePeriod: time.Minute,
 		Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Source: fakeNode{pods: []Pod{{
@@ -192,8 +205,6 @@ func newNode(t *testing.T, files map[string]string, group func(dir, name string)
 		}}},
 	}), &now
 }
-
-var update = flag.Bool("update", false, "write golden files")
 
 // anySize hides values that depend on the test's file system.
 func anySize(m *dto.Metric) {
@@ -231,19 +242,7 @@ func checkScrape(t *testing.T, name string, g prometheus.Gatherer) {
 			t.Fatal(err)
 		}
 	}
-	file := filepath.Join("testdata", name+".txt")
-	if *update {
-		if err := os.WriteFile(file, []byte(got.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); d != "" {
-		t.Error(d)
-	}
+	golden.Text(t, name+".txt", got.String())
 	// A registry rejects malformed series.
 	checked := prometheus.NewPedanticRegistry()
 	for _, f := range families {
@@ -282,9 +281,13 @@ func TestVolumes(t *testing.T) {
 	got := map[string]string{}
 	for _, f := range families {
 		m := f.Metric[0]
+		if h := m.Histogram; h != nil {
+			got[f.GetName()] = fmt.Sprint(m.Label[0].GetValue(), " ", h.GetSampleCount())
+			continue
+		}
 		got[f.GetName()] = fmt.Sprint(m.Label[0].GetValue(), "/", m.Label[1].GetValue(), " ", m.Gauge.GetValue() > 0)
 	}
-	want := map[string]string{}
+	want := map[string]string{"kubelet_volume_metric_collection_duration_seconds": "du 1"}
 	for _, name := range []string{"capacity_bytes", "available_bytes", "used_bytes", "inodes", "inodes_free",
 		"inodes_used"} {
 		want["kubelet_volume_stats_"+name] = "default/c1 true"
@@ -294,14 +297,48 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
+// usages implements drivers.
+type usages map[string]*statsapi.FsStats
+
+func (usages) VolumeAbnormal(string) (abnormal, known bool) { return false, false }
+
+func (u usages) VolumeUsage(path string) (*statsapi.FsStats, bool) {
+	f, ok := u[path]
+	return f, ok
+}
+
+// health implements drivers. Nil is an unknown condition.
+type health struct {
+	usages
+	abnormal *bool
+}
+
+func (h health) VolumeAbnormal(string) (abnormal, known bool) {
+	return h.abnormal != nil && *h.abnormal, h.abnormal != nil
+}
+
+func TestVolumesExportTheConditionThatADriverReports(t *testing.T) {
+	const name = "kubelet_volume_stats_health_status_abnormal"
+	header := "# HELP " + name + " 1 if the driver of the volume reports an abnormal condition, 0 if it reports a " +
+		"normal one\n# TYPE " + name + " gauge\n" + name + `{namespace="default",persistentvolumeclaim="c1"} `
+	for _, test := range []struct {
+		abnormal *bool
+		want     string
+	}{{new(false), header + "0\n"}, {new(true), header + "1\n"}, {nil, ""}} {
+		s, _ := newStats(t)
+		s.Drivers = health{abnormal: test.abnormal}
+		if err := testutil.CollectAndCompare(NewVolumes(s), strings.NewReader(test.want), name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // The usage of a volume comes from its driver or, for a device, from the kernel, and is measured once in a period.
 func TestVolumeUsageSource(t *testing.T) {
 	s, now := newStats(t)
 	reported := &statsapi.FsStats{CapacityBytes: new(uint64(100)), AvailableBytes: new(uint64(60)),
 		UsedBytes: new(uint64(40))}
-	s.DriverStats = func(path string) (*statsapi.FsStats, bool) {
-		return map[string]*statsapi.FsStats{"/told": reported}[path], path == "/told" || path == "/silent"
-	}
+	s.Drivers = usages{"/told": reported, "/silent": nil}
 	disk := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(disk, make([]byte, 4096), 0o600); err != nil {
 		t.Fatal(err)
@@ -363,7 +400,11 @@ func TestHangingVolumeTimesOut(t *testing.T) {
 				t.Errorf("answer after %v: %v", time.Since(begun), err)
 			}
 		}
+		if took := time.Since(begun); took != measureTimeout {
+			t.Errorf("both requests waited for %v together, want %v", took, measureTimeout)
+		}
 		close(answer)
+		synctest.Wait()
 		got, err := s.of(t.Context(), "/v", time.Now(), time.Minute, measure)
 		if err != nil || *got.UsedBytes != 1 || times != 1 || !got.Time.Time.Equal(begun) {
 			t.Errorf("after its server answered: %+v, %v, measured %d times", got, err, times)
@@ -380,7 +421,8 @@ func TestSystemContainers(t *testing.T) {
 		"a cgroup of its own": {"1:cpu:/pod\n2:cpuacct:/pod\n4:memory:/pod", statsapi.ContainerStats{
 			CPU: &statsapi.CPUStats{UsageCoreNanoSeconds: new(uint64(3e9)), UsageNanoCores: nil},
 			Memory: &statsapi.MemoryStats{UsageBytes: new(uint64(300000)), WorkingSetBytes: new(uint64(299000)),
-				RSSBytes: new(uint64(8192)), PageFaults: new(uint64(3)), MajorPageFaults: new(uint64(1))},
+				AvailableBytes: new(uint64(1048576 - 299000)),
+				RSSBytes:       new(uint64(8192)), PageFaults: new(uint64(3)), MajorPageFaults: new(uint64(1))},
 		}},
 		"the machine's": {"1:cpu:/\n2:cpuacct:/\n4:memory:/pod", statsapi.ContainerStats{
 			CPU: &statsapi.CPUStats{UsageCoreNanoSeconds: new(uint64(35e8))},
@@ -447,7 +489,8 @@ func TestSummary(t *testing.T) {
 	}
 	p := second.Pods[0]
 	c := p.Containers[0]
-	if p.PodRef.UID != "u1" || *p.Memory.WorkingSetBytes != 299000 || *p.Network.RxBytes != 10 ||
+	if p.PodRef.UID != "u1" || *p.Memory.WorkingSetBytes != 299000 ||
+		*p.Memory.AvailableBytes != 1048576-299000 || *p.Network.RxBytes != 10 ||
 		*p.ProcessStats.ProcessCount != 2 {
 		t.Errorf("pod %+v", p)
 	}
@@ -465,36 +508,6 @@ func TestSummary(t *testing.T) {
 	brief, err := s.Summary(t.Context(), true)
 	if err != nil || brief.Pods[0].VolumeStats != nil || brief.Node.Fs != nil || brief.Pods[0].CPU == nil {
 		t.Errorf("only CPU and memory: %+v, %v", brief, err)
-	}
-}
-
-func TestRates(t *testing.T) {
-	r := rates{last: map[string]point{}}
-	at := time.Unix(0, 0)
-	for _, c := range []struct {
-		after time.Duration
-		usage uint64
-		want  *uint64
-	}{
-		{0, 100, nil},
-		{2 * time.Second, 100 + 3e9, new(uint64(15e8))},
-		{100 * time.Millisecond, 100 + 4e9, new(uint64(15e8))}, // too soon: the previous rate
-		{time.Second, 50, nil},                                 // a new cgroup of the same name
-	} {
-		at = at.Add(c.after)
-		if d := cmp.Diff(c.want, r.next("a", at, c.usage, time.Time{})); d != "" {
-			t.Errorf("at %v: %s", at, d)
-		}
-	}
-	if d := cmp.Diff(new(uint64(1e9)), r.next("new", at, 2e9, at.Add(-2*time.Second))); d != "" {
-		t.Errorf("a young cgroup: %s", d)
-	}
-	if d := cmp.Diff((*uint64)(nil), r.next("old", at, 2e9, at.Add(-2*time.Minute))); d != "" {
-		t.Errorf("an old cgroup: %s", d)
-	}
-	r.keep(at.Add(time.Second))
-	if len(r.last) != 0 {
-		t.Error("a point older than an hour was kept")
 	}
 }
 

@@ -57,7 +57,7 @@ func (s *Stats) system() []statsapi.ContainerStats {
 		}
 		all = append(all, statsapi.ContainerStats{
 			Name: name, StartTime: metav1.NewTime(started), CPU: s.cpu("system/"+name, sampled, started),
-			Memory: memoryStats(sampled, 0), Swap: swapStats(sampled, 0),
+			Memory: memoryStats(sampled), Swap: swapStats(sampled, 0),
 		})
 	}
 	return all
@@ -83,7 +83,7 @@ func (s *Stats) nodeRest(ctx context.Context, n *statsapi.NodeStats, root sample
 		f.UsedBytes, f.InodesUsed = new(used), new(inodes)
 		n.Runtime = &statsapi.RuntimeStats{ImageFs: f, ContainerFs: f}
 	}
-	if n.Rlimit, err = processLimit(s.Host, now); err != nil {
+	if n.Rlimit, err = ProcessLimit(s.Host, now); err != nil {
 		errs = append(errs, err)
 	}
 	if p := root.BlkioStats.PSI; p != nil {
@@ -99,13 +99,12 @@ func (s *Stats) podStats(ctx context.Context, p podSample, onlyCPUAndMemory bool
 	one := statsapi.PodStats{
 		PodRef:    statsapi.PodReference{Name: p.Name, Namespace: p.Namespace, UID: string(p.UID)},
 		StartTime: metav1.NewTime(p.Started), Containers: []statsapi.ContainerStats{},
-		CPU: s.cpu(string(p.UID), p.sample, p.Started), Memory: memoryStats(p.sample, 0), Swap: swapStats(p.sample, 0),
+		CPU: s.cpu(string(p.UID), p.sample, p.Started), Memory: memoryStats(p.sample), Swap: swapStats(p.sample, 0),
 	}
 	for _, c := range p.containers {
-		limit, _ := bounded(c.MemoryStats.Usage.Limit)
 		stats := statsapi.ContainerStats{
 			Name: c.Name, StartTime: metav1.NewTime(c.Started), CPU: s.cpu(c.ID, c.sample, c.Started),
-			Memory: memoryStats(c.sample, limit), Swap: swapStats(c.sample, 0),
+			Memory: memoryStats(c.sample), Swap: swapStats(c.sample, 0),
 		}
 		if p := c.BlkioStats.PSI; p != nil && !onlyCPUAndMemory {
 			stats.IO = &statsapi.IOStats{Time: metav1.NewTime(c.at), PSI: psi(p)}
@@ -116,7 +115,7 @@ func (s *Stats) podStats(ctx context.Context, p podSample, onlyCPUAndMemory bool
 		return one
 	}
 	one.Network = networkStats(p.network, p.at)
-	one.ProcessStats = &statsapi.ProcessStats{ProcessCount: new(uint64(p.processes))}
+	one.ProcessStats = &statsapi.ProcessStats{ProcessCount: new(uint64(p.work.processes))}
 	if p := p.BlkioStats.PSI; p != nil {
 		one.IO = &statsapi.IOStats{Time: one.CPU.Time, PSI: psi(p)}
 	}
@@ -173,21 +172,21 @@ func used(disk *statsapi.FsStats, bytes, inodes uint64) *statsapi.FsStats {
 // cpu returns the CPU usage of something that started at a time; zero means unknown.
 func (s *Stats) cpu(key string, v sample, started time.Time) *statsapi.CPUStats {
 	c := &statsapi.CPUStats{Time: metav1.NewTime(v.at), UsageCoreNanoSeconds: new(v.CpuStats.CpuUsage.TotalUsage)}
-	c.UsageNanoCores = s.rates.next(key, v.at, v.CpuStats.CpuUsage.TotalUsage, started)
+	c.UsageNanoCores = s.rates.Next(key, v.at, v.CpuStats.CpuUsage.TotalUsage, started)
 	if p := v.CpuStats.PSI; p != nil {
 		c.PSI = psi(p)
 	}
 	return c
 }
 
-// memoryStats returns the memory usage of a cgroup. limit is 0 if it has none.
-func memoryStats(v sample, limit uint64) *statsapi.MemoryStats {
+// memoryStats returns the memory usage of a cgroup. What is available is known only below a limit.
+func memoryStats(v sample) *statsapi.MemoryStats {
 	m := &statsapi.MemoryStats{
 		Time: metav1.NewTime(v.at), UsageBytes: new(v.MemoryStats.Usage.Usage), WorkingSetBytes: new(v.workingSet()),
 		RSSBytes:   new(v.rss()),
 		PageFaults: new(v.memory("pgfault", "pgfault")), MajorPageFaults: new(v.memory("pgmajfault", "pgmajfault")),
 	}
-	if limit > 0 {
+	if limit, ok := bounded(v.MemoryStats.Usage.Limit); ok {
 		m.AvailableBytes = new(limit - min(limit, v.workingSet()))
 	}
 	if p := v.MemoryStats.PSI; p != nil {
@@ -196,8 +195,12 @@ func memoryStats(v sample, limit uint64) *statsapi.MemoryStats {
 	return m
 }
 
+// nodeMemory returns the memory usage of the machine. The root cgroup has no limit: its memory is the limit.
 func (s *Stats) nodeMemory(root sample) *statsapi.MemoryStats {
-	return memoryStats(root, uint64(s.Capacity.Memory().Value()))
+	m := memoryStats(root)
+	all := uint64(s.Capacity.Memory().Value())
+	m.AvailableBytes = new(all - min(all, root.workingSet()))
+	return m
 }
 
 // swapStats returns the swap usage of a cgroup. If total is 0, the limit of the cgroup is the total.

@@ -11,13 +11,26 @@ import (
 // up. It implements prometheus.Collector. A claim that several pods use is exported once. A volume that cannot be
 // measured is left out.
 type Volumes struct {
-	stats *Stats
-	descs [6]*prometheus.Desc
+	stats  *Stats
+	descs  [6]*prometheus.Desc
+	health *prometheus.Desc
 }
+
+func newTook() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "kubelet_volume_metric_collection_duration_seconds",
+		Help: "Duration in seconds of measuring a volume, by how: du, statfs or block.", Buckets: prometheus.DefBuckets,
+	}, []string{"metric_source"})
+}
+
+// Register registers the usage of claimed volumes.
+func (s *Stats) Register(r prometheus.Registerer) error { return r.Register(NewVolumes(s)) }
 
 // NewVolumes returns a collector that measures volumes as the summary does.
 func NewVolumes(s *Stats) *Volumes {
-	v := &Volumes{stats: s}
+	v := &Volumes{stats: s, health: prometheus.NewDesc("kubelet_volume_stats_health_status_abnormal",
+		"1 if the driver of the volume reports an abnormal condition, 0 if it reports a normal one",
+		[]string{"namespace", "persistentvolumeclaim"}, nil)}
 	for i, d := range [...][2]string{
 		{"capacity_bytes", "Size of the volume in bytes"}, {"available_bytes", "Free bytes of the volume"},
 		{"used_bytes", "Bytes of the volume in use"},
@@ -35,10 +48,13 @@ func (v *Volumes) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range v.descs {
 		ch <- d
 	}
+	ch <- v.health
+	v.stats.took.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
 func (v *Volumes) Collect(ch chan<- prometheus.Metric) {
+	defer v.stats.took.Collect(ch)
 	if v.stats.VolumePeriod < 0 {
 		return
 	}
@@ -58,6 +74,7 @@ func (v *Volumes) Collect(ch chan<- prometheus.Metric) {
 				}
 				continue
 			}
+			v.collectHealth(ch, volume)
 			for i, value := range []*uint64{f.CapacityBytes, f.AvailableBytes, f.UsedBytes, f.Inodes, f.InodesFree,
 				f.InodesUsed} {
 				if value == nil {
@@ -68,4 +85,18 @@ func (v *Volumes) Collect(ch chan<- prometheus.Metric) {
 			}
 		}
 	}
+}
+
+// collectHealth exports the condition of a volume, if its driver reports one.
+func (v *Volumes) collectHealth(ch chan<- prometheus.Metric, volume Volume) {
+	if v.stats.Drivers == nil {
+		return
+	}
+	abnormal, known := v.stats.Drivers.VolumeAbnormal(volume.Path)
+	if !known {
+		return
+	}
+	value := map[bool]float64{true: 1}[abnormal]
+	ch <- prometheus.MustNewConstMetric(v.health, prometheus.GaugeValue, value, volume.Claim.Namespace,
+		volume.Claim.Name)
 }

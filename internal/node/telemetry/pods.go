@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/store"
@@ -19,10 +20,23 @@ type Pods struct {
 type PodsOptions struct {
 	Desired  *store.Table[types.UID, *pod.Pod]
 	Observed *store.Table[types.UID, *pod.Observed]
-	// Active reports whether a pod is admitted and has not ended: it holds resources of the node.
-	Active func(types.UID) bool
-	// Mirrors counts the mirror pods. It is 0 without an API server.
-	Mirrors func() int
+	Fleet    fleet
+	// Mirrors has the mirror pods. It is empty without an API server.
+	Mirrors *store.Table[types.NamespacedName, *corev1.Pod]
+}
+
+// fleet is the set of pods that this node works on.
+type fleet interface {
+	// Working reports whether the node has admitted a pod.
+	Working(types.UID) bool
+	// Syncing returns a pod that is not ending. ok is false if the pod is no member, or ends, or has ended.
+	Syncing(types.UID) (p *corev1.Pod, ok bool)
+}
+
+// active reports whether a pod is admitted and has not ended: it holds resources of the node.
+func (p *Pods) active(uid types.UID) bool {
+	_, syncing := p.o.Fleet.Syncing(uid)
+	return syncing && p.o.Fleet.Working(uid)
 }
 
 // NewPods returns a collector.
@@ -74,7 +88,7 @@ func (p *Pods) Collect(ch chan<- prometheus.Metric) {
 		}
 		wanted[static]++
 		ephemeral += len(one.Spec.EphemeralContainers)
-		if p.o.Active(uid) {
+		if p.active(uid) {
 			active[static]++
 		}
 	}
@@ -82,7 +96,7 @@ func (p *Pods) Collect(ch chan<- prometheus.Metric) {
 		gauge(p.wanted, n, static)
 		gauge(p.admitted, active[static], static)
 	}
-	gauge(p.mirrors, p.o.Mirrors())
+	gauge(p.mirrors, p.o.Mirrors.Len())
 	gauge(p.ephemeral, ephemeral)
 }
 

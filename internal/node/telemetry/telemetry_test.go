@@ -33,6 +33,13 @@ func checkMetrics(t *testing.T, g prometheus.Gatherer, want string, names ...str
 	}
 }
 
+// working is a fleet with one pod.
+type working types.UID
+
+func (w working) Working(uid types.UID) bool { return uid == types.UID(w) }
+
+func (w working) Syncing(uid types.UID) (*corev1.Pod, bool) { return &corev1.Pod{}, w.Working(uid) }
+
 // A node with one running pod, one waiting pod of a manifest, and leftovers of a third.
 func TestPods(t *testing.T) {
 	desired, observed := store.New[types.UID, *pod.Pod](), store.New[types.UID, *pod.Observed]()
@@ -49,17 +56,17 @@ func TestPods(t *testing.T) {
 		&pod.Observed{Sandboxes: []pod.SandboxStatus{{ID: "2"}},
 			Containers: []pod.ContainerStatus{{State: pod.StateExited}}})
 	reg := prometheus.NewPedanticRegistry()
-	reg.MustRegister(NewPods(PodsOptions{Desired: desired, Observed: observed, Active: func(uid types.UID) bool {
-		return uid == "a"
-	}, Mirrors: func() int {
-		return 1
-	}}))
+	mirrors := store.New[types.NamespacedName, *corev1.Pod]()
+	mirrors.Put(types.NamespacedName{Name: "b"}, &corev1.Pod{})
+	reg.MustRegister(NewPods(PodsOptions{Desired: desired, Observed: observed, Fleet: working("a"), Mirrors: mirrors}))
 	checkMetrics(t, reg, `
-# HELP kubelet_active_pods Number of pods that are admitted and not at their end; static is "true" for those that are not of the API server.
+# HELP kubelet_active_pods Number of pods that are admitted and not at their end; static is "true" for those that `+
+		`are not of the API server.
 # TYPE kubelet_active_pods gauge
 kubelet_active_pods{static=""} 1
 kubelet_active_pods{static="true"} 0
-# HELP kubelet_desired_pods Number of pods that this node is to run; static is "true" for those that are not of the API server.
+# HELP kubelet_desired_pods Number of pods that this node is to run; static is "true" for those that are not of the `+
+		`API server.
 # TYPE kubelet_desired_pods gauge
 kubelet_desired_pods{static=""} 1
 kubelet_desired_pods{static="true"} 1
@@ -119,13 +126,16 @@ func TestCertificates(t *testing.T) {
 		return epoch
 	})...)
 	checkMetrics(t, reg, `
-# HELP kubelet_certificate_manager_client_expiration_renew_errors Cumulative number of attempts to renew the client certificate that failed.
+# HELP kubelet_certificate_manager_client_expiration_renew_errors Cumulative number of attempts to renew the client `+
+		`certificate that failed.
 # TYPE kubelet_certificate_manager_client_expiration_renew_errors counter
 kubelet_certificate_manager_client_expiration_renew_errors 3
-# HELP kubelet_certificate_manager_client_ttl_seconds Time in seconds that the client certificate is good for, negative when it has expired, +Inf when there is none.
+# HELP kubelet_certificate_manager_client_ttl_seconds Time in seconds that the client certificate is good for, `+
+		`negative when it has expired, +Inf when there is none.
 # TYPE kubelet_certificate_manager_client_ttl_seconds gauge
 kubelet_certificate_manager_client_ttl_seconds 60
-# HELP kubelet_certificate_manager_server_ttl_seconds Time in seconds that the server certificate is good for, negative when it has expired, +Inf when there is none.
+# HELP kubelet_certificate_manager_server_ttl_seconds Time in seconds that the server certificate is good for, `+
+		`negative when it has expired, +Inf when there is none.
 # TYPE kubelet_certificate_manager_server_ttl_seconds gauge
 kubelet_certificate_manager_server_ttl_seconds +Inf
 # HELP kubelet_server_expiration_renew_errors Cumulative number of attempts to renew the server certificate that failed.
@@ -147,7 +157,8 @@ func TestClient(t *testing.T) {
 	metrics.RequestRetry.IncrementRetry(t.Context(), "429", "GET", "api:6443")
 	metrics.RequestLatency.Observe(t.Context(), "GET", url.URL{Host: "api:6443", Path: "/api/v1/pods"}, time.Second)
 	checkMetrics(t, reg, `
-# HELP rest_client_request_retries_total Cumulative number of requests to the API server that were repeated, by status code, verb and host.
+# HELP rest_client_request_retries_total Cumulative number of requests to the API server that were repeated, by `+
+		`status code, verb and host.
 # TYPE rest_client_request_retries_total counter
 rest_client_request_retries_total{code="429",host="api:6443",verb="GET"} 1
 # HELP rest_client_requests_total Cumulative number of requests to the API server, by status code, method and host.
@@ -287,7 +298,8 @@ func TestEnds(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(e.total)
 	checkMetrics(t, reg, `
-# HELP kubelet_terminated_containers_total Cumulative number of containers that have ended, by type, exit code and reason.
+# HELP kubelet_terminated_containers_total Cumulative number of containers that have ended, by type, exit code and `+
+		`reason.
 # TYPE kubelet_terminated_containers_total counter
 kubelet_terminated_containers_total{container_type="container",exit_code="137",reason="OOMKilled"} 2
 kubelet_terminated_containers_total{container_type="ephemeral_container",exit_code="1",reason="Error"} 1

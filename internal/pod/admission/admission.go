@@ -9,6 +9,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/node/resource"
@@ -24,7 +25,7 @@ const (
 	// NotYet lets the pod wait, and asks again.
 	NotYet
 	// Blocked means that this node, as it is now, cannot fulfil a request of the pod. The pod stays Pending, and starts
-	// when a later agent finds that the node can.
+	// when the node can.
 	Blocked
 	// Rejected fails the pod.
 	Rejected
@@ -76,6 +77,11 @@ type In struct {
 	Offered corev1.ResourceList
 	// PluginsBy is the time until which a pod waits for a device plugin to register. Now is the current time.
 	PluginsBy, Now time.Time
+	// Pressure lists the pressure conditions of the node.
+	Pressure []corev1.NodeConditionType
+	// Running says that the pod's sandbox or containers run already. Nothing then holds the pod back that matters only
+	// for a start: a waiting pod has no probes and no restarts. The agent asks again before each start.
+	Running bool
 	// Given lists the resources that the pod holds already, since an earlier agent admitted it.
 	Given resource.Allocation
 	// Allot returns the CPUs, memory and devices that the pod would get for itself beside these pods (resource.Decide).
@@ -114,6 +120,8 @@ type Config struct {
 	NodeOld bool
 	// Standalone: the agent has no control plane.
 	Standalone bool
+	// StaticCritical: every static pod is critical, whatever its priority.
+	StaticCritical bool
 	// Taints are the taints of the node.
 	Taints []corev1.Taint
 	// UnsafeSysctls are allowedUnsafeSysctls: names, or prefixes that end in *.
@@ -129,6 +137,15 @@ type Config struct {
 	NoSELinux string
 	// NoUserNamespaces is the reason why pods cannot have their own user namespaces; "" if they can.
 	NoUserNamespaces string
+	// NoPrivileges is the reason why containers cannot be privileged; "" if they can.
+	NoPrivileges string
+	// NoProc is the reason why pods with their own user namespaces cannot have a /proc; "" if they can.
+	NoProc string
+	// NoPodLevel: the node supports no pod-level resources (feature gate PodLevelResources: false).
+	NoPodLevel bool
+	// OwnReferences: pods of manifests may name objects of the API server (feature gate PreventStaticPodAPIReferences:
+	// false).
+	OwnReferences bool
 	// Declared lists the features of the Node object (status.declaredFeatures, KEP-5328).
 	Declared []string
 }
@@ -154,6 +171,8 @@ func Rules() []Rule {
 		{"features", []string{PodFeatureUnsupported},
 			"rejects a pod that needs a feature of nodes which this one does not declare " +
 				"(`status.declaredFeatures`): user namespaces in the host's network", checkFeatures},
+		{"podLevelResources", []string{PodLevelResourcesNotSupported},
+			"rejects a pod with `spec.resources` if the feature gate PodLevelResources is false", checkPodLevel},
 		{"sysctls", []string{SysctlForbidden},
 			"rejects sysctls that are neither safe nor in `allowedUnsafeSysctls`, and those of a namespace that " +
 				"is the host's", checkSysctls},
@@ -168,6 +187,12 @@ func Rules() []Rule {
 		{"userNamespaces", []string{UserNamespacesNotSupported},
 			"blocks a pod with `hostUsers: false` while kernel, file system or runtime cannot do it",
 			checkUserNamespaces},
+		{"privileged", []string{PrivilegedNotSupported},
+			"blocks a pod with a privileged container while the agent lacks capabilities that such a container is for",
+			checkPrivileged},
+		{"procMount", []string{ProcMountNotSupported},
+			"blocks a pod with `hostUsers: false`, which `procMount: Unmasked` needs, while a mount hides a part of " +
+				"the agent's /proc: the kernel then refuses to mount /proc in a user namespace", checkProcMount},
 		{"runtimeClass", []string{RuntimeClass},
 			"lets a pod wait for its RuntimeClass and its handler; rejects a pod that contradicts the class",
 			checkRuntimeClass},
@@ -181,6 +206,9 @@ func Rules() []Rule {
 		{"taints", []string{TaintToleration},
 			"rejects a pod that does not tolerate a taint of the Node, or without a cluster of `registerWithTaints`, " +
 				"with the effect NoExecute; static pods run in any case", checkTaints},
+		{"pressure", []string{reason.Evicted, NodePressure},
+			"rejects pods, or without a cluster lets them wait, while the node is under pressure " +
+				"([eviction.md](eviction.md))", checkPressure},
 		{"name", []string{SameName}, "lets a pod wait while an earlier pod of its name ends", checkName},
 		{"hostPorts", []string{NodePorts},
 			"rejects a pod whose host port another pod uses; lets it wait while that pod ends", checkHostPorts},
@@ -207,6 +235,9 @@ func Admit(in In) (Answer, []Trace) {
 	answer := Answer{}
 	for i, r := range rules {
 		a := r.Check(in)
+		if in.Running && a.Verdict == Blocked {
+			a = Answer{}
+		}
 		traces[i] = Trace{r.Name, a}
 		if a.Verdict > answer.Verdict {
 			answer = a

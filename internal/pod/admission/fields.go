@@ -20,18 +20,24 @@ const (
 	// Scheduled means that the field is for a scheduler or another controller. The node accepts it with all fields
 	// below it.
 	Scheduled
+	// Ignored means that the field has no meaning on Linux. It is ignored with all fields below it, as by a kubelet.
+	Ignored
 	// Standalone means that the field works with all fields below it, also without a control plane, where a kubelet
 	// refuses the pod. The objects that it names come from manifests.
 	Standalone
 	// Joined means that the field needs a control plane. A standalone agent refuses it. Every agent refuses it in a pod
 	// of a manifest, which the API server does not know.
 	Joined
+	// Newer means that the field is newer than the Kubernetes version that is followed. A node of a cluster runs a pod
+	// of the API server without it, as a kubelet of that version does. Elsewhere a pod that sets it is rejected: its
+	// manifest was written for this node.
+	Newer
 	// Refused means that a pod that sets the field is rejected.
 	Refused
 )
 
 func (s Status) String() string {
-	return [...]string{"works", "works", "scheduler", "standalone", "joined", "refused"}[s]
+	return [...]string{"works", "works", "scheduler", "ignored", "standalone", "joined", "newer", "refused"}[s]
 }
 
 // Field is the classification of one field.
@@ -61,11 +67,10 @@ const (
 	noAccounts = "service accounts belong to a control plane"
 	noClaims   = "the scheduler of a cluster allocates ResourceClaims, and the API server has them"
 	newer      = "newer than the Kubernetes version that is followed"
-	noCloud    = "Kubernetes serves it by a CSI driver, and this version does not translate it: use a " +
-		"PersistentVolume with csi"
+	looser     = newer + ", and a mount without them could run or do more than the pod wants"
+	migrated   = "as a volume of the CSI driver that Kubernetes has migrated it to"
 	removed    = "Kubernetes has removed this kind of volume"
-	notMounted = "this kind of volume is not mounted by this version"
-	windows    = "it is for Windows nodes"
+	windows    = "for Windows nodes"
 	noSELinux  = "on a host without SELinux there are no labels, as with the kubelet; on one that has it, only " +
 		"external runtimes set them, and the embedded one blocks the pod"
 	noAppArmor = "a host without AppArmor blocks the pod"
@@ -136,7 +141,7 @@ func podFields() []Field {
 		{Path: "PodSpec.resources"},
 		{Path: "PodSpec.hostnameOverride"},
 		{Path: "PodSpec.schedulingGroup", Status: Scheduled},
-		{Path: "PodSpec.evictionResponders", Status: Refused, Why: newer},
+		{Path: "PodSpec.evictionResponders", Status: Newer, Why: newer},
 
 		{Path: "Affinity.nodeAffinity", Status: Whole},
 		{Path: "Affinity.podAffinity", Status: Scheduled},
@@ -194,7 +199,7 @@ func containerFields() []Field {
 		{Path: "VolumeMount.subPath"},
 		{Path: "VolumeMount.mountPropagation"},
 		{Path: "VolumeMount.subPathExpr"},
-		{Path: "VolumeMount.bindMountOptions", Status: Refused, Why: newer},
+		{Path: "VolumeMount.bindMountOptions", Status: Refused, Why: looser},
 	}
 }
 
@@ -217,11 +222,11 @@ func handlerFields() []Field {
 		{Path: "HTTPGetAction.host"},
 		{Path: "HTTPGetAction.scheme"},
 		{Path: "HTTPGetAction.httpHeaders", Status: Whole},
-		{Path: "HTTPGetAction.protocol", Status: Refused, Why: "HTTP/2 is " + newer,
+		{Path: "HTTPGetAction.protocol", Status: Newer, Why: "HTTP/2 is " + newer,
 			when: where(func(a *corev1.HTTPGetAction) bool { return *a.Protocol != corev1.HTTPProtocolHTTP1 })},
 		{Path: "GRPCAction.port"},
 		{Path: "GRPCAction.service"},
-		{Path: "GRPCAction.mode", Status: Refused, Why: "TLS is " + newer,
+		{Path: "GRPCAction.mode", Status: Newer, Why: "TLS is " + newer,
 			when: where(func(a *corev1.GRPCAction) bool { return *a.Mode != corev1.GRPCProbeModePlaintext })},
 
 		{Path: "Lifecycle.postStart"},
@@ -248,8 +253,8 @@ func volumeFields() []Field {
 		{Path: "Volume.downwardAPI"},
 		{Path: "Volume.projected"},
 		{Path: "Volume.persistentVolumeClaim", Status: Standalone,
-			Why: "bound to hostPath, local, nfs and csi PersistentVolumes, or to a directory that is made for it; on " +
-				"a node of a cluster by the control plane"},
+			Why: "bound to hostPath, local, nfs, flexVolume and csi PersistentVolumes, or to a directory that is " +
+				"made for it; on a node of a cluster by the control plane"},
 		{Path: "Volume.ephemeral", Status: Standalone, Why: "removed with the pod"},
 		{Path: "Volume.csi", Status: Joined, Why: "the driver's CSIDriver object says that it has such volumes"},
 		{Path: "Volume.nfs", Status: Whole, Why: "by the kernel's NFS client, nothing else is to be installed"},
@@ -259,17 +264,17 @@ func volumeFields() []Field {
 		{Path: "Volume.fc", Status: Refused,
 			Why: "this version does not look for Fibre Channel disks: use a local PersistentVolume of the device " +
 				"under /dev/disk/by-path"},
-		{Path: "Volume.flexVolume", Status: Refused, Why: notMounted},
+		{Path: "Volume.flexVolume", Status: Whole, Why: "by a driver in volumePluginDir"},
 		{Path: "Volume.image", Status: Whole},
 		{Path: "Volume.gitRepo", Status: Refused,
 			Why: "Kubernetes has turned this kind of volume off; clone in an init container"},
-		{Path: "Volume.gcePersistentDisk", Status: Refused, Why: noCloud},
-		{Path: "Volume.awsElasticBlockStore", Status: Refused, Why: noCloud},
-		{Path: "Volume.azureFile", Status: Refused, Why: noCloud},
-		{Path: "Volume.azureDisk", Status: Refused, Why: noCloud},
-		{Path: "Volume.cinder", Status: Refused, Why: noCloud},
-		{Path: "Volume.vsphereVolume", Status: Refused, Why: noCloud},
-		{Path: "Volume.portworxVolume", Status: Refused, Why: noCloud},
+		{Path: "Volume.gcePersistentDisk", Status: Joined, Why: migrated},
+		{Path: "Volume.awsElasticBlockStore", Status: Joined, Why: migrated},
+		{Path: "Volume.azureFile", Status: Joined, Why: migrated},
+		{Path: "Volume.azureDisk", Status: Joined, Why: migrated},
+		{Path: "Volume.cinder", Status: Joined, Why: migrated},
+		{Path: "Volume.vsphereVolume", Status: Joined, Why: migrated},
+		{Path: "Volume.portworxVolume", Status: Joined, Why: migrated},
 		{Path: "Volume.glusterfs", Status: Refused, Why: removed},
 		{Path: "Volume.rbd", Status: Refused, Why: removed},
 		{Path: "Volume.cephfs", Status: Refused, Why: removed},
@@ -284,20 +289,20 @@ func volumeFields() []Field {
 // contentFields classifies the fields of volumes whose files come from objects or from the pod.
 func contentFields() []Field {
 	list := []Field{
-		{Path: "KeyToPath.user", Status: Refused, Why: newer},
+		{Path: "KeyToPath.user", Status: Newer, Why: newer},
 		{Path: "DownwardAPIVolumeFile.fieldRef", Status: Whole},
 		{Path: "DownwardAPIVolumeFile.resourceFieldRef", Status: Whole},
-		{Path: "DownwardAPIVolumeFile.user", Status: Refused, Why: newer},
+		{Path: "DownwardAPIVolumeFile.user", Status: Newer, Why: newer},
 		{Path: "VolumeProjection.serviceAccountToken", Status: Joined,
 			Why: "service accounts belong to a control plane"},
 		{Path: "VolumeProjection.clusterTrustBundle", Status: Joined, Why: "trust bundles belong to a control plane"},
-		{Path: "VolumeProjection.podCertificate", Status: Refused,
-			Why: "off by default in Kubernetes 1.36 (feature gate PodCertificateRequest), and this agent asks for no " +
-				"certificates of pods: use a Secret, or a CSI driver that issues them"},
+		{Path: "VolumeProjection.podCertificate", Status: Joined,
+			Why: "signers of a cluster issue certificates of pods; the feature gate PodCertificateRequest must be " +
+				"true"},
 	}
 	for _, kind := range []string{"ConfigMap", "Secret", "DownwardAPI", "Projected"} {
 		list = append(list, Field{Path: kind + "VolumeSource.defaultMode"},
-			Field{Path: kind + "VolumeSource.defaultUser", Status: Refused, Why: newer})
+			Field{Path: kind + "VolumeSource.defaultUser", Status: Newer, Why: newer})
 	}
 	for _, path := range []string{
 		"KeyToPath.key", "KeyToPath.path", "KeyToPath.mode", "DownwardAPIVolumeFile.path", "DownwardAPIVolumeFile.mode",
@@ -316,7 +321,7 @@ func contentFields() []Field {
 func securityFields() []Field {
 	return []Field{
 		{Path: "PodSecurityContext.seLinuxOptions", Status: Whole, Why: noSELinux},
-		{Path: "PodSecurityContext.windowsOptions", Status: Refused, Why: windows},
+		{Path: "PodSecurityContext.windowsOptions", Status: Ignored, Why: windows},
 		{Path: "PodSecurityContext.runAsUser"},
 		{Path: "PodSecurityContext.runAsGroup"},
 		{Path: "PodSecurityContext.runAsNonRoot"},
@@ -336,7 +341,7 @@ func securityFields() []Field {
 		{Path: "SecurityContext.capabilities", Status: Whole},
 		{Path: "SecurityContext.privileged"},
 		{Path: "SecurityContext.seLinuxOptions", Status: Whole, Why: noSELinux},
-		{Path: "SecurityContext.windowsOptions", Status: Refused, Why: windows},
+		{Path: "SecurityContext.windowsOptions", Status: Ignored, Why: windows},
 		{Path: "SecurityContext.runAsUser"},
 		{Path: "SecurityContext.runAsGroup"},
 		{Path: "SecurityContext.runAsNonRoot"},
@@ -385,7 +390,7 @@ func (w *walker) walk(v reflect.Value, name, path string) {
 		switch {
 		case !known:
 			w.refuse(at, "this version does not know the field")
-		case f.Status == Refused, f.Status == Joined && w.standalone:
+		case f.Status == Refused, (f.Status == Joined || f.Status == Newer) && w.standalone:
 			if f.when == nil || f.when(v.Addr().Interface()) {
 				w.refuse(at, f.Why)
 			}

@@ -18,7 +18,7 @@ func TestEveryFieldIsClassified(t *testing.T) {
 		if _, twice := table[f.Path]; twice {
 			t.Errorf("%s is there twice", f.Path)
 		}
-		if (f.Status == Refused || f.Status == Joined) && f.Why == "" {
+		if f.Status >= Joined && f.Why == "" {
 			t.Errorf("%s is refused and does not say why", f.Path)
 		}
 		table[f.Path] = f
@@ -91,7 +91,8 @@ containers:
   readinessProbe: {grpc: {port: 81, mode: Plaintext}}
   lifecycle: {preStop: {sleep: {seconds: 1}}, stopSignal: SIGUSR1}
   securityContext: {runAsUser: 1, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}
-volumes: [{name: data, emptyDir: {medium: Memory, sizeLimit: 1Mi}}, {name: host, hostPath: {path: /etc, type: Directory}}, {name: plain, emptyDir: {sizeLimit: 1Gi}}]
+volumes: [{name: data, emptyDir: {medium: Memory, sizeLimit: 1Mi}}, {name: host, hostPath: {path: /etc, type: ` +
+			`Directory}}, {name: plain, emptyDir: {sizeLimit: 1Gi}}]
 automountServiceAccountToken: false
 serviceAccountName: default
 serviceAccount: default
@@ -106,11 +107,16 @@ securityContext: {fsGroup: 1, sysctls: [{name: net.ipv4.tcp_syncookies, value: "
 containers:
 - name: app
   envFrom: [{configMapRef: {name: c}}]
-  env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}, {name: B, valueFrom: {configMapKeyRef: {name: c, key: k}}}, {name: C, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: k}}}]
+  env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}, {name: B, valueFrom: {configMapKeyRef: {name: c, ` +
+			`key: k}}}, {name: C, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: k}}}]
 initContainers: [{name: first, envFrom: [{secretRef: {name: s}}]}]
 ephemeralContainers: [{name: debug, targetContainerName: app, envFrom: [{secretRef: {name: s}}]}]
 imagePullSecrets: [{name: registry}]
-volumes: [{name: c, configMap: {name: c}}, {name: s, secret: {}}, {name: p, projected: {sources: [{configMap: {name: c}}, {serviceAccountToken: {path: t}}, {clusterTrustBundle: {path: b}}, {podCertificate: {keyType: ED25519}}]}}, {name: d, downwardAPI: {defaultUser: 7, items: [{path: l, fieldRef: {fieldPath: metadata.labels}}]}}, {name: v, persistentVolumeClaim: {claimName: v}}, {name: g, glusterfs: {endpoints: e, path: p}}]
+volumes: [{name: c, configMap: {name: c}}, {name: s, secret: {}}, {name: p, projected: {sources: [{configMap: ` +
+			`{name: c}}, {serviceAccountToken: {path: t}}, {clusterTrustBundle: {path: b}}, {podCertificate: ` +
+			`{keyType: ED25519}}]}}, {name: d, downwardAPI: {defaultUser: 7, items: [{path: l, fieldRef: ` +
+			`{fieldPath: metadata.labels}}]}}, {name: v, persistentVolumeClaim: {claimName: v}}, {name: g, ` +
+			`glusterfs: {endpoints: e, path: p}}]
 `, []string{
 			"spec.volumes[2].projected.sources[1].serviceAccountToken",
 			"spec.volumes[2].projected.sources[2].clusterTrustBundle",
@@ -126,7 +132,9 @@ containers:
   livenessProbe: {httpGet: {port: 80, protocol: HTTP2}}
   readinessProbe: {grpc: {port: 81, mode: TLS}}
   lifecycle: {postStart: {httpGet: {port: 80, protocol: HTTP2}}}
-  securityContext: {windowsOptions: {}}
+  securityContext: {windowsOptions: {hostProcess: true}}
+securityContext: {windowsOptions: {runAsUserName: me}}
+initContainers: [{name: first, securityContext: {windowsOptions: {runAsUserName: me}}}]
 volumes: [{name: data, emptyDir: {}}]
 serviceAccountName: robot
 automountServiceAccountToken: true
@@ -137,7 +145,6 @@ resourceClaims: [{name: gpu}]
 			"spec.containers[0].resources.claims", "spec.containers[0].volumeMounts[0].bindMountOptions",
 			"spec.containers[0].livenessProbe.httpGet.protocol", "spec.containers[0].readinessProbe.grpc.mode",
 			"spec.containers[0].lifecycle.postStart.httpGet.protocol",
-			"spec.containers[0].securityContext.windowsOptions",
 			"spec.serviceAccountName", "spec.automountServiceAccountToken",
 			"spec.schedulingGates", "spec.resourceClaims",
 		}},
@@ -158,6 +165,27 @@ resourceClaims: [{name: gpu}]
 				t.Errorf("answer %+v", got)
 			}
 		})
+	}
+}
+
+// A node of a cluster runs a pod of the API server without fields that a kubelet of the version that is followed does
+// not know, unless that would do more than the pod wants.
+func TestNewerFieldsOfAJoinedNode(t *testing.T) {
+	p := spec(t, `
+containers:
+- name: app
+  livenessProbe: {httpGet: {port: 80, protocol: HTTP2}}
+  readinessProbe: {grpc: {port: 81, mode: TLS}}
+volumes: [{name: s, secret: {secretName: s, defaultUser: 7}}]
+evictionResponders: [{name: example.com/first}]
+`)
+	if got := checkFields(In{Pod: p}); got.Verdict != Admitted {
+		t.Errorf("got %+v", got)
+	}
+	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "s", MountPath: "/s",
+		BindMountOptions: []string{"noexec"}}}
+	if got := checkFields(In{Pod: p}); got.Verdict != Rejected {
+		t.Errorf("got %+v", got)
 	}
 }
 

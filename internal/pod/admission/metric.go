@@ -11,10 +11,10 @@ import (
 func MetricReason(why string) string {
 	switch why {
 	case PodOSSelectorNodeLabelDoesNotMatch, PodOSNotSupported, UnsupportedField, PodFeatureUnsupported,
-		SysctlForbidden, RuntimeClass,
-		AppArmor, SupplementalGroupsPolicyNotSupported, reason.NodeShutdown, VolumeAttachmentLimitExceeded,
-		NodeName, NodeAffinity, NodePorts, TaintToleration, UnexpectedAdmissionError, TopologyAffinityError,
-		SMTAlignmentError, EmptyPodSharedPool,
+		SysctlForbidden, RuntimeClass, PodLevelResourcesNotSupported, AppArmor,
+		SupplementalGroupsPolicyNotSupported, reason.NodeShutdown, reason.Evicted,
+		VolumeAttachmentLimitExceeded, NodeName, NodeAffinity, NodePorts, TaintToleration,
+		UnexpectedAdmissionError, TopologyAffinityError, SMTAlignmentError, EmptyPodSharedPool,
 		"OutOfcpu", "OutOfmemory", "OutOfephemeral-storage", "OutOfpods":
 		return why
 	}

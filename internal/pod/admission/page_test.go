@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,26 +9,28 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
-)
 
-var update = flag.Bool("update", false, "write docs/pod-fields.md anew")
+	"github.com/berth-run/berth/internal/base/golden"
+)
 
 const pageFile = "../../../docs/pod-fields.md"
 
 const pageHead = `# Pod fields
 
-Every field of a pod's spec and of all that is below it, and what becomes of it. No field is ignored
-in silence: a pod that sets one that is refused is rejected with the reason ` + "`UnsupportedField`" + `, and
-the message names the field.
+Every field of a pod's spec and of all that is below it, and what becomes of it. A pod that sets
+a refused field is rejected with the reason ` + "`UnsupportedField`" + `, and the message names the field:
+without the field it would be broken in silence.
 
 | status | |
 |---|---|
 | works | it has the effect that Kubernetes gives it |
-| standalone | it works without a control plane too, where a kubelet refuses the pod: what it names is read from manifests on this machine |
+| standalone | it works without a control plane too, where a kubelet refuses the pod: what it names is read from ` +
+	`manifests on this machine |
+| ignored | it has no meaning on Linux and is ignored, as by a kubelet |
 | joined | it needs a control plane: a standalone agent refuses it |
+| newer | a node of a cluster runs a pod without it, as a kubelet does; a pod of a manifest is rejected |
 | refused | the pod is rejected, for the reason given |
 
 This page is written by a test from the API's types and the table in internal/pod/admission/fields.go:
@@ -38,21 +39,7 @@ This page is written by a test from the API's types and the table in internal/po
 
 // TestPage keeps docs/pod-fields.md true.
 func TestPage(t *testing.T) {
-	got := page()
-	if *update {
-		if err := os.WriteFile(pageFile, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(pageFile)
-	if err != nil {
-		t.Fatalf("%v: run go test ./internal/pod/admission -run TestPage -update", err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf(
-			"docs/pod-fields.md is not what fields.go says: run go test ./internal/pod/admission -run TestPage "+
-				"-update (-want +got):\n%s", d)
-	}
+	golden.File(t, pageFile, page())
 }
 
 // chapter is the part of the page about one type.
@@ -114,8 +101,8 @@ func (b *book) rows(c *chapter, typ reflect.Type, name string) []reflect.Type {
 		for deeper.Kind() == reflect.Slice || deeper.Kind() == reflect.Pointer {
 			deeper = deeper.Elem()
 		}
-		if f.Status != Scheduled && (f.Status < Joined || f.when != nil) && deeper.Kind() == reflect.Struct &&
-			isAPI(deeper) {
+		looked := f.Status != Scheduled && f.Status != Ignored && (f.Status < Joined || f.when != nil)
+		if looked && deeper.Kind() == reflect.Struct && isAPI(deeper) {
 			below = append(below, deeper)
 		}
 	}
@@ -127,8 +114,8 @@ func row(name string, f Field) string {
 	switch {
 	case f.Status == Scheduled:
 		status, why = Works.String(), "for the scheduler or another controller: the node has nothing to do with it"
-	case f.Status == Refused && f.when != nil:
-		status, why = Works.String(), "refused for some values: "+why
+	case f.Status >= Newer && f.when != nil:
+		status, why = Works.String(), "not for some values: "+why
 	}
 	return fmt.Sprintf("| %s | %s | %s |\n", name, status, why)
 }
@@ -156,7 +143,8 @@ func TestPodsHaveEveryField(t *testing.T) {
 	for _, f := range Fields() {
 		// A field newer than the API version that is followed has no effect in the golden files.
 		unset := f.Path == "EmptyDirVolumeSource.mode"
-		if works := f.Status < Joined || f.Status == Refused && f.when != nil && seen[f.Path]; works && !seen[f.Path] &&
+		if works := f.Status < Joined && f.Status != Ignored ||
+			f.Status >= Newer && f.when != nil && seen[f.Path]; works && !seen[f.Path] &&
 			!unset {
 			missing = append(missing, f.Path)
 		}

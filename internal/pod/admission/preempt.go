@@ -52,7 +52,7 @@ func victims(in In, short []shortage) ([]PodInfo, bool) {
 
 // preemptable reports whether a pod may be ended to make room for in.Pod, which is critical.
 func preemptable(in In, p *corev1.Pod) bool {
-	return !critical(p, in.Config.Standalone) || pod.Priority(p) < pod.Priority(in.Pod)
+	return !in.critical(p) || pod.Priority(p) < pod.Priority(in.Pod)
 }
 
 // candidate is a pod that may be preempted.

@@ -112,22 +112,22 @@ func TestPreemptionForWhatCannotBeGiven(t *testing.T) {
 	}
 }
 
-// The static pods of a node of a cluster are critical. Those of a standalone agent are critical only by their priority.
+// Static pods are critical where the configuration says so. Otherwise only the priority counts.
 func TestCritical(t *testing.T) {
 	static := spec(t, "{}")
 	static.Annotations = map[string]string{pod.AnnotationConfigSource: "file"}
 	for _, test := range []struct {
-		pod        *corev1.Pod
-		standalone bool
-		want       bool
+		pod    *corev1.Pod
+		static bool
+		want   bool
 	}{
-		{static, true, false},
-		{static, false, true},
-		{spec(t, criticalClass), true, true},
-		{spec(t, "priority: 1999999999"), false, false},
+		{static, false, false},
+		{static, true, true},
+		{spec(t, criticalClass), false, true},
+		{spec(t, "priority: 1999999999"), true, false},
 	} {
-		if got := critical(test.pod, test.standalone); got != test.want {
-			t.Errorf("%v standalone %v: %v", test.pod.Spec, test.standalone, got)
+		if got := (In{Config: Config{StaticCritical: test.static}}).critical(test.pod); got != test.want {
+			t.Errorf("%v, static pods critical %v: %v", test.pod.Spec, test.static, got)
 		}
 	}
 }

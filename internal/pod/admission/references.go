@@ -21,6 +21,9 @@ func checkObjects(in In) Answer {
 		return Answer{}
 	}
 	for _, key := range needed(in.Pod) {
+		if in.Config.OwnReferences && key.Kind != object.PersistentVolumeClaim {
+			continue
+		}
 		if in.Supplied == nil || !in.Supplied(key) {
 			return Answer{Verdict: NotYet, Reason: ManifestObject, Message: (&object.Missing{Key: key}).Error() +
 				" from a manifest: a pod of a manifest does not get the cluster's"}

@@ -61,6 +61,19 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// With PreventStaticPodAPIReferences: false a pod of a manifest gets the cluster's ConfigMaps and Secrets. Its claims
+// still come from manifests.
+func TestOwnReferences(t *testing.T) {
+	for volume, want := range map[string]Verdict{"secret: {secretName: s}": Admitted, "configMap: {name: c}": Admitted,
+		"persistentVolumeClaim: {claimName: p}": NotYet} {
+		p := spec(t, "volumes: [{name: v, "+volume+"}]")
+		p.Annotations = map[string]string{pod.AnnotationConfigSource: string(pod.SourceFile)}
+		if got := checkObjects(In{Pod: p, Config: Config{OwnReferences: true}}); got.Verdict != want {
+			t.Errorf("%s: %v, want %v", volume, got.Verdict, want)
+		}
+	}
+}
+
 // In a cluster too a pod of a manifest has nothing that a control plane gives.
 func TestControlPlaneFieldsOfManifests(t *testing.T) {
 	for from, want := range map[pod.Source]Verdict{pod.SourceFile: Rejected, pod.SourceAPI: Admitted} {

@@ -180,14 +180,14 @@ func awaitEnds(in In, short []shortage) Answer {
 		}
 	}
 	a := notYet(outOf(short[0]), holders, "%s", texts(short))
-	a.Reserve = critical(in.Pod, in.Config.Standalone)
+	a.Reserve = in.critical(in.Pod)
 	return a
 }
 
 // makeRoom preempts less important pods for a critical one. It does so only if the pod is then admitted: no pod ends
 // for one that is rejected afterwards.
 func makeRoom(in In, lasting []shortage) (Answer, bool) {
-	if !critical(in.Pod, in.Config.Standalone) {
+	if !in.critical(in.Pod) {
 		return Answer{}, false
 	}
 	victims, ok := victims(in, lasting)
@@ -214,12 +214,8 @@ func makeRoom(in In, lasting []shortage) (Answer, bool) {
 	return a, true
 }
 
-// critical reports whether other pods make room for this one. On a node of a cluster every static pod is critical, as
-// under the kubelet: the control plane may be among them. A standalone agent has pods of manifests only, so that there
-// the priority alone counts.
-func critical(p *corev1.Pod, standalone bool) bool {
-	return pod.Priority(p) >= pod.SystemCritical || !standalone && pod.Static(p)
-}
+// critical reports whether other pods make room for a pod.
+func (in In) critical(p *corev1.Pod) bool { return pod.Critical(p, in.Config.StaticCritical) }
 
 func outOf(s shortage) string { return "OutOf" + string(s.name) }
 

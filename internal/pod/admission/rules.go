@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/berth-run/berth/internal/model/pod"
@@ -19,6 +20,7 @@ const (
 	PodOSNotSupported                    = "PodOSNotSupported"
 	UnsupportedField                     = "UnsupportedField" // Berth's own
 	SysctlForbidden                      = "SysctlForbidden"
+	PodLevelResourcesNotSupported        = "PodLevelResourcesNotSupported"
 	AppArmor                             = "AppArmor"
 	SupplementalGroupsPolicyNotSupported = "SupplementalGroupsPolicyNotSupported"
 	NodeName                             = "NodeName"
@@ -37,8 +39,14 @@ const (
 	// UserNamespacesNotSupported is Berth's own: the kubelet admits the pod and
 	// fails to create its sandbox.
 	UserNamespacesNotSupported = "UserNamespacesNotSupported"
+	// PrivilegedNotSupported is Berth's own: the kubelet starts the containers with the capabilities that are left.
+	PrivilegedNotSupported = "PrivilegedNotSupported"
+	// ProcMountNotSupported is Berth's own: the kubelet admits the pod, and each start of its containers fails.
+	ProcMountNotSupported = "ProcMountNotSupported"
 	// SameName is Berth's own: the kubelet waits for the earlier pod too, but reports no reason.
 	SameName = "SameName"
+	// NodePressure is Berth's own: pods of a standalone node wait for the end of the pressure.
+	NodePressure = "NodePressure"
 	// ManifestObject is Berth's own: the kubelet refuses the manifest.
 	ManifestObject = "ManifestObject"
 )
@@ -54,63 +62,11 @@ func checkOS(in In) Answer {
 	return Answer{}
 }
 
-func checkAppArmor(in In) Answer {
-	if in.Config.AppArmor {
-		return Answer{}
-	}
-	for _, c := range pod.Containers(in.Pod) {
-		if appArmor(in.Pod, c) {
-			return in.lack(AppArmor,
-				"Cannot enforce AppArmor: AppArmor is not enabled on the host (container %q asks for a profile)",
-				c.Name)
-		}
+func checkPodLevel(in In) Answer {
+	if in.Config.NoPodLevel && resourcehelper.IsPodLevelResourcesSet(in.Pod) {
+		return reject(PodLevelResourcesNotSupported, "PodLevelResources feature gate is disabled")
 	}
 	return Answer{}
-}
-
-// appArmor reports whether a container requests an AppArmor profile: in its security context, in the annotation of
-// older manifests, or in the pod's security context.
-func appArmor(p *corev1.Pod, c pod.Container) bool {
-	if s := c.SecurityContext; s != nil && s.AppArmorProfile != nil {
-		return s.AppArmorProfile.Type != corev1.AppArmorProfileTypeUnconfined
-	}
-	if value := p.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]; value != "" {
-		return value != corev1.DeprecatedAppArmorBetaProfileNameUnconfined
-	}
-	s := p.Spec.SecurityContext
-	return s != nil && s.AppArmorProfile != nil && s.AppArmorProfile.Type != corev1.AppArmorProfileTypeUnconfined
-}
-
-func checkSELinux(in In) Answer {
-	if in.Config.NoSELinux == "" {
-		return Answer{}
-	}
-	asks := in.Pod.Spec.SecurityContext != nil && in.Pod.Spec.SecurityContext.SELinuxOptions != nil
-	for _, c := range pod.Containers(in.Pod) {
-		asks = asks || c.SecurityContext != nil && c.SecurityContext.SELinuxOptions != nil
-	}
-	if !asks {
-		return Answer{}
-	}
-	return block(SELinuxNotSupported, "cannot set the pod's SELinux labels (seLinuxOptions): %s", in.Config.NoSELinux)
-}
-
-func checkGroupsPolicy(in In) Answer {
-	s := in.Pod.Spec.SecurityContext
-	if s == nil || s.SupplementalGroupsPolicy == nil ||
-		*s.SupplementalGroupsPolicy != corev1.SupplementalGroupsPolicyStrict || in.Config.SupplementalGroupsPolicy {
-		return Answer{}
-	}
-	return in.lack(SupplementalGroupsPolicyNotSupported, "SupplementalGroupsPolicy=%s is not supported in this node",
-		corev1.SupplementalGroupsPolicyStrict)
-}
-
-func checkUserNamespaces(in In) Answer {
-	if in.Config.NoUserNamespaces == "" || in.Pod.Spec.HostUsers == nil || *in.Pod.Spec.HostUsers {
-		return Answer{}
-	}
-	return block(UserNamespacesNotSupported, "cannot give the pod its own user namespace (hostUsers: false): %s",
-		in.Config.NoUserNamespaces)
 }
 
 func checkNodeName(in In) Answer {
@@ -140,16 +96,6 @@ func checkNodeAffinity(in In) Answer {
 		return reject(NodeAffinity, "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector")
 	}
 	return Answer{}
-}
-
-// lack answers that the node cannot fulfil a request of the pod. A pod of the cluster is rejected, as by a kubelet, so
-// that its controller creates another one, perhaps for another node. A pod of a manifest has no other node and is
-// blocked.
-func (in In) lack(reason, format string, args ...any) Answer {
-	if in.Config.Standalone || ofManifest(in.Pod) {
-		return block(reason, format, args...)
-	}
-	return reject(reason, format, args...)
 }
 
 // checkName lets a pod wait while another pod of its name is there. Otherwise their containers, logs and status could

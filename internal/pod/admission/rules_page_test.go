@@ -2,41 +2,20 @@ package admission
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/berth-run/berth/internal/base/golden"
 )
 
 // TestRulesPage keeps the table of docs/admission.md true.
 func TestRulesPage(t *testing.T) {
-	const file, begin, end = "../../../docs/admission.md", "<!-- rules -->\n", "<!-- end -->"
 	var table strings.Builder
 	table.WriteString("| rule | reasons | what it does |\n|---|---|---|\n")
 	for _, r := range Rules() {
 		fmt.Fprintf(&table, "| %s | %s | %s |\n", r.Name, strings.Join(r.Reasons, ", "), r.Doc)
 	}
-	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, _ := strings.Cut(string(page), begin)
-	got, after, ok := strings.Cut(rest, end)
-	if !ok {
-		t.Fatalf("%s has no place for the rules", file)
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(before+begin+table.String()+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if d := cmp.Diff(table.String(), got); d != "" {
-		t.Errorf(
-			"%s is not what the rules say of themselves: run go test ./internal/pod/admission -run TestRulesPage "+
-				"-update (-want +got):\n%s", file, d)
-	}
+	golden.Section(t, "../../../docs/admission.md", "<!-- rules -->\n", "<!-- end -->", table.String())
 }
 
 // TestReasonsAreCounted has every rejection counted under its own reason, but for
@@ -65,8 +44,8 @@ func TestReasonsAreCounted(t *testing.T) {
 // rejects reports whether a reason is one of a rejection: what blocks a pod or has it wait is not counted.
 func rejects(reason string) bool {
 	switch reason {
-	case AppArmor, SELinuxNotSupported, SupplementalGroupsPolicyNotSupported, UserNamespacesNotSupported, SameName,
-		ManifestObject:
+	case AppArmor, SELinuxNotSupported, SupplementalGroupsPolicyNotSupported, UserNamespacesNotSupported,
+		PrivilegedNotSupported, ProcMountNotSupported, SameName, NodePressure, ManifestObject:
 		return false
 	}
 	return true

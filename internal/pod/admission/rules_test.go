@@ -90,6 +90,17 @@ func TestOS(t *testing.T) {
 	}
 }
 
+func TestPodLevelResources(t *testing.T) {
+	const asks = "{resources: {limits: {cpu: 1}}, containers: [{name: a, image: i}]}"
+	off := Config{NoPodLevel: true}
+	testRule(t, "podLevelResources", map[string]ruleTest{
+		"supported": {spec: asks},
+		"gate is off": {spec: asks, config: off,
+			want: reject("PodLevelResourcesNotSupported", "PodLevelResources feature gate is disabled")},
+		"asks nothing": {spec: "{}", config: off},
+	})
+}
+
 func TestNodeName(t *testing.T) {
 	testRule(t, "nodeName", map[string]ruleTest{
 		"none": {spec: "{}"},
@@ -266,7 +277,7 @@ func TestResources(t *testing.T) {
 	})
 }
 
-func sysctl(name string) string {
+func withSysctl(name string) string {
 	return "securityContext: {sysctls: [{name: " + name + ", value: '1'}]}"
 }
 
@@ -276,22 +287,22 @@ func TestSysctls(t *testing.T) {
 		"net/ipv4/conf/eth0.1/forwarding"}}
 	testRule(t, "sysctls", map[string]ruleTest{
 		"none":               {spec: "{}"},
-		"safe":               {spec: sysctl("net.ipv4.ip_local_port_range")},
-		"safe, with slashes": {spec: sysctl("net/ipv4/tcp_rmem")},
-		"safe, on the host's network": {spec: "hostNetwork: true\n" + sysctl("net.ipv4.tcp_syncookies"),
+		"safe":               {spec: withSysctl("net.ipv4.ip_local_port_range")},
+		"safe, with slashes": {spec: withSysctl("net/ipv4/tcp_rmem")},
+		"safe, on the host's network": {spec: "hostNetwork: true\n" + withSysctl("net.ipv4.tcp_syncookies"),
 			want: no(`"net.ipv4.tcp_syncookies" not allowed with host net enabled`)},
-		"safe, with the host's IPC": {spec: "hostIPC: true\n" + sysctl("kernel.shm_rmid_forced"),
+		"safe, with the host's IPC": {spec: "hostIPC: true\n" + withSysctl("kernel.shm_rmid_forced"),
 			want: no(`"kernel.shm_rmid_forced" not allowed with host ipc enabled`)},
-		"unsafe":                  {spec: sysctl("kernel.msgmax"), want: no(`"kernel.msgmax" not allowlisted`)},
-		"unsafe, allowed":         {spec: sysctl("kernel.msgmax"), config: unsafe},
-		"unsafe, allowed by name": {spec: sysctl("net.core.somaxconn"), config: unsafe},
-		"unsafe, a longer name": {spec: sysctl("net.core.somaxconn2"), config: unsafe,
+		"unsafe":                  {spec: withSysctl("kernel.msgmax"), want: no(`"kernel.msgmax" not allowlisted`)},
+		"unsafe, allowed":         {spec: withSysctl("kernel.msgmax"), config: unsafe},
+		"unsafe, allowed by name": {spec: withSysctl("net.core.somaxconn"), config: unsafe},
+		"unsafe, a longer name": {spec: withSysctl("net.core.somaxconn2"), config: unsafe,
 			want: no(`"net.core.somaxconn2" not allowlisted`)},
-		"of a VLAN": {spec: sysctl("net/ipv4/conf/eth0.1/forwarding"), config: unsafe},
-		"allowed, but the host's": {spec: sysctl("vm.swappiness"), config: unsafe,
+		"of a VLAN": {spec: withSysctl("net/ipv4/conf/eth0.1/forwarding"), config: unsafe},
+		"allowed, but the host's": {spec: withSysctl("vm.swappiness"), config: unsafe,
 			want: no(`"vm.swappiness" is not known to be namespaced`)},
 	})
-	old := In{Pod: spec(t, sysctl("net.ipv4.tcp_rmem")), Node: facts()}
+	old := In{Pod: spec(t, withSysctl("net.ipv4.tcp_rmem")), Node: facts()}
 	old.Node.Info.KernelVersion = "4.9.337"
 	if d := cmp.Diff(no(`"net.ipv4.tcp_rmem" not allowlisted: it needs Linux 4.15`), checkSysctls(old)); d != "" {
 		t.Errorf("an old kernel (-want +got):\n%s", d)
@@ -378,6 +389,46 @@ func TestUserNamespaces(t *testing.T) {
 			"cannot give the pod its own user namespace (hostUsers: false): the container runtime does not support "+
 				"user namespaces")},
 	})
+}
+
+func TestPrivileged(t *testing.T) {
+	without := Config{NoPrivileges: "the agent lacks CAP_SYS_ADMIN"}
+	const privileged = "initContainers: [{name: i, securityContext: {privileged: true}}]"
+	testRule(t, "privileged", map[string]ruleTest{
+		"an ordinary pod": {spec: "containers: [{name: c}]", config: without},
+		"explicitly not": {spec: "containers: [{name: c, securityContext: {privileged: false}}]",
+			config: without},
+		"where the agent has everything": {spec: privileged},
+		"where it has not": {spec: privileged, config: without, want: block(PrivilegedNotSupported,
+			"cannot start privileged containers: the agent lacks CAP_SYS_ADMIN")},
+	})
+}
+
+func TestProcMount(t *testing.T) {
+	hidden := Config{NoProc: "/proc/kcore hides a part of /proc"}
+	testRule(t, "procMount", map[string]ruleTest{
+		"the host's user namespace": {spec: "{}", config: hidden},
+		"all of /proc is visible":   {spec: "hostUsers: false"},
+		"a part is hidden": {spec: "hostUsers: false", config: hidden, want: block(ProcMountNotSupported,
+			"cannot mount /proc in the pod's own user namespace (hostUsers: false): /proc/kcore hides a part "+
+				"of /proc")},
+	})
+}
+
+// A pod that runs already is held back neither by a missing feature of the node nor by a missing RuntimeClass.
+func TestNothingThatMattersForAStartHoldsARunningPodBack(t *testing.T) {
+	for name, in := range map[string]In{
+		"a feature": {Pod: spec(t, "hostUsers: false"), Node: facts(), Config: Config{NoUserNamespaces: "too old"}},
+		"a class":   {Pod: spec(t, "runtimeClassName: sandboxed"), Node: facts()},
+	} {
+		if a, _ := Admit(in); a.Verdict == Admitted {
+			t.Errorf("%s: a new pod is admitted", name)
+		}
+		in.Running = true
+		if a, _ := Admit(in); a.Verdict != Admitted {
+			t.Errorf("%s: a running pod is %v: %s", name, a.Verdict, a.Message)
+		}
+	}
 }
 
 func TestTaints(t *testing.T) {

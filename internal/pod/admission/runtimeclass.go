@@ -17,18 +17,18 @@ import (
 const RuntimeClass = "RuntimeClass"
 
 // checkRuntimeClass lets a pod wait for its class, and for a runtime with the handler of the class. It rejects a pod
-// that contradicts the class, as the API server does.
+// that contradicts the class, as the API server does. A pod that runs waits for neither: its next sandbox does.
 func checkRuntimeClass(in In) Answer {
 	if in.Pod.Spec.RuntimeClassName == nil {
 		return Answer{}
 	}
 	name := *in.Pod.Spec.RuntimeClassName
 	if in.RuntimeClass == nil {
-		return waitFor(&object.Missing{Key: object.Key{Kind: object.RuntimeClass, Name: name}})
+		return in.waitFor(&object.Missing{Key: object.Key{Kind: object.RuntimeClass, Name: name}})
 	}
 	class, err := in.RuntimeClass(name)
 	if err != nil {
-		return waitFor(err)
+		return in.waitFor(err)
 	}
 	if class.Overhead != nil && len(in.Pod.Spec.Overhead) > 0 &&
 		!equality.Semantic.DeepEqual(class.Overhead.PodFixed, in.Pod.Spec.Overhead) {
@@ -43,13 +43,16 @@ func checkRuntimeClass(in In) Answer {
 		}
 	}
 	if in.Config.Handlers != nil && !slices.Contains(in.Config.Handlers, class.Handler) {
-		return waitFor(fmt.Errorf("waiting for a runtime with the handler %q of RuntimeClass %s: this one has %s",
+		return in.waitFor(fmt.Errorf("waiting for a runtime with the handler %q of RuntimeClass %s: this one has %s",
 			class.Handler, name, quoted(in.Config.Handlers)))
 	}
 	return Answer{}
 }
 
-func waitFor(err error) Answer {
+func (in In) waitFor(err error) Answer {
+	if in.Running {
+		return Answer{}
+	}
 	message := err.Error()
 	if missing, ok := errors.AsType[*object.Missing](err); ok {
 		message = missing.Error()

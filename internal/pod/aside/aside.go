@@ -108,7 +108,7 @@ func kind(part string) string {
 	return part
 }
 
-// Load sets the pods aside whose work has ended several earlier agents.
+// Load sets aside the pods that several earlier agents were working on when they panicked.
 func (r *Register) Load(reports []crash.Report) {
 	now := r.opts.Now()
 	for _, s := range suspects(reports, now) {
@@ -147,7 +147,7 @@ func (r *Register) Condition(uid types.UID) (c corev1.PodCondition, ok bool) {
 		Message: e.message}, true
 }
 
-// Recovered ends the setting aside of a pod. It keeps the count of panics for the next delay.
+// Recovered says that a pod is no longer set aside. It keeps the count of panics for the next delay.
 func (r *Register) Recovered(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

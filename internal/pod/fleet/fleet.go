@@ -21,7 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/worker"
 )
 
-// Parts are what a running fleet looks at and works with. All are required.
+// Parts are the tables and parts that a running fleet uses. All are required.
 type Parts struct {
 	Desired  *store.Table[types.UID, *pod.Pod]
 	Observed *observed.Table
@@ -30,6 +30,7 @@ type Parts struct {
 	DesiredSynced <-chan struct{}
 	Admission     Admission
 	Leftovers     Leftovers
+	Manifests     Manifests
 	Prefetcher    Prefetcher
 	Statuses      Statuses
 	Asides        Asides
@@ -44,6 +45,14 @@ type Parts struct {
 type Leftovers interface {
 	// Pods lists the pods that have files or cgroups on this node, running or not.
 	Pods() ([]types.UID, error)
+}
+
+// Manifests knows the manifests that cannot be used.
+type Manifests interface {
+	// MayWant reports whether such a manifest may want a running pod that is not desired. The fleet does not end it.
+	MayWant(*pod.Observed) bool
+	// WantsChanged receives when MayWant may answer false where it has answered true.
+	WantsChanged() <-chan struct{}
 }
 
 // Prefetcher prepares pods that wait for other pods to end.
@@ -67,7 +76,7 @@ type Asides interface {
 	Panicked(p *corev1.Pod, part string, e *guard.Panic) time.Time
 	// Until returns when the next try may begin; zero for a pod that is not set aside.
 	Until(types.UID) time.Time
-	// Recovered ends the setting aside of a pod.
+	// Recovered says that a pod is no longer set aside.
 	Recovered(types.UID)
 }
 
@@ -116,9 +125,14 @@ type Verdict struct {
 	Reserve bool
 	// Ended means that the pod is admitted only to clean up after it. It holds no resources.
 	Ended bool
+	// Stop ends an admitted pod at once: an earlier agent had begun to end it. nil for other pods.
+	Stop *pod.Stop
 	// Again is when to run admission for the pod again if nothing changes before. Zero means never.
 	Again time.Time
 }
+
+// Given reports whether admission has answered about the pod yet.
+func (v Verdict) Given() bool { return v != Verdict{} }
 
 // Member is a pod of the fleet at one moment.
 type Member struct {
@@ -145,7 +159,9 @@ type member struct {
 	orphan  bool
 	gone    bool
 	ahead   context.CancelFunc // cancels Prefetch; nil: it was not started
-	parked  bool               // set aside when it was wanted: whether it has to end was not looked at yet
+	// restored means that Restore made the member: it holds its resources without a worker.
+	restored bool
+	parked   bool // was set aside when it arrived, so the fleet has not decided yet whether it must end
 }
 
 // Fleet is the set of this node's pods. It is empty until Run.
@@ -165,6 +181,18 @@ type Fleet struct {
 func New(now func() time.Time, log *slog.Logger) *Fleet {
 	return &Fleet{now: now, log: log, retry: wake.New(), ping: make(chan struct{}), settled: make(chan struct{}),
 		members: map[types.UID]*member{}, metrics: newMetrics()}
+}
+
+// Restore makes pods members without starting anything of them, for commands on a node without an agent. ended reports
+// the pods that have ended, which hold nothing. Restore takes the place of Run and is called once.
+func (f *Fleet) Restore(pods []*pod.Pod, ended func(types.UID) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range pods {
+		f.members[p.UID] = &member{pod: p, desired: p, restored: true,
+			verdict: Verdict{Admit: true, Ended: ended(p.UID)}}
+	}
+	close(f.settled)
 }
 
 // Register registers the metrics. Call it once.
@@ -245,7 +273,7 @@ type Hang struct {
 	worker.Hang
 }
 
-// Hangs returns what the workers of pods wait for longer than they should, the oldest first.
+// Hangs returns the calls and tasks of workers that take longer than they should, the oldest first.
 func (f *Fleet) Hangs() (all []Hang) {
 	for _, w := range f.workers() {
 		for _, h := range w.Hangs() {
@@ -331,14 +359,17 @@ func (f *Fleet) Holders() []Other {
 		ended  bool
 	}
 	var all []holder
+	var others []Other
 	f.mu.Lock()
 	for _, m := range f.members {
-		if m.worker != nil && !m.gone {
+		switch {
+		case m.worker != nil && !m.gone:
 			all = append(all, holder{m.worker, m.verdict.Ended})
+		case m.restored && !m.verdict.Ended:
+			others = append(others, Other{Pod: m.pod})
 		}
 	}
 	f.mu.Unlock()
-	others := make([]Other, 0, len(all))
 	for _, h := range all {
 		s := h.worker.State()
 		if ended := h.ended || s.Stage == worker.Terminated; !ended || s.Stop != nil && s.Stop.Remove {

@@ -27,6 +27,8 @@ import (
 
 // node has room for one pod at a time.
 type node struct {
+	held          types.UID     // may be wanted by a manifest that cannot be read
+	wants         chan struct{} // see WantsChanged
 	fleet         *Fleet
 	desired       *store.Table[types.UID, *pod.Pod]
 	observed      *observed.Table
@@ -76,6 +78,14 @@ func (n *node) Allocate(p *pod.Pod, _ []Other) *pod.Pod {
 	return n.allocate(p)
 }
 
+func (n *node) MayWant(o *pod.Observed) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return o.UID == n.held
+}
+
+func (n *node) WantsChanged() <-chan struct{} { return n.wants }
+
 func (n *node) Pods() ([]types.UID, error) { return []types.UID{"left"}, nil }
 
 func (n *node) Publish(uid types.UID) {
@@ -109,19 +119,20 @@ func (n *node) Prefetch(ctx context.Context, p *pod.Pod) {
 	}
 }
 
-func (n *node) Observed(uid types.UID) *pod.Observed                     { return n.observed.Observed(uid) }
-func (n *node) Refresh(context.Context, types.UID) error                 { return nil }
-func (n *node) Plan(types.UID) map[string]plan.Probes                    { return nil }
-func (n *node) Kept(types.UID) corev1.PodStatus                          { return corev1.PodStatus{} }
-func (n *node) Restarts(types.UID) map[string]bool                       { return nil }
-func (n *node) Context(ctx context.Context, _ types.UID) context.Context { return ctx }
+func (n *node) Observed(uid types.UID) *pod.Observed                         { return n.observed.Observed(uid) }
+func (n *node) Event(corev1.ObjectReference, string, string, string, ...any) {}
+func (n *node) Refresh(context.Context, types.UID) error                     { return nil }
+func (n *node) Plan(types.UID) map[string]plan.Probes                        { return nil }
+func (n *node) Kept(types.UID) corev1.PodStatus                              { return corev1.PodStatus{} }
+func (n *node) Restarts(types.UID) map[string]bool                           { return nil }
+func (n *node) Context(ctx context.Context, _ types.UID) context.Context     { return ctx }
 
 func (n *node) Stir() {}
 
 func run(t *testing.T, body func(*testing.T, *node)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{desired: store.New[types.UID, *pod.Pod](), observed: observed.New(),
-			desiredSynced: make(chan struct{})}
+			desiredSynced: make(chan struct{}), wants: make(chan struct{}, 1)}
 		n.observed.MarkSynced()
 		slow := worker.Step{Name: "step",
 			Setup: func(_ context.Context, r *worker.Run) error { n.say("+" + r.Pod.Name); return nil },
@@ -136,10 +147,10 @@ func run(t *testing.T, body func(*testing.T, *node)) {
 		n.fleet = New(time.Now, slog.New(slog.DiscardHandler))
 		parts := Parts{
 			Desired: n.desired, Observed: n.observed, DesiredSynced: n.desiredSynced,
-			Admission: n, Leftovers: n, Prefetcher: n, Statuses: n, Asides: n, Heap: n,
+			Admission: n, Leftovers: n, Manifests: n, Prefetcher: n, Statuses: n, Asides: n, Heap: n,
 			Worker: worker.Options{
 				Steps: []worker.Step{slow, act}, Observer: n, Probes: n, Statuses: n, Resizes: n, Timelines: n,
-				Now: time.Now, Log: slog.New(slog.DiscardHandler),
+				Events: n, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 			},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -363,6 +374,30 @@ func TestOrphansEndWhenTheSourcesAreKnown(t *testing.T) {
 		if diff := cmp.Diff([]string{"-left", "-left", "-lost", "-lost"}, said); diff != "" {
 			t.Errorf("the node's life (-want +got):\n%s", diff)
 		}
+	})
+}
+
+// A pod that no source wants runs on while a manifest that cannot be read may want it.
+func TestPodsOfUnreadableManifestsRunOn(t *testing.T) {
+	run(t, func(t *testing.T, n *node) {
+		n.held = "lost"
+		n.observed.Put("lost", &pod.Observed{UID: "lost", Name: "lost"})
+		close(n.desiredSynced)
+		<-n.fleet.Settled()
+		n.observed.Put("lost", &pod.Observed{UID: "lost", Name: "lost", At: time.Now()})
+		time.Sleep(time.Minute)
+		if m, ok := n.fleet.Member("lost"); ok {
+			t.Errorf("it ends although its manifest cannot be read: %+v", m)
+		}
+		n.mu.Lock()
+		n.held = ""
+		n.mu.Unlock()
+		n.wants <- struct{}{}
+		synctest.Wait()
+		if _, ok := n.fleet.Member("lost"); !ok {
+			t.Error("it runs on although no manifest wants it")
+		}
+		time.Sleep(time.Minute)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/store"
@@ -24,5 +25,20 @@ func TestRollKnowsDesiredPodsAndMembers(t *testing.T) {
 		if r.Working(uid) {
 			t.Errorf("%s has a worker", uid)
 		}
+	}
+}
+
+// Without an agent, commands show the pods that hold resources. Nothing of these pods runs in this process.
+func TestRestoredPodsHoldTheirResourcesUntilTheyHaveEnded(t *testing.T) {
+	f := New(time.Now, slog.New(slog.DiscardHandler))
+	runs := &pod.Pod{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "runs", UID: "runs"}}}
+	ended := &pod.Pod{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "ended", UID: "ended"}}}
+	f.Restore([]*pod.Pod{runs, ended}, func(uid types.UID) bool { return uid == "ended" })
+	<-f.Settled()
+	if got := f.Holders(); len(got) != 1 || got[0].Pod != runs {
+		t.Errorf("holders: %v", got)
+	}
+	if m, ok := f.Member("ended"); !ok || m.Working || !m.Verdict.Ended {
+		t.Errorf("the ended pod: %+v, %t", m, ok)
 	}
 }

@@ -69,6 +69,11 @@ func (k *keeper) run(ctx context.Context) error {
 			desiredSynced, synced = nil, true
 			k.desire(ctx, desired.Changes()) // first, so that sweep takes no desired pod for an orphan
 			k.sweep(ctx)
+		case <-k.Manifests.WantsChanged():
+			if synced {
+				k.desire(ctx, desired.Changes()) // first, as above
+				k.sweep(ctx)
+			}
 		case <-f.retry.C():
 		case <-f.ping:
 			continue
@@ -205,6 +210,7 @@ func (k *keeper) resize() {
 }
 
 func (k *keeper) resizeOne(m *member) {
+	guard.Point("fleet", m.pod.Namespace, m.pod.Name)
 	p := k.Admission.Allocate(m.desired, append(k.fleet.Holders(), k.fleet.Reserved()...))
 	k.fleet.mu.Lock()
 	m.due = p != m.desired
@@ -244,9 +250,10 @@ func (k *keeper) admit(ctx context.Context) time.Time {
 	return next
 }
 
-// admitOne runs admission for one pod, and returns when to call it again; zero for no such time. It adds the pod to kept
-// if resources are reserved for it.
+// admitOne runs admission for one pod, and returns when to call it again; zero for no such time. It adds the pod to
+// kept if resources are reserved for it.
 func (k *keeper) admitOne(ctx context.Context, m *member, kept *[]Other) (again time.Time) {
+	guard.Point("fleet", m.pod.Namespace, m.pod.Name)
 	others := append(k.fleet.Holders(), *kept...)
 	p := k.Admission.Allocate(m.desired, others)
 	v := k.Admission.Admit(p, others)
@@ -256,6 +263,8 @@ func (k *keeper) admitOne(ctx context.Context, m *member, kept *[]Other) (again 
 	m.verdict = v
 	k.fleet.mu.Unlock()
 	switch {
+	case v.Admit && v.Stop != nil:
+		k.work(ctx, m, *v.Stop)
 	case v.Admit:
 		k.work(ctx, m)
 	case v.Reject:
@@ -404,24 +413,32 @@ func (k *keeper) bury() {
 // sweep looks in the runtime, on disk and in cgroups for pods that no source wants, and ends them.
 func (k *keeper) sweep(ctx context.Context) {
 	for _, o := range k.Observed.Snapshot().All() {
-		k.adopt(ctx, o)
+		if k.adopt(ctx, o) {
+			k.fleet.log.Warn("a pod that no source asks for keeps running: its manifest may be one that cannot be read",
+				"pod", o.Namespace+"/"+o.Name, "uid", o.UID)
+		}
 	}
 	left, err := k.Leftovers.Pods()
 	if err != nil {
 		k.fleet.log.Warn("look for leftovers of earlier pods", "err", err)
 	}
 	for _, uid := range left {
-		k.adopt(ctx, &pod.Observed{UID: uid, Name: string(uid)})
+		if _, seen := k.Observed.Get(uid); !seen {
+			k.adopt(ctx, &pod.Observed{UID: uid, Name: string(uid)})
+		}
 	}
 }
 
-// adopt ends a pod that is no member, with the grace period that its sandbox records.
-func (k *keeper) adopt(ctx context.Context, o *pod.Observed) {
-	k.fleet.mu.Lock()
-	if k.fleet.members[o.UID] != nil {
-		k.fleet.mu.Unlock()
-		return
+// adopt ends a pod that is no member, with the grace period that its sandbox records. A pod whose manifest may be one
+// that cannot be used now keeps running, and adopt returns true.
+func (k *keeper) adopt(ctx context.Context, o *pod.Observed) (kept bool) {
+	if _, member := k.fleet.known(o.UID); member {
+		return false
 	}
+	if k.Manifests.MayWant(o) {
+		return true
+	}
+	k.fleet.mu.Lock()
 	m := &member{pod: pod.Orphan(o), orphan: true, verdict: Verdict{Admit: true}}
 	k.fleet.members[o.UID] = m
 	k.fleet.mu.Unlock()
@@ -430,6 +447,7 @@ func (k *keeper) adopt(ctx context.Context, o *pod.Observed) {
 		Reason: pod.StopDeleted, Message: "no source asks for the pod", Remove: true, At: k.fleet.now(),
 	})
 	k.changed(o.UID)
+	return false
 }
 
 // Passed implements worker.Owner.

@@ -24,6 +24,8 @@ type Options struct {
 	Observed *store.Table[types.UID, *pod.Observed]
 	Statuses Statuses
 	Shutdown Shutdown
+	// Evictions are the pods that an earlier agent was evicting.
+	Evictions Evictions
 	// Labels is used only for pods of the API server. It is nil without a cluster.
 	Labels    Labels
 	Devices   Devices
@@ -58,6 +60,12 @@ type Statuses interface {
 type Shutdown interface {
 	// Refuses returns the verdict for a pod while the machine shuts down, and false otherwise.
 	Refuses(*pod.Pod) (fleet.Verdict, bool)
+}
+
+// Evictions knows the pods whose eviction an earlier agent has begun.
+type Evictions interface {
+	// Evicting returns the stop of such a pod, or nil.
+	Evicting(types.UID) *pod.Stop
 }
 
 // Labels keeps the labels of the Node object current.

@@ -74,6 +74,7 @@ func (b *events) Event(ref corev1.ObjectReference, kind, reason, format string, 
 // station is a gate of a node with one CPU. It stands in for every part that the stages call, and keeps the calls that
 // change something, in order.
 type station struct {
+	appArmor bool // the host enforces profiles
 	*Gate
 	registry *prometheus.Registry
 	events   events
@@ -92,6 +93,13 @@ func (s *station) Kept(uid types.UID) corev1.PodStatus { return s.kept[uid] }
 
 func (s *station) Refuses(p *pod.Pod) (fleet.Verdict, bool) {
 	return fleet.Verdict{Reject: true, Reason: "NodeShutdown", Message: "no pods now"}, p.Name == "late"
+}
+
+func (s *station) Evicting(uid types.UID) *pod.Stop {
+	if uid != "half" {
+		return nil
+	}
+	return &pod.Stop{Reason: pod.StopEvicted}
 }
 
 func (s *station) ConfirmLabels() { s.call("confirm labels") }
@@ -139,14 +147,30 @@ func (s *station) Of(p *pod.Pod) admission.In {
 	facts := node.Facts{Name: "node1",
 		Allocatable: corev1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("9")}}
 	return admission.In{Pod: p.Pod, Node: facts,
-		Config: admission.Config{Standalone: true, NodeOld: p.Name == "picky"}}
+		Config: admission.Config{Standalone: true, NodeOld: p.Name == "picky", AppArmor: s.appArmor}}
+}
+
+// A blocked pod starts when the machine has what it asks for, without a restart of the agent.
+func TestBlockedPodIsTriedAgain(t *testing.T) {
+	s := newStation(t)
+	p := asking("armored", "", "1m")
+	p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+		AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}}
+	if v := s.Admit(p, nil); !v.Blocked || !v.Again.Equal(time.Unix(1000, 0).Add(blockedRetry)) {
+		t.Errorf("without AppArmor: %+v", v)
+	}
+	s.appArmor = true
+	if v := s.Admit(p, nil); !v.Admit {
+		t.Errorf("with AppArmor: %+v", v)
+	}
 }
 
 func newStation(t *testing.T) *station {
 	s := &station{registry: prometheus.NewRegistry(), last: map[types.UID]corev1.PodStatus{},
 		kept: map[types.UID]corev1.PodStatus{}}
 	s.Gate = New(Options{
-		Inputs: s, Observed: store.New[types.UID, *pod.Observed](), Statuses: s, Shutdown: s, Labels: s, Devices: s,
+		Inputs: s, Observed: store.New[types.UID, *pod.Observed](), Statuses: s, Shutdown: s,
+		Evictions: s, Labels: s, Devices: s,
 		Ledger: s, Resources: s, Pods: s, Now: func() time.Time { return time.Unix(1000, 0) },
 		Recorder: timeline.NewRecorder(timeline.RecorderOptions{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}),
 		Provider: noop.NewTracerProvider(), Counts: NewCounts(s.registry), Events: &s.events,
@@ -185,6 +209,7 @@ func TestAdmitReportsEachVerdictOnce(t *testing.T) {
 			fleet.Verdict{Reserve: true, Reason: "OutOfcpu", Message: "waiting for pod default/a to end: " + short,
 				Again: time.Unix(100, 0)}},
 		{critical, nil, fleet.Verdict{Admit: true}},
+		{asking("half", "", "7"), nil, fleet.Verdict{Admit: true, Stop: &pod.Stop{Reason: pod.StopEvicted}}},
 		{asking("late", "", "1m"), nil, fleet.Verdict{Reject: true, Reason: "NodeShutdown", Message: "no pods now"}},
 	} {
 		if diff := cmp.Diff(step.want, s.Admit(step.pod, step.others)); diff != "" {
@@ -240,6 +265,8 @@ func TestAdmitRunsTheStagesInOrder(t *testing.T) {
 			[]string{"look", "confirm labels", "drop picky"}},
 		"the machine shuts down": {asking("late", "", "1m"), nil, corev1.PodStatus{}, nil,
 			[]string{"look", "drop late", "count NodeShutdown", "free late"}},
+		"half evicted by an earlier agent": {asking("half", "", "7"), nil, corev1.PodStatus{}, nil,
+			[]string{"look", "drop half", "book half beside []", "admitted half"}},
 		"ended before this agent": {asking("p", "", "7"), nil, corev1.PodStatus{Phase: corev1.PodSucceeded}, nil,
 			[]string{"look", "drop p", "free p", "admitted p"}},
 	} {

@@ -15,6 +15,10 @@ import (
 // bookingRetry is the delay before admission runs again for a pod whose allocation could not be written to disk.
 const bookingRetry = 5 * time.Second
 
+// blockedRetry is the delay before admission runs again for a blocked pod. A change of the runtime's features makes it
+// run at once, but nothing notifies the agent of a change of the kernel that unblocks the pod.
+const blockedRetry = 5 * time.Second
+
 // Stage is one stage of a pod's admission.
 type Stage struct {
 	Name string
@@ -47,6 +51,8 @@ func (g *Gate) Stages() []Stage {
 			run: func(*question) { g.Ledger.Restore() }},
 		{Name: "ended", Does: "admits a pod that ended before this agent started, only to clean up after it",
 			Decides: true, run: g.ended},
+		{Name: "evicted", Does: "admits a pod that an earlier agent was evicting, only to complete that",
+			Decides: true, run: g.evicted},
 		{Name: "shutdown", Does: "refuses pods while the machine shuts down",
 			Decides: true, run: g.shutdown},
 		{Name: "rules", Does: "asks the rules of docs/admission.md, in their order",
@@ -87,6 +93,13 @@ func (g *Gate) ended(q *question) {
 	}
 }
 
+func (g *Gate) evicted(q *question) {
+	if stop := g.Evictions.Evicting(q.pod.UID); stop != nil {
+		q.silent = true
+		q.decide(fleet.Verdict{Admit: true, Stop: stop})
+	}
+}
+
 func (g *Gate) shutdown(q *question) {
 	if v, refused := g.Shutdown.Refuses(q.pod); refused {
 		q.decide(v)
@@ -94,8 +107,14 @@ func (g *Gate) shutdown(q *question) {
 }
 
 func (g *Gate) rules(q *question) {
-	q.answer, _ = admission.Admit(Beside(g.Inputs.Of(q.pod), q.others))
-	q.decide(verdict(q.answer))
+	in := Beside(g.Inputs.Of(q.pod), q.others)
+	in.Running = g.observed(q.pod.UID).Running()
+	q.answer, _ = admission.Admit(in)
+	v := verdict(q.answer)
+	if v.Blocked {
+		v.Again = g.Now().Add(blockedRetry)
+	}
+	q.decide(v)
 }
 
 func (g *Gate) repeated(q *question) {

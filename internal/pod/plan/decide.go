@@ -139,7 +139,7 @@ func (c *computation) done() bool {
 	}
 	for _, k := range pod.Containers(c.Pod) {
 		s, ok := c.current(k)
-		if k.Kind != pod.Init || !ok || s.State != pod.StateExited || s.ExitCode == 0 || c.changed(s) {
+		if k.Kind != pod.Init || !ok || s.State != pod.StateExited || s.ExitCode == 0 {
 			continue
 		}
 		if !c.restarts(k, s) && !c.appSeen() {
@@ -153,7 +153,7 @@ func (c *computation) done() bool {
 			continue
 		}
 		s, ok := c.newest(k.Name)
-		if !ok || s.State != pod.StateExited || c.changed(s) || c.restarts(k, s) {
+		if !ok || s.State != pod.StateExited || c.restarts(k, s) {
 			return false
 		}
 		failed = failed || s.ExitCode != 0
@@ -211,7 +211,7 @@ func (c *computation) initContainer(k pod.Container) bool {
 	switch {
 	case !ok:
 		c.begin(k)
-	case s.State == pod.StateExited && s.ExitCode == 0 && !c.changed(s):
+	case s.State == pod.StateExited && s.ExitCode == 0:
 		return true
 	case s.State == pod.StateRunning && !c.unhealthy(k, s):
 	default:
@@ -243,7 +243,7 @@ func (c *computation) apps() {
 		switch {
 		case !ok || c.isSource(s):
 			c.begin(k)
-		case s.State == pod.StateExited && s.SandboxID != c.plan.Sandbox.ID && (c.changed(s) || c.restarts(k, s)):
+		case s.State == pod.StateExited && s.SandboxID != c.plan.Sandbox.ID && c.restarts(k, s):
 			c.start(k, s, 0) // it ended with its sandbox, which is no crash to back off from
 		case s.State == pod.StateRunning && !c.changed(s) && !c.unhealthy(k, s):
 		default:
@@ -277,7 +277,7 @@ func (c *computation) renew(k pod.Container, s pod.ContainerStatus) {
 		c.restart(k, s)
 	case pod.StateUnknown:
 		c.plan.Kill = append(c.plan.Kill, Kill{ID: s.ID, Name: s.Name, Reason: KillSpecChanged,
-			Why: fmt.Sprintf("Container %s is in an unknown state, it will be restarted", s.Name)})
+			Why: kindOf(k) + ` is in "unknown" state, try killing it before restart`})
 	case pod.StateRunning:
 		c.kill(k, s)
 	}
@@ -285,22 +285,42 @@ func (c *computation) renew(k pod.Container, s pod.ContainerStatus) {
 
 func (c *computation) kill(k pod.Container, s pod.ContainerStatus) {
 	kill := Kill{ID: s.ID, Name: s.Name}
-	probes := c.Probes[s.ID]
+	probes, restarts := c.Probes[s.ID], c.restartsAfterKill(k)
+	var what string
 	switch {
+	case c.outOfDate(s):
+		kill.Reason, kill.Replace, what, restarts = KillSpecChanged, true, "definition changed", true
 	case c.Restart[s.ID]:
-		kill.Reason = KillResized
-		kill.Why = fmt.Sprintf("Container %s resize requires restart", k.Name)
-	case c.changed(s):
-		kill.Reason = KillSpecChanged
-		kill.Why = fmt.Sprintf("Container %s definition changed, will be restarted", k.Name)
+		c.plan.Kill = append(c.plan.Kill, Kill{ID: s.ID, Name: s.Name, Reason: KillResized,
+			Why: fmt.Sprintf("Container %s resize requires restart", k.Name)})
+		return
 	case probes.Startup == Failure:
-		kill.Reason, kill.Grace = KillStartup, probes.Grace
-		kill.Why = fmt.Sprintf("Container %s failed startup probe, will be restarted", k.Name)
+		kill.Reason, kill.Grace, what = KillStartup, probes.Grace, "failed startup probe"
 	default:
-		kill.Reason, kill.Grace = KillLiveness, probes.Grace
-		kill.Why = fmt.Sprintf("Container %s failed liveness probe, will be restarted", k.Name)
+		kill.Reason, kill.Grace, what = KillLiveness, probes.Grace, "failed liveness probe"
+	}
+	kill.Why = fmt.Sprintf("%s %s %s", kindOf(k), k.Name, what)
+	if restarts && k.Kind == pod.App {
+		kill.Why += ", will be restarted"
 	}
 	c.plan.Kill = append(c.plan.Kill, kill)
+}
+
+// kindOf returns the first words of the message about the kill of a container, in the kubelet's words.
+func kindOf(k pod.Container) string {
+	if k.Kind == pod.App {
+		return "Container"
+	}
+	return "Init container"
+}
+
+// restartsAfterKill reports whether a container may run again after a kill for a failed probe. Its own policy decides,
+// else the pod's. Rules for exit codes do not count, because it has no exit code yet.
+func (c *computation) restartsAfterKill(k pod.Container) bool {
+	if k.RestartPolicy != nil {
+		return *k.RestartPolicy != corev1.ContainerRestartPolicyNever
+	}
+	return c.Pod.Spec.RestartPolicy != corev1.RestartPolicyNever
 }
 
 // replaceUnstarted replaces a container that was created and never started. The agent that created it ended meanwhile,
@@ -312,11 +332,11 @@ func (c *computation) replaceUnstarted(k pod.Container, s pod.ContainerStatus) {
 
 // restart plans the next run of an exited container, now or after its backoff.
 func (c *computation) restart(k pod.Container, s pod.ContainerStatus) {
-	if c.changed(s) {
-		c.start(k, s, 0)
+	if !c.restarts(k, s) {
 		return
 	}
-	if !c.restarts(k, s) {
+	if c.changed(s) {
+		c.start(k, s, 0) // the delay was for another spec
 		return
 	}
 	delay := c.crashDelay(s)
@@ -452,12 +472,13 @@ func (c *computation) appSeen() bool {
 	})
 }
 
-// changed reports whether a container was created from another spec. A container without a hash was not created by a
+// changed reports whether a container that runs must be replaced: its spec has changed, or it is to get other
+// resources.
+func (c *computation) changed(s pod.ContainerStatus) bool { return c.Restart[s.ID] || c.outOfDate(s) }
+
+// outOfDate reports whether a container was created from another spec. A container without a hash was not created by a
 // kubelet or Berth and stays.
-func (c *computation) changed(s pod.ContainerStatus) bool {
-	if c.Restart[s.ID] {
-		return true
-	}
+func (c *computation) outOfDate(s pod.ContainerStatus) bool {
 	want := c.Hash[s.Name]
 	return want != "" && s.Hash != "" && want != s.Hash
 }
@@ -470,11 +491,15 @@ func (c *computation) unhealthy(k pod.Container, s pod.ContainerStatus) bool {
 	return p.Startup == Failure || p.Liveness == Failure
 }
 
-// restarts reports whether an exited container must run again. Its rules come first (KEP-5307), then its own policy,
-// then the pod's.
+// restarts reports whether an exited container must run again. A container that was stopped to be replaced always does.
+// Otherwise its rules come first (KEP-5307), then its own policy, then the pod's. A change of its spec after its end is
+// no reason, as under the kubelet.
 func (c *computation) restarts(k pod.Container, s pod.ContainerStatus) bool {
 	if k.Kind == pod.Ephemeral {
 		return false
+	}
+	if c.Restart[s.ID] {
+		return true
 	}
 	if k.Kind == pod.Sidecar {
 		return true

@@ -205,6 +205,8 @@ func TestRestart(t *testing.T) {
 		notIn     = corev1.ContainerRestartRuleOnExitCodesOpNotIn
 	)
 	crash := []string{"app: CrashLoopBackOff"}
+	changed := map[string]string{"app": "new"}
+	old := func(s pod.ContainerStatus) pod.ContainerStatus { s.Hash = "old"; return s }
 	for name, c := range map[string]struct {
 		pod  *corev1.Pod
 		seen *pod.Observed
@@ -250,18 +252,36 @@ func TestRestart(t *testing.T) {
 			want: want{Done: "failed"}},
 		"rule NotIn": {pod: spec(never, apps("app"), rule(restart, notIn, 42)), seen: one(exited("app", 1)),
 			want: want{Start: []string{"app #1 after 0s"}}},
-		"changed image, at once": {pod: spec(never, apps("app")),
-			seen: one(func() pod.ContainerStatus {
-				s := again(exited("app", 1), 4, 300*time.Second)
-				s.Hash = "old"
-				return s
-			}()), in: Input{Hash: map[string]string{"app": "new"}}, want: want{Start: []string{"app #5 after 0s"}}},
+		"changed image, without the delay": {pod: spec(onFailure, apps("app")),
+			seen: one(old(again(exited("app", 1), 4, 300*time.Second))), in: Input{Hash: changed},
+			want: want{Start: []string{"app #5 after 0s"}}},
+		"changed image after its end, Never": {pod: spec(never, apps("app")), seen: one(old(exited("app", 1))),
+			in: Input{Hash: changed}, want: want{Done: "failed"}},
+		"changed image after its end, Never, beside another": {pod: spec(never, apps("app", "b")),
+			seen: one(old(exited("app", 1)), running("b")), in: Input{Hash: changed}, want: want{}},
+		"changed image after its end, OnFailure": {pod: spec(onFailure, apps("app")), seen: one(old(exited("app", 0))),
+			in: Input{Hash: changed}, want: want{Done: "succeeded"}},
+		"stopped for a changed image, Never": {pod: spec(never, apps("app")), seen: one(old(exited("app", 0))),
+			in:   Input{Hash: changed, Restart: map[string]bool{"app0": true}},
+			want: want{Start: []string{"app #1 after 0s"}}},
+		"changed image of a completed init container": {pod: spec(never, inits("app", "i2"), apps("b")),
+			seen: one(old(exited("app", 0)), running("i2")), in: Input{Hash: changed},
+			want: want{Waiting: []string{"b: PodInitializing"}}},
+		"changed image of a failed init container, Never": {pod: spec(never, inits("app"), apps("b")),
+			seen: one(old(exited("app", 1))), in: Input{Hash: changed}, want: want{Done: "failed"}},
 		"changed image, running": {pod: spec(always, apps("app")),
 			seen: one(func() pod.ContainerStatus { s := running("app"); s.Hash = "old"; return s }()),
 			in:   Input{Hash: map[string]string{"app": "new"}},
 			want: want{Kill: []string{"app0: Container app definition changed, will be restarted"}}},
 		"liveness failed": {pod: spec(always, apps("app")), seen: one(running("app")),
 			in:   Input{Probes: map[string]Probes{"app0": {Liveness: Failure}}},
+			want: want{Kill: []string{"app0: Container app failed liveness probe, will be restarted"}}},
+		"liveness failed, it does not restart": {pod: spec(never, apps("app")), seen: one(running("app")),
+			in:   Input{Probes: map[string]Probes{"app0": {Liveness: Failure}}},
+			want: want{Kill: []string{"app0: Container app failed liveness probe"}}},
+		"liveness failed, its own policy restarts it": {
+			pod:  spec(never, apps("app"), own(corev1.ContainerRestartPolicyOnFailure)),
+			seen: one(running("app")), in: Input{Probes: map[string]Probes{"app0": {Liveness: Failure}}},
 			want: want{Kill: []string{"app0: Container app failed liveness probe, will be restarted"}}},
 		"startup failed": {pod: spec(always, apps("app")), seen: one(running("app")),
 			in:   Input{Probes: map[string]Probes{"app0": {Startup: Failure}}},

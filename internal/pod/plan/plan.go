@@ -18,7 +18,8 @@ type Input struct {
 	Last corev1.PodStatus
 	// Hash is the wanted container hash by container name. A container with another hash is replaced.
 	Hash map[string]string
-	// Restart holds the ids of containers that must restart to get other resources (resizePolicy RestartContainer).
+	// Restart holds the ids of containers that must be replaced, whatever their restart policy says: to get other
+	// resources (resizePolicy RestartContainer), or because they were stopped after a change of their spec.
 	Restart map[string]bool
 	// Started is when the pod was first seen on this node. activeDeadlineSeconds counts from then.
 	Started time.Time
@@ -86,6 +87,9 @@ type Kill struct {
 	Reason KillReason
 	// Grace, if not nil, overrides the pod's grace, in seconds.
 	Grace *int64
+	// Replace means that the container must start again whatever its restart policy says. That must be written down
+	// before the stop, because the exited container does not show it.
+	Replace bool
 }
 
 // KillReason is the kind of a kill. The container's status and backoff depend on it.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -116,7 +117,7 @@ func sandboxStatus(listed *runtimeapi.PodSandbox, s *runtimeapi.PodSandboxStatus
 	return status
 }
 
-func containerStatus(sandboxID string, s *runtimeapi.ContainerStatus) pod.ContainerStatus {
+func containerStatus(listed *runtimeapi.Container, s *runtimeapi.ContainerStatus) pod.ContainerStatus {
 	a := s.GetAnnotations()
 	// Counts are of type int32 in a pod's status.
 	count, err := strconv.ParseUint(a[pod.AnnotationRestartCount], 10, 31)
@@ -131,15 +132,22 @@ func containerStatus(sandboxID string, s *runtimeapi.ContainerStatus) pod.Contai
 	if image == "" {
 		image = s.GetImage().GetImage()
 	}
+	state := stateOf(s.State)
+	if s.StartedAt == 0 && (listed.CreatedAt == 0 || abandoned(s)) {
+		// containerd was killed while it created the container, before it wrote the file with the container's state. It
+		// lists such a container without a time: first as unknown, and as exited while it removes it. The container has
+		// never run.
+		state = pod.StateCreated
+	}
 	var grace *int64
 	if g, err := strconv.ParseInt(a[pod.AnnotationTerminationGrace], 10, 64); err == nil {
 		grace = &g
 	}
 	return pod.ContainerStatus{
 		ID:                     s.Id,
-		SandboxID:              sandboxID,
+		SandboxID:              listed.PodSandboxId,
 		Name:                   s.GetLabels()[pod.LabelContainerName],
-		State:                  stateOf(s.State),
+		State:                  state,
 		CreatedAt:              unixNano(s.CreatedAt),
 		StartedAt:              unixNano(s.StartedAt),
 		FinishedAt:             unixNano(s.FinishedAt),
@@ -158,6 +166,16 @@ func containerStatus(sandboxID string, s *runtimeapi.ContainerStatus) pod.Contai
 		PreStop:                a[pod.AnnotationPreStopHandler],
 		User:                   userOf(s.GetUser().GetLinux()),
 	}
+}
+
+// abandoned reports whether the agent that started a container was killed before the container's process existed. An
+// external containerd then cancels the start, which kills a shim that is starting too, and reports an error of the
+// container. A start that was cancelled later ("failed to start containerd task") may have run for a moment.
+func abandoned(s *runtimeapi.ContainerStatus) bool {
+	return s.State == runtimeapi.ContainerState_CONTAINER_EXITED && s.Reason == "StartError" &&
+		strings.HasPrefix(s.Message, "failed to create containerd task: ") &&
+		(strings.Contains(s.Message, "context canceled") ||
+			strings.Contains(s.Message, "failed to start shim: start failed: : signal: killed"))
 }
 
 func userOf(u *runtimeapi.LinuxContainerUser) *corev1.ContainerUser {

@@ -226,6 +226,20 @@ func TestContainerStatuses(t *testing.T) {
 				func(s *corev1.ContainerStatus) {
 					s.LastTerminationState = crash
 				})}},
+		{"crash loop of starts that fail", Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 1)),
+			Waiting: waits(reason.RunContainerError, "x"),
+			Plan: &plan.Plan{Waiting: []plan.Waiting{{Name: "app", Reason: reason.CrashLoopBackOff,
+				Message: backoff}}}},
+			[]corev1.ContainerStatus{with(known("app", "a1", isWaiting("CrashLoopBackOff", backoff)),
+				func(s *corev1.ContainerStatus) {
+					s.LastTerminationState = crash
+				})}},
+		{"crashed, and its start fails", Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 1)),
+			Plan: starts("app"), Waiting: waits(reason.RunContainerError, "x")},
+			[]corev1.ContainerStatus{with(known("app", "a1", isWaiting("RunContainerError", "x")),
+				func(s *corev1.ContainerStatus) {
+					s.LastTerminationState = crash
+				})}},
 		{"crashed, and its image is gone",
 			Input{Pod: newPod(nil, "app"), Observed: observed(exited("app", "a1", 1)), Plan: starts("app"),
 				Waiting: waits(reason.ImagePullBackOff, "back-off")},
@@ -521,10 +535,38 @@ func TestPhase(t *testing.T) {
 	}
 }
 
-// The waiting containers of a pod that is not admitted show Blocked. A container that an earlier agent started shows
-// Running.
+// Containers of a pod that waits for admission have the same reason as under a kubelet, and a message that says what
+// the pod waits for. Admission that has not answered yet gives no message.
+func TestWaitingForAdmission(t *testing.T) {
+	first := corev1.ContainerStateWaiting{Reason: reason.PodInitializing}
+	named := corev1.ContainerStateWaiting{Reason: reason.PodInitializing, Message: "waiting for pod b to end"}
+	for _, tt := range []struct {
+		name    string
+		pod     *pod.Pod
+		refused *Refusal
+		want    corev1.ContainerStateWaiting
+	}{
+		{"no answer yet", newPod(nil, "a"), nil, corev1.ContainerStateWaiting{Reason: reason.ContainerCreating}},
+		{"no answer yet, with init container", newPod(withInit("i"), "a"), nil, first},
+		{"not yet", newPod(nil, "a"), &Refusal{Reason: "OutOfcpu", Message: named.Message},
+			corev1.ContainerStateWaiting{Reason: reason.ContainerCreating, Message: named.Message}},
+		{"not yet, with init container", newPod(withInit("i"), "a"),
+			&Refusal{Reason: "OutOfcpu", Message: named.Message}, named},
+	} {
+		s := Compute(Input{Pod: tt.pod, Now: now, Refused: tt.refused})
+		for _, c := range append(s.InitContainerStatuses, s.ContainerStatuses...) {
+			if diff := cmp.Diff(corev1.ContainerState{Waiting: &tt.want}, c.State); diff != "" {
+				t.Errorf("%s: %s (-want +got):\n%s", tt.name, c.Name, diff)
+			}
+		}
+	}
+}
+
+// The waiting containers of a pod that the node cannot run show Blocked. A container that an earlier agent started
+// shows Running.
 func TestBlocked(t *testing.T) {
-	in := Input{Pod: newPod(withInit("i"), "a"), Now: now, Refused: &Refusal{Reason: "AppArmor", Message: "not here"}}
+	in := Input{Pod: newPod(withInit("i"), "a"), Now: now,
+		Refused: &Refusal{Reason: "AppArmor", Message: "not here", Blocked: true}}
 	s := Compute(in)
 	for _, c := range append(s.InitContainerStatuses, s.ContainerStatuses...) {
 		want := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "Blocked", Message: "not here"}}

@@ -32,7 +32,9 @@ func (c *computation) conditions(phase corev1.PodPhase) {
 		c.put(extra)
 	}
 	c.disruption()
-	c.owned(corev1.PodReadyToStartContainers, c.hasSandbox(), "", "")
+	if !c.Node.Hidden.StartCondition {
+		c.owned(corev1.PodReadyToStartContainers, c.hasSandbox(), "", "")
+	}
 	c.initialized(phase)
 	ready, why, message := c.containersReady(phase)
 	if gates := c.closedGates(); ready && gates != "" {

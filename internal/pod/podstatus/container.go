@@ -42,10 +42,24 @@ func (c *computation) container(k pod.Container, old *corev1.ContainerStatus) co
 		c.explain(k, &s, &runs[0])
 	}
 	c.readiness(k, &s, old)
-	if c.Devices != nil {
+	if c.Devices != nil && !c.Node.Hidden.ResourceHealth {
 		s.AllocatedResourcesStatus = c.Devices(k.Name)
+		if c.Node.Hidden.ResourceHealthMessage {
+			s.AllocatedResourcesStatus = withoutMessages(s.AllocatedResourcesStatus)
+		}
 	}
 	return s
+}
+
+func withoutMessages(all []corev1.ResourceStatus) (out []corev1.ResourceStatus) {
+	for _, s := range all {
+		s.Resources = slices.Clone(s.Resources)
+		for i := range s.Resources {
+			s.Resources[i].Message = nil
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 // present fills in a container that the runtime knows.
@@ -175,11 +189,10 @@ func (c *computation) explain(k pod.Container, s *corev1.ContainerStatus, run *p
 	case run != nil && run.State == pod.StateExited && !c.restarts(k.Name):
 	case run == nil && s.State.Terminated != nil && k.Kind == pod.Init && s.State.Terminated.ExitCode == 0:
 	default:
-		why, message, ok = c.backoff(k.Name)
-		if c.Waiting != nil {
-			if w, m, failed := c.Waiting(k.Name); failed {
-				why, message, ok = w, m, true
-			}
+		// A crash delay comes first: alerts look for CrashLoopBackOff also where each start fails. The last termination
+		// state then says why.
+		if why, message, ok = c.backoff(k.Name); !ok && c.Waiting != nil {
+			why, message, ok = c.Waiting(k.Name)
 		}
 	}
 	if !ok {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
 )
@@ -39,8 +40,8 @@ func Compute(in Input) corev1.PodStatus {
 	c.s.ContainerStatuses = byName(c.containers(c.old.ContainerStatuses, pod.App))
 	c.s.EphemeralContainerStatuses = byName(c.containers(c.old.EphemeralContainerStatuses, pod.Ephemeral))
 	if in.Refused != nil {
-		block(c.s.InitContainerStatuses, in.Refused.Message)
-		block(c.s.ContainerStatuses, in.Refused.Message)
+		in.Refused.explain(c.s.InitContainerStatuses)
+		in.Refused.explain(c.s.ContainerStatuses)
 	}
 	if in.Terminated {
 		c.closeLost()
@@ -50,12 +51,19 @@ func Compute(in Input) corev1.PodStatus {
 	return c.s
 }
 
-// block sets the reason Blocked on waiting containers: nothing creates them, since their pod is not admitted.
-func block(list []corev1.ContainerStatus, why string) {
+// explain sets the message of waiting containers whose pod is not admitted. Containers of a pod that the node cannot
+// run have the reason Blocked. The others keep their reason, which users and tools know from pods that start.
+func (r Refusal) explain(list []corev1.ContainerStatus) {
 	for i := range list {
-		if list[i].State.Waiting != nil {
-			list[i].State.Waiting = &corev1.ContainerStateWaiting{Reason: blocked, Message: why}
+		w := list[i].State.Waiting
+		if w == nil {
+			continue
 		}
+		why := w.Reason
+		if r.Blocked {
+			why = blocked
+		}
+		list[i].State.Waiting = &corev1.ContainerStateWaiting{Reason: why, Message: r.Message}
 	}
 }
 
@@ -109,7 +117,7 @@ func (c *computation) addresses() {
 	switch _, ready := c.Observed.Sandbox(); {
 	case pod.HostNetwork(c.Pod.Pod) && len(was) > 0:
 		c.s.PodIPs = slices.Clone(was)
-		if len(was) == 1 && len(ips) == 2 && family(was[0].IP) != family(ips[1]) {
+		if len(was) == 1 && len(ips) == 2 && pod.Family(was[0].IP) != pod.Family(ips[1]) {
 			c.s.PodIPs = append(c.s.PodIPs, corev1.PodIP{IP: ips[1]})
 		}
 	case pod.HostNetwork(c.Pod.Pod) || ready:
@@ -141,53 +149,26 @@ func HostIPs(all []corev1.NodeAddress) (ips []string) {
 	return ips
 }
 
-// PodIPs returns the current addresses of a pod: at most one of each family, starting with the family of the host's
-// primary address. It returns none without a ready sandbox.
+// PodIPs returns the current addresses of a pod (pod.IPs). It returns none without a ready sandbox, unless the pod is
+// on the host's network.
 func PodIPs(p *corev1.Pod, o *pod.Observed, hostIPs []string) []string {
-	if pod.HostNetwork(p) {
-		return hostIPs
-	}
-	if box, ok := o.Sandbox(); ok {
-		return preferred(box.IPs, hostIPs)
-	}
-	return nil
+	box, _ := o.Sandbox()
+	return pod.IPs(p, box.IPs, hostIPs)
 }
 
-// preferred returns the first address of each family, starting with the family of the host's primary address.
-func preferred(ips, host []string) (chosen []string) {
-	first := 4
-	if len(host) > 0 && family(host[0]) != 0 {
-		first = family(host[0])
-	}
-	for _, want := range []int{first, 10 - first} {
-		if i := slices.IndexFunc(ips, func(ip string) bool { return family(ip) == want }); i >= 0 {
-			chosen = append(chosen, netip.MustParseAddr(ips[i]).Unmap().String())
-		}
-	}
-	return chosen
-}
-
-// family returns 4 or 6, or 0 if ip is not an address.
-func family(ip string) int {
-	a, err := netip.ParseAddr(ip)
-	switch {
-	case err != nil:
-		return 0
-	case a.Unmap().Is4():
-		return 4
-	}
-	return 6
-}
-
-// resources sets the resources of the whole pod (KEP-5419).
+// resources sets the resources of the whole pod (KEP-5419): those that its cgroup has, and those allocated to it.
 func (c *computation) resources() {
-	effective := corev1.ResourceRequirements{}
+	actual, effective := *c.Pod.Pod, corev1.ResourceRequirements{}
 	if c.Pod.Spec.Resources != nil {
 		effective.Claims = c.Pod.Spec.Resources.Claims
 	}
-	effective.Requests = resourcehelper.PodRequests(c.Pod.Pod, resourcehelper.PodResourcesOptions{})
-	effective.Limits = resourcehelper.PodLimits(c.Pod.Pod, resourcehelper.PodResourcesOptions{})
-	c.s.Resources, c.s.AllocatedResources = &effective, effective.Requests
+	if c.Whole != nil {
+		actual.Spec.Resources = c.Whole
+	}
+	effective.Requests = resourcehelper.PodRequests(&actual, resourcehelper.PodResourcesOptions{})
+	effective.Limits = resourcehelper.PodLimits(&actual, resourcehelper.PodResourcesOptions{})
+	c.s.Resources = &effective
+	c.s.AllocatedResources = resourcehelper.PodRequests(c.Pod.Pod, resourcehelper.PodResourcesOptions{})
 }
 
 // phase sets phase, reason and message. It returns the phase that follows from the pod's state. A final phase is
@@ -238,8 +219,9 @@ func judged(failed bool) corev1.PodPhase {
 	return corev1.PodSucceeded
 }
 
-// blocked is the reason of waiting containers whose pod is not admitted, in the kubelet's words.
-const blocked = "Blocked"
+// blocked is the reason of waiting containers whose node lacks something that the pod asks for. Kubelets with
+// soft admission showed it too.
+const blocked = reason.Blocked
 
 // rejected begins the message of a rejected pod, as under the kubelet.
 const rejected = "Pod was rejected: "

@@ -55,6 +55,8 @@ type Input struct {
 	// Actual is what the runtime has applied, by container id. A container without an entry shows the resources of its
 	// spec and no stop signal.
 	Actual map[string]Actual
+	// Whole are the pod-level resources of the pod's cgroup. nil: the spec has them.
+	Whole *corev1.ResourceRequirements
 	// Devices returns the health of the devices that a container holds (KEP-4680). nil: no container holds devices.
 	Devices func(container string) []corev1.ResourceStatus
 	// Extra are conditions that other packages compute, such as the conditions of a resize.
@@ -73,6 +75,14 @@ type Node struct {
 	HostIPs []string
 	// RecursiveReadOnly means that the runtime can mount read-only recursively (KEP-3857).
 	RecursiveReadOnly bool
+	Hidden            Hidden
+}
+
+// Hidden are parts of a status that are left out.
+type Hidden struct {
+	StartCondition bool // the condition PodReadyToStartContainers
+	// ResourceHealth is allocatedResourcesStatus, ResourceHealthMessage the messages in it.
+	ResourceHealth, ResourceHealthMessage bool
 }
 
 // Refusal is the answer of admission for a pod that it did not admit.
@@ -80,6 +90,9 @@ type Refusal struct {
 	Reason, Message string
 	// Final means that the pod is rejected and Failed. Otherwise it waits and is Pending.
 	Final bool
+	// Blocked means that a waiting pod needs something which the node lacks. It does not wait for another pod or
+	// object.
+	Blocked bool
 }
 
 // Probes are the verdicts for one container id.

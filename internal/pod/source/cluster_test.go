@@ -48,6 +48,37 @@ func TestClusterIsWaitedFor(t *testing.T) {
 	r.await([]string{webPod})
 }
 
+// Pods of manifests and of the cluster lose the fields whose feature gates are off.
+func TestIgnoredFields(t *testing.T) {
+	dir := t.TempDir()
+	const signal = "lifecycle: {stopSignal: SIGUSR1}"
+	write(t, filepath.Join(dir, "web.yaml"), "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n"+
+		"spec: {os: {name: linux}, containers: [{name: app, image: app, "+signal+"}]}\n")
+	r := start(t, Options{Path: dir, Cluster: true, Ignored: pod.Ignored{StopSignals: true}})
+	p := apiPod("a", "1", "1")
+	usr1 := corev1.SIGUSR1
+	p.Spec.Containers = []corev1.Container{{Name: "app", Lifecycle: &corev1.Lifecycle{StopSignal: &usr1}}}
+	r.Cluster.Replace([]*corev1.Pod{p})
+	r.await([]string{"default/a", webPod})
+	for _, name := range []string{"default/a", webPod} {
+		if l := r.get(name).Spec.Containers[0].Lifecycle; l == nil || l.StopSignal != nil {
+			t.Errorf("%s: the lifecycle is %+v, want one without a signal", name, l)
+		}
+	}
+	p = p.DeepCopy()
+	p.ResourceVersion = "2"
+	r.Cluster.Put(p)
+	for r.get("default/a").ResourceVersion != "2" {
+		<-r.watch.C()
+		for _, c := range r.watch.Changes() {
+			r.note(c)
+		}
+	}
+	if l := r.get("default/a").Spec.Containers[0].Lifecycle; l.StopSignal != nil {
+		t.Error("an update brought the signal back")
+	}
+}
+
 // If a manifest and the cluster want the same name, the manifest gets it. The cluster's pod runs once the name is free.
 func TestClusterPodWithTakenName(t *testing.T) {
 	dir := t.TempDir()

@@ -61,12 +61,18 @@ func refuse(p *pod.Pod, format string, args ...any) Problem {
 
 // inPlace reports whether a running pod can change from was to now without a replacement. Only fields may differ that
 // the API server lets change: labels, annotations, images, deadline, tolerations, ephemeral containers, and CPU and
-// memory of containers if the QoS class stays.
+// memory of containers and of the pod as a whole if the QoS class stays.
 func inPlace(was, now *corev1.Pod) bool {
 	old := was.Spec.DeepCopy()
 	old.ActiveDeadlineSeconds = now.Spec.ActiveDeadlineSeconds
 	old.Tolerations = now.Spec.Tolerations
 	old.EphemeralContainers = now.Spec.EphemeralContainers
+	rest, other := old.DeepCopy(), now.Spec.DeepCopy()
+	identity.UnsizePod(rest)
+	identity.UnsizePod(other)
+	if equality.Semantic.DeepEqual(rest.Resources, other.Resources) {
+		old.Resources = now.Spec.Resources
+	}
 	takeChangeable(old.InitContainers, now.Spec.InitContainers)
 	takeChangeable(old.Containers, now.Spec.Containers)
 	return equality.Semantic.DeepEqual(old, &now.Spec) && pod.QOS(was) == pod.QOS(now)

@@ -122,6 +122,12 @@ func TestInPlace(t *testing.T) {
 		{"memory, the same class", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = requests("memory", "2Mi")
 		}, true},
+		{"memory of the pod as a whole", func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: requests("memory", "2Mi")}
+		}, true},
+		{"huge pages of the pod as a whole", func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: requests("memory", "2Mi", "hugepages-2Mi", "2Mi")}
+		}, false},
 		{"another class", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = nil }, false},
 		{"another resource", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = requests("memory", "1Mi", "example.com/gpu", "1")

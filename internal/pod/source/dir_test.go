@@ -34,7 +34,8 @@ func TestDirFollowsFiles(t *testing.T) {
 	}
 
 	write(t, db,
-		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"db"},"spec":{"containers":[{"name":"db","image":"db:1"}]}}`)
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"db"},"spec":{"containers":[{"name":"db",`+
+			`"image":"db:1"}]}}`)
 	r.await([]string{dbPod, webPod})
 
 	// A changed manifest is a new pod. A changed comment is not.

@@ -18,7 +18,8 @@
 // with its identity.
 //
 // A source that cannot be read does not remove its pods. A pod stays until its manifest is removed or a valid version
-// without the pod replaces it. If the manifest directory itself disappears, Options.Keep decides whether its pods run on.
+// without the pod replaces it. If the manifest directory itself disappears, Options.Keep decides whether its pods run
+// on.
 //
 // Fate says whether somebody removed the manifest of an object, or whether it is only missing.
 //

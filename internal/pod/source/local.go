@@ -300,6 +300,16 @@ func (l *Local) decide(p *pod.Pod, now time.Time) Applied {
 	return a
 }
 
+// Pod returns a local pod, or nil.
+func (l *Local) Pod(ctx context.Context, name types.NamespacedName) (*pod.Pod, error) {
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pods[name], nil
+}
+
 // Delete makes a local pod unwanted, on disk first. The caller sets a pod.Stop before, which says how the pod ends. The
 // returned pod is nil if only an invalid record was removed. The error is ErrNotFound, or ErrTaken for a pod of a file
 // or URL.

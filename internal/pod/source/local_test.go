@@ -128,7 +128,8 @@ func TestApplyRefuses(t *testing.T) {
 	}{
 		{name: "invalid, with a good one",
 			text: docs(manifestOf("good", "a"), manifestOf("bad", "a")+"  restartPolicy: X\n"),
-			want: `FailedValidation: f.yaml (document 2): pod default/bad: line 7: spec.restartPolicy: Unsupported value: "X": supported values: "Always", "OnFailure", "Never"`},
+			want: `FailedValidation: f.yaml (document 2): pod default/bad: line 7: spec.restartPolicy: Unsupported ` +
+				`value: "X": supported values: "Always", "OnFailure", "Never"`},
 		{name: "twice in one call", text: docs(manifestOf("a", "a"), manifestOf("a", "b")),
 			want: "FailedValidation: f.yaml (document 2): pod default/a: line 7: the manifest already has a pod " +
 				"default/a"},
@@ -220,7 +221,8 @@ func TestDamagedRecords(t *testing.T) {
 		t.Errorf("problem of the damaged file: %q", cut)
 	}
 	r.await([]string{"default/good"}, cut,
-		`FailedValidation: restore applied pod default/bad: spec.restartPolicy: Unsupported value: "X": supported values: "Always", "OnFailure", "Never"; next: apply it again`)
+		`FailedValidation: restore applied pod default/bad: spec.restartPolicy: Unsupported value: "X": supported `+
+			`values: "Always", "OnFailure", "Never"; next: apply it again`)
 	r.apply(manifestOf("bad", "a"))
 	r.await([]string{"default/bad", "default/good"}, cut)
 }

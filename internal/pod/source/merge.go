@@ -31,6 +31,8 @@ type merge struct {
 	report   reporter
 	log      *slog.Logger
 	node     Node
+	nodeName string
+	ignored  pod.Ignored
 
 	mu      sync.Mutex
 	origins map[string]offer
@@ -43,6 +45,9 @@ type merge struct {
 	// listed are the directories that were read completely.
 	listed map[string]object.Directory
 	moved  wake.Signal // wakes the reader of Sources.OriginsChanged
+	// asked says that MayWant has answered true since readable was woken. readable wakes the reader of WantsChanged.
+	asked    bool
+	readable wake.Signal
 }
 
 // offer holds what one origin wants, and its problems.
@@ -77,14 +82,17 @@ func newMerge(o Options) *merge {
 		report:   o.Report,
 		log:      o.Log,
 		node:     o.Node,
+		nodeName: o.NodeName,
 		origins:  map[string]offer{},
-		cluster:  cluster.New(o.NodeName),
+		ignored:  o.Ignored,
+		cluster:  cluster.New(o.NodeName, o.Ignored),
 		order:    map[claimed]uint64{},
 		classes:  map[types.UID]classed{},
 		static:   static,
 		changed:  wake.New(),
 		listed:   map[string]object.Directory{},
 		moved:    wake.New(),
+		readable: wake.New(),
 	}
 }
 
@@ -104,6 +112,10 @@ func (m *merge) replace(origin string, pods []*pod.Pod, at time.Time) {
 	o := m.origins[origin]
 	adopted := make([]*pod.Pod, len(pods))
 	for i, p := range pods {
+		if kept := m.ignored.Without(p.Pod); kept != p.Pod {
+			c := *p
+			c.Pod, p = kept, &c
+		}
 		if p.Source != pod.SourceLocal {
 			p = m.static.Identify(origin, p)
 		}
@@ -186,10 +198,19 @@ func (m *merge) settle(origin string, at time.Time) {
 		}
 	}
 	added, resolved := m.settleProblems(problems, at)
+	asked := m.asked
+	m.asked = false
 	m.mu.Unlock()
 	m.moved.Wake()
+	if asked {
+		m.readable.Wake()
+	}
 	for _, p := range added {
-		m.log.Warn("manifest has a problem, ignored", p.Attrs()...)
+		if p.Ignored {
+			m.log.Warn("manifest has fields that are ignored, using the others", p.Attrs()...)
+		} else {
+			m.log.Warn("manifest has a problem, ignored", p.Attrs()...)
+		}
 		m.report.SourceProblem(p)
 	}
 	for _, p := range resolved {
@@ -225,7 +246,7 @@ func (m *merge) number(origin string) {
 // forget removes the identities of pods that an origin does not want any more. It keeps them while the origin has
 // problems, because its content is unknown then.
 func (m *merge) forget(origin string) {
-	if origin == originLocal || len(m.origins[origin].problems) > 0 {
+	if origin == originLocal || content.Faulty(m.origins[origin].problems) {
 		return
 	}
 	m.static.Retain(func(at string) bool {

@@ -116,11 +116,11 @@ func TestObjectsOfFaultyFile(t *testing.T) {
 	write(t, file, docs(configMap("app", "one", ""), configMap("other", "x", "")))
 	r := start(t, Options{Path: dir})
 	r.awaitValue(appConfig, "one")
-	write(t, file, docs(configMap("app", "two", ""), configMap("other", "x", "data2: {}\n")))
+	write(t, file, docs(configMap("app", "two", ""), configMap("other", "x", "immutable: maybe\n")))
 	r.awaitValue(appConfig, "two")
 	r.await(nil,
 		"FailedValidation: "+file+
-			" (document 2): ConfigMap default/other: line 10: data2: unknown field, did you mean \"data\"?")
+			" (document 2): ConfigMap default/other: line 10: immutable: wants true or false, got \"maybe\"")
 	r.awaitValue(object.Key{Kind: object.ConfigMap, Namespace: "default", Name: "other"}, "x")
 }
 

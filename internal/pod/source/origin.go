@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 
 	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/pod/source/content"
 )
 
 // List records that the directory at a path has been read completely. A zero identity says that it is not there.
@@ -41,7 +42,7 @@ func (s *Sources) Fate(o object.Origin) object.Fate {
 		return object.Untraced
 	}
 	for name, offer := range m.origins {
-		if name != originLocal && (offer.faulty || len(offer.problems) > 0) {
+		if name != originLocal && (offer.faulty || content.Faulty(offer.problems)) {
 			return object.Unsure
 		}
 	}

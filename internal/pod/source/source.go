@@ -42,6 +42,11 @@ type Options struct {
 	Identities string
 	// Cluster says that an API server also supplies pods, through Sources.Cluster. Synced then waits for it.
 	Cluster bool
+	// Frozen says that no pod is started: Identities is read and not written. Otherwise a new manifest would get its
+	// identity before the search for the pod that runs for it (Running).
+	Frozen bool
+	// Ignored are the fields of pods that are dropped, as if no pod had them.
+	Ignored pod.Ignored
 	// Running are the pods that run already (package takeover). nil: no manifest gets the UID of such a pod.
 	Running Running
 	Log     *slog.Logger
@@ -83,6 +88,7 @@ type Sources struct {
 
 	merge         *merge
 	running       Running // nil: nothing to wait for
+	frozen        bool
 	runners       []runner
 	synced, local *latch
 }
@@ -94,7 +100,7 @@ type runner func(ctx context.Context, seen func()) error
 func New(o Options) *Sources {
 	m := newMerge(o)
 	s := &Sources{Desired: m.desired, Objects: m.objects, Problems: m.problems, Local: newLocal(o, m),
-		Cluster: newCluster(m), merge: m, running: o.Running}
+		Cluster: newCluster(m), merge: m, running: o.Running, frozen: o.Frozen}
 	if o.Path != "" {
 		s.runners = append(s.runners,
 			directory.New(directory.Options{Path: o.Path, NodeName: o.NodeName, Period: o.Period, Settle: o.settle,
@@ -136,7 +142,9 @@ func (s *Sources) Run(ctx context.Context) error {
 			return run(ctx, seen)
 		})
 	}
-	group.Go(func() error { return s.merge.keepIdentities(ctx, s.LocalSynced()) })
+	if !s.frozen {
+		group.Go(func() error { return s.merge.keepIdentities(ctx, s.LocalSynced()) })
+	}
 	group.Go(func() error {
 		select {
 		case <-s.LocalSynced():

@@ -54,6 +54,7 @@ type Parts struct {
 		// HostIPs are the addresses of the node that pods see.
 		HostIPs() []string
 	}
+	Hidden podstatus.Hidden
 }
 
 // Add implements Source.
@@ -69,6 +70,10 @@ func (x Parts) Add(m fleet.Member, in *podstatus.Input) {
 	in.Extra = append(in.Extra, x.Resizes.Conditions(uid)...)
 	in.Actual = map[string]podstatus.Actual{}
 	for id, r := range x.Resizes.Actuated(uid) {
+		if id == resize.Whole {
+			in.Whole = &r
+			continue
+		}
 		in.Actual[id] = podstatus.Actual{Resources: &r}
 	}
 	in.Devices = func(container string) []corev1.ResourceStatus {
@@ -77,7 +82,7 @@ func (x Parts) Add(m fleet.Member, in *podstatus.Input) {
 	}
 	in.QOS = pod.QOS(p)
 	in.Node = podstatus.Node{Runtime: x.Runtime.Name(), HostIPs: x.Addresses.HostIPs(),
-		RecursiveReadOnly: x.Runtime.RecursiveReadOnly(p)}
+		RecursiveReadOnly: x.Runtime.RecursiveReadOnly(p), Hidden: x.Hidden}
 	in.Now = time.Now()
 }
 
@@ -104,8 +109,8 @@ func place(m fleet.Member) podstatus.Input {
 	if m.Working || m.Gone {
 		in.Stop, in.Plan = m.State.Stop, &m.State.Plan
 		in.Terminated = m.State.Stage >= worker.Cleaning
-	} else if !m.Verdict.Admit {
-		in.Refused = &podstatus.Refusal{Reason: m.Verdict.Reason, Message: m.Verdict.Message, Final: m.Verdict.Reject}
+	} else if v := m.Verdict; v.Given() && !v.Admit {
+		in.Refused = &podstatus.Refusal{Reason: v.Reason, Message: v.Message, Final: v.Reject, Blocked: v.Blocked}
 	}
 	return in
 }

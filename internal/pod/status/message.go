@@ -49,8 +49,8 @@ func terminationMessage(run pod.ContainerStatus, path string) string {
 	return string(end)
 }
 
-// messageInLog reports whether the end of its log is the message of a container that has written no message. A container
-// that could not be started has no log of its own.
+// messageInLog reports whether the end of its log is the message of a container that has written no message. A
+// container that could not be started has no log of its own.
 func messageInLog(run pod.ContainerStatus) bool {
 	return run.TerminationFromLogs && run.ExitCode != 0 && run.Reason != "ContainerCannotRun" && run.LogPath != ""
 }

@@ -83,7 +83,8 @@ func (r *Record) read(e *entry, uid types.UID, run pod.ContainerStatus) *reading
 		return one
 	}
 	if e.reading >= maxReadings {
-		one.message = fmt.Sprintf("Error on reading termination message: %d reads of this pod's files hang", maxReadings)
+		one.message = fmt.Sprintf("Error on reading termination message: %d reads of this pod's files hang",
+			maxReadings)
 		close(one.done)
 		return one
 	}

@@ -53,21 +53,25 @@ func TestUpdateDoesNotWaitForHangingRead(t *testing.T) {
 		t.Error("the table has a status without the message")
 	}
 	// Another pod is not affected.
-	if status, changed := updated(r, podstatus.Input{Pod: newPod("u2"), Observed: observedOf(exited("b1", 1)), Node: node,
-		Now: now}); !changed {
+	other := podstatus.Input{Pod: newPod("u2"), Observed: observedOf(exited("b1", 1)), Node: node, Now: now}
+	if status, changed := updated(r, other); !changed {
 		t.Errorf("no status of another pod: %+v", status)
 	}
 	release()
-	select {
-	case <-wait.done:
-	case <-time.After(time.Minute):
-		t.Fatal("the read has not ended although its file system was released")
+	// The mark comes after the end of the read, which another goroutine notes.
+	for _, ended := range []<-chan struct{}{wait.done, r.opts.Stale.marks.C()} {
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Fatal("the read has not ended although its file system was released")
+		}
 	}
 	if pods, _ := r.opts.Stale.take(); !contains(pods, "u1") {
 		t.Error("the pod is not marked after its message was read")
 	}
+	const message = "Error on reading termination message"
 	if status, changed := updated(r, in); !changed ||
-		!strings.HasPrefix(status.ContainerStatuses[0].State.Terminated.Message, "Error on reading termination message") {
+		!strings.HasPrefix(status.ContainerStatuses[0].State.Terminated.Message, message) {
 		t.Errorf("status after the read: %+v", status)
 	}
 }

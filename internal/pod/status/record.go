@@ -26,7 +26,7 @@ type RecordOptions struct {
 	Delay time.Duration
 	// Dirs may be nil: then no container has a termination log.
 	Dirs Dirs
-	// Stale receives the pods whose termination messages were read. nil: nobody waits for them.
+	// Stale receives the pods whose termination messages were read. It may be nil.
 	Stale *Stale
 	Log   *slog.Logger
 }

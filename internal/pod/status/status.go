@@ -77,6 +77,17 @@ func New(o Options) *Statuses {
 // Pods is the table of pods with their statuses by name, for reading.
 func (s *Statuses) Pods() *store.Table[types.NamespacedName, *corev1.Pod] { return s.pods }
 
+// Restore shows pods with the statuses that an earlier agent has saved, for commands on a node without an agent.
+func (s *Statuses) Restore(pods []*pod.Pod) {
+	for _, p := range pods {
+		status := s.opts.Record.Last(p.UID)
+		if status.Phase == "" { // no agent has seen the pod yet
+			status = p.Status
+		}
+		s.pods.Put(p.Key(), row(p.Pod, status, nil))
+	}
+}
+
 // Run publishes the pods in Stale, until ctx ends.
 func (s *Statuses) Run(ctx context.Context) error {
 	for {
@@ -196,16 +207,21 @@ func (s *Statuses) showBroken(m fleet.Member) {
 }
 
 func (s *Statuses) compute(m fleet.Member) (wait *reading) {
+	guard.Point("status", m.Pod.Namespace, m.Pod.Name)
 	in := place(m)
 	s.opts.Source.Add(m, &in)
-	if c, ok := s.opts.Asides.Condition(m.Pod.UID); ok {
+	c, setAside := s.opts.Asides.Condition(m.Pod.UID)
+	if setAside {
 		in.Extra = append(in.Extra, c)
 	}
 	status, changed, wait := s.opts.Record.update(in)
 	if wait != nil {
 		return wait
 	}
-	s.opts.Reporter.Report(m, status)
+	// The API server gets no status of a pod before admission has answered: the answer follows at once.
+	if m.Working || m.Verdict.Given() || setAside {
+		s.opts.Reporter.Report(m, status)
+	}
 	s.opts.Starts.Status(m.Pod, status)
 	if d := m.Desired; d != nil && d.Source == pod.SourceAPI {
 		s.opts.Starts.Shown(m.Pod, d.Status)

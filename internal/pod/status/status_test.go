@@ -84,10 +84,11 @@ func (w *world) build() {
 		Timeline: recorder, Gone: []func(types.UID){w.forget}})
 	w.parts = fleet.Parts{
 		Desired: w.desired, Observed: w.observed, DesiredSynced: synced,
-		Admission: w, Leftovers: w, Prefetcher: w, Statuses: w.statuses, Asides: w.asides, Heap: w,
+		Admission: w, Leftovers: w, Manifests: w, Prefetcher: w, Statuses: w.statuses, Asides: w.asides, Heap: w,
 		Worker: worker.Options{
 			Steps:    []worker.Step{{Name: "act", Phase: worker.Act, Teardown: w.kill}},
-			Observer: w, Probes: w, Statuses: record, Resizes: w, Timelines: w, Now: time.Now, Log: log,
+			Observer: w, Probes: w, Statuses: record, Resizes: w, Timelines: w, Events: noEvents{},
+			Now: time.Now, Log: log,
 		},
 	}
 }
@@ -119,6 +120,8 @@ func (w *world) Plan(types.UID) map[string]plan.Probes                    { retu
 func (w *world) Restarts(types.UID) map[string]bool                       { return nil }
 func (w *world) Context(ctx context.Context, _ types.UID) context.Context { return ctx }
 func (w *world) Pods() ([]types.UID, error)                               { return nil, nil }
+func (w *world) MayWant(*pod.Observed) bool                               { return false }
+func (w *world) WantsChanged() <-chan struct{}                            { return nil }
 func (w *world) Stir()                                                    {}
 func (w *world) Prefetch(context.Context, *pod.Pod)                       {}
 
@@ -132,6 +135,9 @@ func (w *world) kill(_ context.Context, r *worker.Run) error {
 func (w *world) Report(m fleet.Member, s corev1.PodStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if !m.Verdict.Given() {
+		w.t.Errorf("%s was reported before admission has answered", m.Pod.UID)
+	}
 	w.reported = fmt.Sprintf("%s %s", m.Pod.UID, short(s))
 }
 

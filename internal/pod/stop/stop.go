@@ -22,7 +22,7 @@ const evictionGrace = time.Second
 // Pods ends pods of a fleet for the node's sake, and records an event for each.
 type Pods struct {
 	Fleet  *fleet.Fleet
-	Events event.Sink
+	Events event.Annotator
 }
 
 // Preempt ends a pod within its own grace period to make room for a critical pod. The pod stays visible as Failed. It
@@ -34,14 +34,22 @@ func (p Pods) Preempt(uid types.UID) {
 	}
 }
 
-// Evict ends a pod that uses more than its limit. The pod stays visible as Failed. It does nothing to a pod that ends
-// already.
-func (p Pods) Evict(evicted *corev1.Pod, message string) {
-	if _, ok := p.Fleet.Syncing(evicted.UID); ok {
-		p.Events.Event(event.PodRef(evicted), corev1.EventTypeWarning, reason.Evicted, "%s", message)
-		p.Fleet.Stop(evicted.UID, pod.Stop{Reason: pod.StopEvicted, Message: message, Grace: new(evictionGrace),
-			At: time.Now()})
+// Evict ends a pod that uses more than its limit. The pod stays visible as Failed. To a pod that ends already it does
+// nothing and returns false.
+func (p Pods) Evict(evicted *corev1.Pod, message string) bool {
+	_, ok := p.Fleet.Syncing(evicted.UID)
+	if ok {
+		p.EvictFor(evicted, message, nil, evictionGrace)
 	}
+	return ok
+}
+
+// EvictFor ends a pod because the node is short of a resource. The pod stays visible as Failed. A pod that ends already
+// keeps its reason, and gets at most this grace period.
+func (p Pods) EvictFor(evicted *corev1.Pod, message string, annotations map[string]string, grace time.Duration) {
+	p.Fleet.Stop(evicted.UID, pod.Stop{Reason: pod.StopEvicted, Message: message, Grace: &grace, Exact: true,
+		At: time.Now()})
+	p.Events.Annotated(event.PodRef(evicted), annotations, corev1.EventTypeWarning, reason.Evicted, message)
 }
 
 // Reject ends a pod that was admitted but turns out to lack something it needs. It ends at once and is Failed with the

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/internal/base/guard"
 )
 
-// call is what the goroutine of Run does at the moment.
+// call is the part of the work that the goroutine of Run does now.
 type call struct {
 	what     string // "" while it waits
 	began    time.Time
@@ -22,7 +22,7 @@ type Hang struct {
 	Since time.Time
 }
 
-// Hangs returns what the worker waits for longer than it should, the oldest first.
+// Hangs returns the calls and tasks that take longer than they should, the oldest first.
 func (w *Worker) Hangs() []Hang {
 	all := w.tasks.hangs()
 	w.mu.Lock()
@@ -34,7 +34,7 @@ func (w *Worker) Hangs() []Hang {
 	return all
 }
 
-// calls notes what the goroutine of Run does while f runs.
+// calls runs f, and records the name of the call for Hangs meanwhile.
 func (w *Worker) calls(what string, patience time.Duration, f func() error) error {
 	w.mu.Lock()
 	outer := w.call

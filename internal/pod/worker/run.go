@@ -7,10 +7,14 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/berth-run/berth/internal/base/guard"
+	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
+	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
@@ -27,7 +31,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	for {
 		w.enter(Terminating)
-		if err := w.timed(ctx, Kill, w.terminate); err != nil {
+		late := reportLate(w.opts.Events, w.State())
+		err := w.timed(ctx, Kill, w.terminate)
+		late()
+		if err != nil {
 			return err
 		}
 		w.enter(Cleaning)
@@ -43,6 +50,20 @@ func (w *Worker) Run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// reportLate reports a pod that the node ends for its own sake and that still runs after one and a half grace periods,
+// and at least 10 s: the runtime does not answer, or the kernel cannot end a process. ended ends the wait.
+func reportLate(events event.Sink, s State) (ended func()) {
+	if !slices.Contains([]pod.StopReason{pod.StopEvicted, pod.StopPreempting, pod.StopShutdown}, s.Stop.Reason) {
+		return func() {}
+	}
+	grace := (&Run{Pod: s.Pod, Stop: s.Stop}).Grace()
+	late := time.AfterFunc(max(grace+grace/2, 10*time.Second), func() {
+		events.Event(event.PodRef(s.Pod.Pod), corev1.EventTypeWarning, reason.ExceededGracePeriod,
+			"Container runtime did not kill the pod within specified grace period.")
+	})
+	return func() { late.Stop() }
 }
 
 // timed runs until and reports how long it took.
@@ -151,8 +172,9 @@ func (w *Worker) pass(ctx context.Context) time.Time {
 		w.Stop(pod.Stop{Reason: pod.StopCompleted, At: w.opts.Now()})
 		return time.Time{}
 	case decided.DeadlineExceeded:
-		w.Stop(pod.Stop{Reason: pod.StopDeadline, At: w.opts.Now(),
-			Message: "Pod was active on the node longer than the specified deadline"})
+		const message = "Pod was active on the node longer than the specified deadline"
+		w.opts.Events.Event(event.PodRef(p.Pod), corev1.EventTypeNormal, reason.DeadlineExceeded, message)
+		w.Stop(pod.Stop{Reason: pod.StopDeadline, At: w.opts.Now(), Message: message})
 		return time.Time{}
 	}
 	ctx = w.opts.Timelines.Context(ctx, w.uid)
@@ -274,7 +296,10 @@ func (w *Worker) undo(ctx context.Context, phase Phase) error {
 		w.mu.Unlock()
 		run.Observed = w.opts.Observer.Observed(w.uid)
 		patience := max(cmp.Or(s.Patience, callPatience), run.Grace()+callPatience)
-		if err := w.calls("undo "+s.Name, patience, func() error { return s.Teardown(ctx, run) }); err != nil {
+		if err := w.calls("undo "+s.Name, patience, func() error {
+			guard.Point("undo/"+s.Name, run.Pod.Namespace, run.Pod.Name)
+			return s.Teardown(ctx, run)
+		}); err != nil {
 			return fmt.Errorf("undo %s: %w", s.Name, err)
 		}
 		w.passed()

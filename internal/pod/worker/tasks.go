@@ -67,7 +67,10 @@ func (h hold) due(now time.Time) bool {
 }
 
 func newTasks(now func() time.Time, owner taskOwner) *Tasks {
-	return &Tasks{now: now, owner: owner, patience: callPatience, last: map[string]int{}, running: map[string]*task{}, held: map[string]hold{}}
+	return &Tasks{
+		now: now, owner: owner, patience: callPatience,
+		last: map[string]int{}, running: map[string]*task{}, held: map[string]hold{},
+	}
 }
 
 // begin starts a pass.

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
 // Options are shared by all workers of a node.
@@ -27,8 +28,10 @@ type Options struct {
 	// Owner is set by the fleet.
 	Owner      Owner
 	MaxBackoff time.Duration
-	Now        func() time.Time
-	Log        *slog.Logger
+	// Events receives what happens to the pod as a whole.
+	Events event.Sink
+	Now    func() time.Time
+	Log    *slog.Logger
 }
 
 // Observer shows what the runtime has of a pod.
@@ -73,7 +76,7 @@ type Owner interface {
 	Panicked(p *pod.Pod, what string, e *guard.Panic) time.Time
 	// SetAside returns when the next try of a pod that is set aside may begin; zero if it is not set aside.
 	SetAside(types.UID) time.Time
-	// Recovered ends the setting aside of a pod: its work has succeeded again.
+	// Recovered says that the work on a pod has succeeded again, so that it is no longer set aside.
 	Recovered(types.UID)
 }
 

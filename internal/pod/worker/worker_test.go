@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -35,6 +36,10 @@ func (n *node) record(what string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.log = append(n.log, what)
+}
+
+func (n *node) Event(_ corev1.ObjectReference, kind, why, format string, args ...any) {
+	n.record(kind + " " + why + ": " + fmt.Sprintf(format, args...))
 }
 
 func (n *node) records() []string {
@@ -115,7 +120,7 @@ func (n *node) boxes(after ...string) Step {
 
 func newWorker(n *node, steps ...Step) *Worker {
 	n.worker = New(Options{
-		Steps: steps, Observer: n, Probes: n, Statuses: n, Resizes: n, Timelines: n, Owner: n,
+		Steps: steps, Observer: n, Probes: n, Statuses: n, Resizes: n, Timelines: n, Owner: n, Events: n,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}, webPod())
 	return n.worker
@@ -192,6 +197,61 @@ func TestStopInterruptsHangingStepsAndTasks(t *testing.T) {
 				if diff := cmp.Diff([]string{"+dir", "+sandbox", "interrupted", "-sandbox", "-hanging", "-dir"},
 					n.records()); diff != "" {
 					t.Errorf("life (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestDeadlineIsAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{}
+		w := newWorker(n, n.boxes())
+		w.pod.Spec.ActiveDeadlineSeconds = new(int64(30))
+		w.pod.Status.StartTime = new(metav1.Now())
+		start(t, w)
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		want := []string{"+sandbox",
+			"Normal DeadlineExceeded: Pod was active on the node longer than the specified deadline", "-sandbox"}
+		if diff := cmp.Diff(want, n.records()); diff != "" {
+			t.Errorf("life (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A pod that the node ends for its own sake has half of its grace period more, and at least 10 s.
+func TestPodThatOutlivesItsGraceIsReported(t *testing.T) {
+	const late = "Warning ExceededGracePeriod: Container runtime did not kill the pod within specified grace period."
+	for name, c := range map[string]struct {
+		why   pod.StopReason
+		grace int64
+		takes time.Duration
+		want  []string
+	}{
+		"evicted, in time":        {pod.StopEvicted, 1, 9 * time.Second, []string{"ended"}},
+		"evicted, late":           {pod.StopEvicted, 1, 11 * time.Second, []string{late, "ended"}},
+		"preempted, in time":      {pod.StopPreempting, 30, 44 * time.Second, []string{"ended"}},
+		"preempted, late":         {pod.StopPreempting, 30, 46 * time.Second, []string{late, "ended"}},
+		"deleted: nobody waits":   {pod.StopDeleted, 1, time.Minute, []string{"ended"}},
+		"shutdown of the machine": {pod.StopShutdown, 1, time.Minute, []string{late, "ended"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &node{}
+				w := newWorker(n, Step{Name: "act", Phase: Act, Teardown: func(context.Context, *Run) error {
+					time.Sleep(c.takes)
+					n.record("ended")
+					return nil
+				}})
+				_, ended := start(t, w)
+				synctest.Wait()
+				w.Stop(pod.Stop{Reason: c.why, Grace: new(time.Duration(c.grace) * time.Second), Remove: true})
+				if err := <-ended; err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(c.want, n.records()); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
 				}
 			})
 		})

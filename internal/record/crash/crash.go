@@ -3,6 +3,7 @@ package crash
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -43,30 +44,34 @@ type Report struct {
 
 // Open makes the Go runtime write the text of a panic that ends this process into the directory. It returns the reports
 // of earlier processes, the oldest first. fresh is the report of the process before this one; nil if that ended in
-// another way.
+// another way. An error does not keep Open from what it can do: the reports beside it are complete but for those that
+// the error names.
 func Open(dir string) (reports []Report, fresh *Report, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("open crash reports: %w", err)
 	}
-	name, err := keep(dir)
-	if err != nil {
-		return nil, nil, fmt.Errorf("keep the crash report of the previous agent: %w", err)
+	name, keepErr := keep(dir)
+	if keepErr != nil {
+		keepErr = fmt.Errorf("keep the crash report of the previous agent: %w", keepErr)
 	}
-	if reports, err = load(dir); err != nil {
-		return nil, nil, fmt.Errorf("load crash reports: %w", err)
-	}
+	reports, loadErr := load(dir)
 	if i := slices.IndexFunc(reports, func(r Report) bool { return r.File == name }); i >= 0 {
 		fresh = &reports[i]
 	}
+	return reports, fresh, errors.Join(keepErr, loadErr, capture(dir))
+}
+
+// capture makes the Go runtime write the text of a panic into the file current.
+func capture(dir string) error {
 	f, err := os.OpenFile(filepath.Join(dir, current), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
-		return reports, fresh, fmt.Errorf("open crash reports: %w", err)
+		return fmt.Errorf("open crash report: %w", err)
 	}
 	defer f.Close() // the Go runtime has its own descriptor
 	if err := debug.SetCrashOutput(f, debug.CrashOptions{}); err != nil {
-		return reports, fresh, fmt.Errorf("write crash reports: %w", err)
+		return fmt.Errorf("write crash reports: %w", err)
 	}
-	return reports, fresh, nil
+	return nil
 }
 
 // keep gives the text of the process before this one a name of its own, and returns that. It returns "" if that process
@@ -84,11 +89,12 @@ func keep(dir string) (string, error) {
 	return name, os.Rename(was, name)
 }
 
-// load reads the reports, and removes the oldest beyond maxReports.
+// load reads the reports, and removes the oldest beyond maxReports. A report that it cannot read or remove is in the
+// error. A report without text is one that a power cut emptied: the end is known, and its cause is not.
 func load(dir string) (reports []Report, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list crash reports: %w", err)
 	}
 	var names []string
 	for _, e := range entries {
@@ -96,9 +102,10 @@ func load(dir string) (reports []Report, err error) {
 			names = append(names, e.Name()) // sorted by time
 		}
 	}
+	var errs []error
 	for len(names) > maxReports {
 		if err := os.Remove(filepath.Join(dir, names[0])); err != nil {
-			return nil, err
+			errs = append(errs, fmt.Errorf("remove old crash report: %w", err))
 		}
 		names = names[1:]
 	}
@@ -110,11 +117,12 @@ func load(dir string) (reports []Report, err error) {
 		file := filepath.Join(dir, name)
 		text, err := read(file)
 		if err != nil {
-			return nil, err
+			errs = append(errs, fmt.Errorf("read crash report: %w", err))
+			continue
 		}
 		reports = append(reports, parse(at, file, text))
 	}
-	return reports, nil
+	return reports, errors.Join(errs...)
 }
 
 func read(file string) (string, error) {
@@ -123,14 +131,16 @@ func read(file string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	text := make([]byte, maxText)
-	n, err := f.Read(text)
-	return string(text[:max(n, 0)]), err
+	text, err := io.ReadAll(io.LimitReader(f, maxText))
+	return string(text), err
 }
 
 // parse makes a report of the text that the Go runtime wrote.
 func parse(at time.Time, file, text string) Report {
 	cause, _, _ := strings.Cut(text, "\n")
 	cause, _, _ = strings.Cut(cause, " [recovered")
+	if cause == "" {
+		cause = "unknown: the report is empty"
+	}
 	return Report{Time: at, File: file, Cause: cause, Subject: guard.Subject(text)}
 }

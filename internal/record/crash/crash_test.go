@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,5 +58,33 @@ func TestOpenKeepsNewestReports(t *testing.T) {
 	reports, _, err := Open(dir)
 	if err != nil || len(reports) != maxReports || !strings.Contains(reports[0].File, "120005") {
 		t.Errorf("%d reports, %v; want the newest %d", len(reports), err, maxReports)
+	}
+}
+
+// A power cut leaves an empty report, and the directory may have something that is no file. The others are reported.
+func TestOpenReportsBesideDamagedOnes(t *testing.T) {
+	dir := t.TempDir()
+	at := func(second string) string { return filepath.Join(dir, prefix+"20260301T1200"+second+".000Z"+suffix) }
+	for file, text := range map[string]string{at("01"): "panic: x\n", at("02"): "", at("04"): "panic: y\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(at("03"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	reports, _, err := Open(dir)
+	if err == nil || !strings.Contains(err.Error(), at("03")) {
+		t.Errorf("error %v does not name %s", err, at("03"))
+	}
+	var causes []string
+	for _, r := range reports {
+		causes = append(causes, r.Cause)
+	}
+	if want := []string{"panic: x", "unknown: the report is empty", "panic: y"}; !slices.Equal(causes, want) {
+		t.Errorf("causes %q, want %q", causes, want)
+	}
+	if _, err := os.Stat(filepath.Join(dir, current)); err != nil {
+		t.Errorf("the next panic has no file: %v", err)
 	}
 }

@@ -96,12 +96,18 @@ func (r *Recorder) Event(ref corev1.ObjectReference, eventType, reason, format s
 	if len(args) > 0 {
 		message = fmt.Sprintf(format, args...)
 	}
+	r.Annotated(ref, nil, eventType, reason, message)
+}
+
+// Annotated implements Annotator. It does no I/O.
+func (r *Recorder) Annotated(ref corev1.ObjectReference, annotations map[string]string, eventType, reason,
+	message string) {
 	message = clean(message)
 	// The version of the object is not part of its identity: otherwise every update would look like a new object.
 	ref.ResourceVersion = ""
 
 	r.mu.Lock()
-	r.ring.add(groupKey{ref: ref, eventType: eventType, reason: reason}, message, r.now())
+	r.ring.add(groupKey{ref: ref, eventType: eventType, reason: reason}, message, annotations, r.now())
 	for w := range r.watchers {
 		w.Wake()
 	}

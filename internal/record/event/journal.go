@@ -35,6 +35,8 @@ type line struct {
 	First    time.Time              `json:"first"`
 	Last     time.Time              `json:"last"`
 	Combined bool                   `json:"combined,omitempty"`
+
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // journal is the file. Only Run uses it.
@@ -107,6 +109,8 @@ func parseLine(text []byte) (content, bool) {
 		rev:      l.Rev,
 		first:    l.First,
 		last:     l.Last,
+
+		annotations: l.Annotations,
 	}, true
 }
 
@@ -122,6 +126,8 @@ func encodeLine(w *json.Encoder, c *content) error {
 		First:    c.first,
 		Last:     c.last,
 		Combined: c.combined,
+
+		Annotations: c.annotations,
 	})
 }
 

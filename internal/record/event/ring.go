@@ -33,14 +33,16 @@ type record struct {
 
 // content is the part of a record that readers and the journal get a copy of.
 type content struct {
-	group    *group // without the recorder's lock only its key may be read
-	message  string
-	combined bool
-	count    int32
-	seq      uint64 // the revision at its creation: its identity
-	rev      uint64 // the revision of its last change
-	first    time.Time
-	last     time.Time
+	group   *group // without the recorder's lock only its key may be read
+	message string
+	// annotations are never changed.
+	annotations map[string]string
+	combined    bool
+	count       int32
+	seq         uint64 // the revision at its creation: its identity
+	rev         uint64 // the revision of its last change
+	first       time.Time
+	last        time.Time
 }
 
 // textKey finds the record whose count a repeat increases.
@@ -67,7 +69,7 @@ func newRing(limit int) *ring {
 }
 
 // add records one event.
-func (r *ring) add(key groupKey, message string, now time.Time) {
+func (r *ring) add(key groupKey, message string, annotations map[string]string, now time.Time) {
 	g := r.group(key)
 	same := r.texts[textKey{g, message}]
 	var v verdict
@@ -83,7 +85,8 @@ func (r *ring) add(key groupKey, message string, now time.Time) {
 		r.touch(g.combined, now)
 	default:
 		rec := &record{content: content{
-			group: g, message: message, count: 1, seq: r.rev, rev: r.rev, first: now, last: now,
+			group: g, message: message, annotations: annotations, count: 1,
+			seq: r.rev, rev: r.rev, first: now, last: now,
 		}}
 		if rec.combined = v == combine; rec.combined {
 			rec.message = combinedPrefix + message

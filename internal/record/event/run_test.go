@@ -143,7 +143,8 @@ func TestEventsAreOnDiskAfterTheDelay(t *testing.T) {
 }
 
 func TestDamagedJournal(t *testing.T) {
-	good := `{"seq":1,"rev":1,"ref":{"kind":"Pod","name":"a"},"type":"Normal","reason":"Started","message":"m","count":1,"first":"2026-03-01T12:00:00Z","last":"2026-03-01T12:00:00Z"}`
+	good := `{"seq":1,"rev":1,"ref":{"kind":"Pod","name":"a"},"type":"Normal","reason":"Started","message":"m",` +
+		`"count":1,"first":"2026-03-01T12:00:00Z","last":"2026-03-01T12:00:00Z"}`
 	other := strings.ReplaceAll(strings.ReplaceAll(good, `"a"`, `"b"`), ":1,", ":2,")
 	tests := []struct {
 		name, text string
@@ -194,7 +195,8 @@ func TestDamagedJournal(t *testing.T) {
 func FuzzParseLine(f *testing.F) {
 	f.Add(
 		[]byte(
-			`{"seq":1,"rev":2,"ref":{"kind":"Pod"},"reason":"Started","message":"m","count":3,"first":"2026-03-01T12:00:00Z","last":"2026-03-01T12:00:00Z"}`))
+			`{"seq":1,"rev":2,"ref":{"kind":"Pod"},"reason":"Started","message":"m","count":3,` +
+				`"first":"2026-03-01T12:00:00Z","last":"2026-03-01T12:00:00Z"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, ok := parseLine(text)
 		if !ok {

@@ -8,3 +8,10 @@ type Sink interface {
 	// corev1.EventTypeWarning. Without args, format is the message as it stands. It does no I/O.
 	Event(ref corev1.ObjectReference, eventType, reason, format string, args ...any)
 }
+
+// Annotator records events that carry annotations for programs.
+type Annotator interface {
+	Sink
+	// Annotated is Event with annotations. Of two events with the same message, the annotations of the first stay.
+	Annotated(ref corev1.ObjectReference, annotations map[string]string, eventType, reason, message string)
+}

@@ -92,6 +92,7 @@ func (r *Recorder) object(c *content) corev1.Event {
 			Namespace:         namespace,
 			ResourceVersion:   strconv.FormatUint(c.rev, 10),
 			CreationTimestamp: metav1.NewTime(c.first),
+			Annotations:       c.annotations,
 		},
 		InvolvedObject:      ref,
 		Reason:              c.group.reason,

@@ -3,10 +3,7 @@ package timeline
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,9 +11,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/berth-run/berth/internal/base/golden"
+)
 
 var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
@@ -114,19 +111,7 @@ func TestDraw(t *testing.T) {
 			if err := Draw(&got, tt.line, tt.width, tt.o); err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", tt.file+".txt")
-			if *update {
-				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Error(diff)
-			}
+			golden.Text(t, tt.file+".txt", got.String())
 		})
 	}
 }

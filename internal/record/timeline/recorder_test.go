@@ -157,7 +157,7 @@ func TestSpansOfNoPod(t *testing.T) {
 	if span.IsRecording() || ctx != t.Context() {
 		t.Error("a span without a parent is recorded")
 	}
-	End(span, errors.New("nobody hears"))
+	End(span, errors.New("no span listens"))
 	Wait(t.Context(), "nothing")()
 	if got := r.List(); len(got) != 0 {
 		t.Errorf("timelines %+v", got)

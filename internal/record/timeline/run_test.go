@@ -141,7 +141,8 @@ func TestOldTimelinesGo(t *testing.T) {
 
 func TestDamagedFiles(t *testing.T) {
 	id := strings.Repeat("0a", 16)
-	good := `{"version":1,"timeline":{"namespace":"ns","name":"p","uid":"u","start":"2026-03-01T12:00:00Z","end":"2026-03-01T12:00:01Z","spans":[{"id":"1","name":"pod start"}]}}`
+	good := `{"version":1,"timeline":{"namespace":"ns","name":"p","uid":"u","start":"2026-03-01T12:00:00Z",` +
+		`"end":"2026-03-01T12:00:01Z","spans":[{"id":"1","name":"pod start"}]}}`
 	tests := []struct {
 		name, file, text string
 		timelines        int

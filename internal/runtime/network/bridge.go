@@ -8,39 +8,41 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// makeBridge creates the bridge of the built-in network before the CNI plugin does, to turn duplicate address detection
-// (RFC 4862) off. With it, the first pod could not use the gateway's IPv6 address for a second. No other host can have
-// that address, since only this node's pods are on the bridge. The bridge gets the gateways' addresses at once, so that
-// others see that the ranges are taken.
+// makeBridge creates the bridge of the built-in network and makes the machine forward packets. It turns duplicate
+// address detection (RFC 4862) off on the bridge: the first pod could not use the gateway's IPv6 address for a second.
+// No other host can have that address, since only this node's pods are on the bridge. The bridge gets the gateways'
+// addresses at once, so that others see that the ranges are taken.
 func (n *Network) makeBridge(ranges []netip.Prefix) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = n.config.Bridge
 	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("make bridge %q: %w", attrs.Name, err)
 	}
-	if n.machine.IPv6 {
-		if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", attrs.Name, "accept_dad"), []byte("0"),
-			0); err != nil {
-			n.config.Log.Warn(
-				"cannot turn off duplicate address detection, the first pod has no IPv6 gateway for a second",
-				"bridge", attrs.Name, "err", err)
-		}
+	if err := setSysctls(n.config.Bridge, ranges); err != nil {
+		n.config.Log.Warn("cannot set kernel parameters for pods, continuing without them", "err", err)
 	}
 	used, err := readLeases(leases(n.config))
 	if err != nil {
 		return err
 	}
+	used = append(used, n.pods.Addresses()...)
 	link, err := netlink.LinkByName(attrs.Name)
 	if err != nil {
 		return fmt.Errorf("find bridge %q: %w", attrs.Name, err)
 	}
 	if err := netlink.LinkSetAlias(link, n.config.alias()); err != nil {
 		return fmt.Errorf("describe bridge %q: %w", attrs.Name, err)
+	}
+	// Without an Ethernet address of its own, the bridge has the lowest one of its devices. Pods would have to find it
+	// again whenever it changes.
+	if err := netlink.LinkSetHardwareAddr(link, link.Attrs().HardwareAddr); err != nil {
+		return fmt.Errorf("set Ethernet address of bridge %q: %w", attrs.Name, err)
 	}
 	for _, r := range ranges {
 		if err := arrangeGateways(link, r, used); err != nil {
@@ -53,7 +55,31 @@ func (n *Network) makeBridge(ranges []netip.Prefix) error {
 	return nil
 }
 
-// leases is the directory with the leases of the built-in network.
+// setSysctls sets the kernel parameters that pods on the bridge need. After an error it continues with the rest, and
+// returns all errors.
+func setSysctls(bridge string, ranges []netip.Prefix) (errs error) {
+	values := map[string]string{}
+	for _, r := range ranges {
+		if r.Addr().Is4() {
+			values["ipv4/ip_forward"] = "1"
+			continue
+		}
+		values["ipv6/conf/all/forwarding"] = "1"
+		values[filepath.Join("ipv6/conf", bridge, "accept_dad")] = "0"
+		// A pod could otherwise become the machine's router (CVE-2020-10749).
+		values[filepath.Join("ipv6/conf", bridge, "accept_ra")] = "0"
+	}
+	for name, value := range values {
+		path := filepath.Join("/proc/sys/net", name)
+		if now, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(now)) == value {
+			continue
+		}
+		errs = errors.Join(errs, os.WriteFile(path, []byte(value), 0))
+	}
+	return errs
+}
+
+// leases is the directory with the leases of pods whose network CNI plugins have made.
 func leases(c Config) string { return filepath.Join(c.LeaseDir, c.Bridge) }
 
 // readLeases lists the addresses that pods have. The plugin host-local keeps one file per address, named after it.

@@ -17,7 +17,6 @@ import (
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
 	"github.com/berth-run/berth/internal/base/lock"
-	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/base/routewatch"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/runtime/network/ranges"
@@ -36,23 +35,20 @@ const (
 	choiceLock = "/run/berth-network.lock"
 	// choiceWait is how long an agent waits for others that choose, which takes them milliseconds.
 	choiceWait = 10 * time.Second
-	choiceTurn = 10 * time.Millisecond
 )
 
 // lockChoice waits for the other agents of this machine that are choosing ranges. It gives up after choiceWait, since a
-// stopped process may hold the lock. unlock is never nil.
-func lockChoice(log *slog.Logger) (unlock func()) {
-	for end := time.Now().Add(choiceWait); ; {
-		f, err := lock.Try(choiceLock)
-		if err == nil {
-			return func() { _ = f.Close() }
-		}
-		if !errors.Is(err, lock.ErrHeld) || time.Now().After(end) {
-			log.Warn("choosing pod address ranges without a lock, another agent may choose the same", "err", err)
-			return func() {}
-		}
-		_ = retry.Sleep(context.Background(), choiceTurn)
+// stopped process may hold the lock. The error is ctx's if ctx ends before, and nil otherwise.
+func lockChoice(ctx context.Context, log *slog.Logger) (unlock func(), err error) {
+	f, err := lock.TryFor(ctx, choiceLock, choiceWait)
+	switch {
+	case err == nil:
+		return func() { _ = f.Close() }, nil
+	case ctx.Err() != nil:
+		return nil, err
 	}
+	log.Warn("choosing pod address ranges without a lock, another agent may choose the same", "err", err)
+	return func() {}, nil
 }
 
 // chooseRanges chooses the ranges of pods if neither the configuration nor a cluster has. A range stays the same over
@@ -69,9 +65,10 @@ func (n *Network) chooseRanges() error {
 	if err != nil {
 		return err
 	}
+	used = append(used, n.pods.Addresses()...)
 	before, err := readRanges(n.config.ChoiceFile)
 	if err != nil {
-		n.config.Log.Warn("cannot read the pod address ranges of before, choosing again", "err", err)
+		n.config.Log.Warn("cannot read the previous pod address ranges, choosing again", "err", err)
 	}
 	chosen := keep(before, ranges.Choose(taken), taken, used)
 	n.config.PodCIDRs = chosen
@@ -115,7 +112,8 @@ func (n *Network) findOverlaps() {
 	defer n.mu.Unlock()
 	taken, err := ranges.Read(n.config.Bridge)
 	if err != nil {
-		n.config.Log.Warn("cannot look for networks that overlap with the pods', trying after the next change", "err", err)
+		n.config.Log.Warn("cannot look for networks that overlap with the pods', trying after the next change",
+			"err", err)
 		return
 	}
 	found := map[netip.Prefix]string{}
@@ -130,7 +128,8 @@ func (n *Network) findOverlaps() {
 		if was, ok := n.overlaps.Get(pods); !ok || was != other {
 			n.overlaps.Put(pods, other)
 			n.config.Log.Warn("pod addresses overlap with another network of this machine: one of them is unreachable",
-				"pods", pods, "network", other, "next", "set podCIDR to free ranges and restart, or change that network")
+				"pods", pods, "network", other,
+				"next", "set podCIDR to free ranges and restart, or change that network")
 		}
 	}
 	for pods, other := range n.overlaps.Snapshot().All() {

@@ -26,13 +26,14 @@ func inRoot(root, bridge string, log *slog.Logger) *Network {
 	return New(Config{
 		Dir: filepath.Join(root, "cni"), CNIConfDir: filepath.Join(root, "net.d"), Bridge: bridge, Owner: root,
 		RangesFile: filepath.Join(root, "ranges"), ChoiceFile: filepath.Join(root, "chosen"),
-		StateDir: root, LeaseDir: filepath.Join(root, "ipam"), Log: log,
+		StateDir: root, LeaseDir: filepath.Join(root, "ipam"),
+		Leases: filepath.Join(root, "leases"), Log: log,
 	})
 }
 
 func prepare(t *testing.T, n *Network) []netip.Prefix {
 	t.Helper()
-	if err := n.Prepare(Machine{IPv6: true, PacketFilter: "nftables"}); err != nil {
+	if err := n.Prepare(t.Context(), Machine{IPv6: true, Nftables: true}); err != nil {
 		t.Fatal(err)
 	}
 	return n.config.PodCIDRs
@@ -78,7 +79,8 @@ func TestNetworksOfTwoRootsDoNotOverlap(t *testing.T) {
 	ip(t, "route", "add", "10.202.7.0/24", "dev", "vpn", "table", "51820")
 	n := inRoot(two, "berth-12345678", log)
 	lease := filepath.Join(leases(n.config), "10.202.0.2")
-	if err := errors.Join(os.MkdirAll(leases(n.config), 0o700), os.WriteFile(lease, []byte("id\r\neth0"), 0o600)); err != nil {
+	made := os.MkdirAll(leases(n.config), 0o700)
+	if err := errors.Join(made, os.WriteFile(lease, []byte("id\r\neth0"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "occupied, with a pod", prepare(t, n), second)
@@ -121,5 +123,22 @@ func TestWatchReportsOverlaps(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// A power cut may leave the file of the cluster's ranges empty. Without a network the runtime would not start, and so
+// the cluster could never send the ranges again.
+func TestPrepareNamesDamagedRangesAndContinues(t *testing.T) {
+	if !roottest.OwnNetwork(t) {
+		return
+	}
+	var text bytes.Buffer
+	n := inRoot(t.TempDir(), "berth0", slog.New(slog.NewTextHandler(&text, nil)))
+	if err := os.WriteFile(n.config.RangesFile, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "without the damaged file", prepare(t, n), prefixes("10.201.0.0/16", "fd62:6572:7468::/64"))
+	if said := text.String(); !strings.Contains(said, n.config.RangesFile) {
+		t.Errorf("the log does not name the file:\n%s", said)
 	}
 }

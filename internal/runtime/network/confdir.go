@@ -116,23 +116,23 @@ func (n *Network) Follow(ctx context.Context) error {
 	for {
 		var again <-chan time.Time
 		failed := ""
-		if err := errors.Join(watch(dirs, n.config.CNIConfDir), n.sync()); err != nil {
+		if err := errors.Join(watch(dirs, n.config.CNIConfDir), n.sync(ctx)); err != nil {
 			failed, again = err.Error(), time.After(confRetry)
 		}
-		if failed != reported && failed != "" {
+		if failed != reported && failed != "" && ctx.Err() == nil {
 			n.config.Log.Error(
 				"cannot follow the CNI configuration, retrying: new pods may get the previous network or none",
 				"err", failed, "again in", confRetry)
 		}
 		reported = failed
-		if !n.await(ctx, dirs, again) {
+		if !await(ctx, dirs, again, n.config.CNIConfDir) {
 			return nil
 		}
 	}
 }
 
-// await waits until the configuration may have changed or again fires. It returns false when ctx has ended.
-func (n *Network) await(ctx context.Context, dirs *dirwatch.Watcher, again <-chan time.Time) bool {
+// await waits until the configuration in dir may have changed or again fires. It returns false when ctx has ended.
+func await(ctx context.Context, dirs *dirwatch.Watcher, again <-chan time.Time, dir string) bool {
 	for {
 		select {
 		case <-ctx.Done():
@@ -140,7 +140,7 @@ func (n *Network) await(ctx context.Context, dirs *dirwatch.Watcher, again <-cha
 		case <-again:
 			return true
 		case name := <-dirs.Changes():
-			if name == dirwatch.Anything || concerns(name, n.config.CNIConfDir) {
+			if name == dirwatch.Anything || concerns(name, dir) {
 				return true
 			}
 		}

@@ -61,7 +61,7 @@ func TestFollowConfDir(t *testing.T) {
 	config.Dir, config.CNIConfDir, config.CNIOnly = filepath.Join(top, "root", "cni"), dir, true
 	config.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	n := New(config)
-	if err := n.Prepare(Machine{}); err != nil {
+	if err := n.Prepare(t.Context(), Machine{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -122,7 +122,7 @@ func TestPlaceAnew(t *testing.T) {
 	write(t, filepath.Join(top, "cni", "10-berth.conflist"), "built in")
 	write(t, filepath.Join(top, "cni", "10-net.conflist.next"), "half")
 	n := New(config)
-	if err := n.Prepare(Machine{}); err != nil {
+	if err := n.Prepare(t.Context(), Machine{}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]string{"10-net.conflist": "mine"}, contents(t, n.config.Dir)); diff != "" {
@@ -138,18 +138,18 @@ func TestRangesOfTheCluster(t *testing.T) {
 	start := func(given ...netip.Prefix) *Network {
 		n := New(Config{Dir: filepath.Join(root, "cni"), RangesFile: filepath.Join(root, "pod-cidrs"), PodCIDRs: given,
 			Fixed: len(given) > 0, CNIConfDir: confs, Log: slog.New(slog.DiscardHandler)})
-		if err := n.Prepare(Machine{PacketFilter: "nftables"}); err != nil {
+		if err := n.Prepare(t.Context(), Machine{}); err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
 	first := start()
 	for _, bad := range []string{"10.99.7.1/24", "10.99.7.0/24,10.99.8.0/24", "pods"} {
-		if err := first.useRanges(bad); err == nil {
+		if err := first.useRanges(t.Context(), bad); err == nil {
 			t.Errorf("invalid ranges %s were accepted", bad)
 		}
 	}
-	if err := first.useRanges("10.99.7.0/24"); err != nil {
+	if err := first.useRanges(t.Context(), "10.99.7.0/24"); err != nil {
 		t.Fatal(err)
 	}
 	got := [][]netip.Prefix{start().config.PodCIDRs, start(prefixes("10.5.0.0/16")...).config.PodCIDRs}

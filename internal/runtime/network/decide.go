@@ -7,6 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/runtime/network/nat"
+	"github.com/berth-run/berth/internal/runtime/network/plugin"
 	"github.com/berth-run/berth/internal/runtime/network/ranges"
 )
 
@@ -138,44 +142,43 @@ func concerns(path, dir string) bool {
 	return path == dir || filepath.Dir(path) == dir || strings.HasPrefix(dir, strings.TrimSuffix(path, "/")+"/")
 }
 
-// networkConfig is the CNI configuration list of the built-in network: a bridge with addresses from the node's ranges,
-// masquerading to the outside, and host ports. The plugin records the addresses in use in the state directory, since no
-// address outlives a reboot.
+// networkConfig is the CNI configuration list that makes containerd report the built-in network.
 // https://github.com/containernetworking/cni/blob/spec-v1.1.0/SPEC.md
 func networkConfig(c Config, m Machine) map[string]any {
-	var ranges, routes []any
-	for _, cidr := range podCIDRs(c.PodCIDRs, m.IPv6) {
-		everywhere := "0.0.0.0/0"
-		if cidr.Addr().Is6() {
-			everywhere = "::/0"
-		}
-		ranges = append(ranges, []any{map[string]any{"subnet": cidr.String()}})
-		routes = append(routes, map[string]any{"dst": everywhere})
-	}
 	return map[string]any{
 		"cniVersion": "1.0.0",
 		"name":       c.Bridge,
-		"plugins": []any{
-			map[string]any{
-				"type":          "bridge",
-				"bridge":        c.Bridge,
-				"isGateway":     true,
-				"ipMasq":        true,
-				"ipMasqBackend": m.PacketFilter,
-				"hairpinMode":   true,
-				"ipam": map[string]any{
-					"type":    "host-local",
-					"dataDir": c.LeaseDir,
-					"ranges":  ranges,
-					"routes":  routes,
-				},
-			},
-			map[string]any{
-				"type":         "portmap",
-				"backend":      m.PacketFilter,
-				"snat":         true,
-				"capabilities": map[string]any{"portMappings": true},
-			},
-		},
+		"plugins": []any{map[string]any{
+			"type":   plugin.Type,
+			"bridge": c.Bridge,
+			"ranges": podCIDRs(c.PodCIDRs, m.IPv6),
+		}},
 	}
+}
+
+// portsOf returns the host ports of a pod.
+func portsOf(mappings []*runtimeapi.PortMapping) (all []nat.Port, err error) {
+	protocols := map[runtimeapi.Protocol]uint8{
+		runtimeapi.Protocol_TCP: nat.TCP, runtimeapi.Protocol_UDP: nat.UDP,
+		runtimeapi.Protocol_SCTP: nat.SCTP,
+	}
+	for _, m := range mappings {
+		if m.GetHostPort() <= 0 {
+			continue
+		}
+		p := nat.Port{HostPort: uint16(m.GetHostPort()), Port: uint16(m.GetContainerPort())}
+		var ok bool
+		if p.Protocol, ok = protocols[m.GetProtocol()]; !ok || int32(p.HostPort) != m.GetHostPort() ||
+			int32(p.Port) != m.GetContainerPort() || p.Port == 0 {
+			return nil, fmt.Errorf("host port %d to port %d: not a port of TCP, UDP or SCTP", m.GetHostPort(),
+				m.GetContainerPort())
+		}
+		if m.GetHostIp() != "" {
+			if p.HostIP, err = netip.ParseAddr(m.GetHostIp()); err != nil {
+				return nil, fmt.Errorf("host port %d: host IP %q: %w", m.GetHostPort(), m.GetHostIp(), err)
+			}
+		}
+		all = append(all, p)
+	}
+	return all, nil
 }

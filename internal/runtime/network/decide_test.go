@@ -7,8 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/golden"
+	"github.com/berth-run/berth/internal/runtime/network/nat"
 	"github.com/berth-run/berth/internal/runtime/network/ranges"
 )
 
@@ -29,8 +31,8 @@ func prefixes(texts ...string) []netip.Prefix {
 }
 
 func TestNetworkConfig(t *testing.T) {
-	golden.JSON(t, "dual.json", networkConfig(example(), Machine{IPv6: true, PacketFilter: "nftables"}))
-	golden.JSON(t, "ipv4.json", networkConfig(example(), Machine{PacketFilter: "iptables"}))
+	golden.JSON(t, "dual.json", networkConfig(example(), Machine{IPv6: true, Nftables: true}))
+	golden.JSON(t, "ipv4.json", networkConfig(example(), Machine{Nftables: true}))
 }
 
 func TestSource(t *testing.T) {
@@ -90,8 +92,10 @@ func TestKeep(t *testing.T) {
 		want   []netip.Prefix
 	}{
 		"the first time": {nil, "192.0.2.0/24", nil, chosen},
-		"still free":     {prefixes("10.9.0.0/16", "fd09::/64"), "192.0.2.0/24", nil, prefixes("10.9.0.0/16", "fd09::/64")},
-		"taken since":    {prefixes("10.9.0.0/16", "fd09::/64"), "10.9.1.0/24", nil, prefixes("10.202.0.0/16", "fd09::/64")},
+		"still free": {prefixes("10.9.0.0/16", "fd09::/64"), "192.0.2.0/24", nil,
+			prefixes("10.9.0.0/16", "fd09::/64")},
+		"taken since": {prefixes("10.9.0.0/16", "fd09::/64"), "10.9.1.0/24", nil,
+			prefixes("10.202.0.0/16", "fd09::/64")},
 		"taken, with pods": {prefixes("10.9.0.0/16", "fd09::/64"), "10.9.1.0/24",
 			[]netip.Addr{netip.MustParseAddr("10.9.0.2")}, prefixes("10.9.0.0/16", "fd09::/64")},
 		"without IPv6": {prefixes("10.9.0.0/16"), "192.0.2.0/24", nil, prefixes("10.9.0.0/16", "fd01::/64")},
@@ -110,6 +114,32 @@ func TestConcerns(t *testing.T) {
 	} {
 		if got := concerns(path, "/etc/cni/net.d"); got != want {
 			t.Errorf("%s: %t, want %t", path, got, want)
+		}
+	}
+}
+
+func TestPortsOf(t *testing.T) {
+	mapping := func(protocol runtimeapi.Protocol, ip string, host, pod int32) *runtimeapi.PortMapping {
+		return &runtimeapi.PortMapping{Protocol: protocol, HostIp: ip, HostPort: host, ContainerPort: pod}
+	}
+	got, err := portsOf([]*runtimeapi.PortMapping{
+		mapping(runtimeapi.Protocol_TCP, "", 80, 8080), mapping(runtimeapi.Protocol_UDP, "::1", 65535, 1),
+		mapping(runtimeapi.Protocol_SCTP, "0.0.0.0", 1, 65535), mapping(runtimeapi.Protocol_TCP, "", 0, 7),
+	})
+	want := []nat.Port{
+		{Protocol: 6, HostPort: 80, Port: 8080},
+		{Protocol: 17, HostIP: netip.MustParseAddr("::1"), HostPort: 65535, Port: 1},
+		{Protocol: 132, HostIP: netip.MustParseAddr("0.0.0.0"), HostPort: 1, Port: 65535},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	for name, bad := range map[string]*runtimeapi.PortMapping{
+		"host port": mapping(0, "", 65536, 1), "port": mapping(0, "", 1, 65536), "no port": mapping(0, "", 1, 0),
+		"protocol": mapping(7, "", 1, 1), "host IP": mapping(0, "localhost", 1, 1),
+	} {
+		if _, err := portsOf([]*runtimeapi.PortMapping{bad}); err == nil {
+			t.Errorf("%s: %v was accepted", name, bad)
 		}
 	}
 }

@@ -6,61 +6,48 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"github.com/containernetworking/cni/libcni"
 )
 
-// localnet counts the pods with host ports that are being started. The plugin portmap sets route_localnet on the bridge
-// for them, so that a host port also answers on 127.0.0.1 of the machine. It never resets it.
-type localnet struct {
-	mu       sync.Mutex
-	starting int
-}
-
-func (l *localnet) add(pods int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.starting += pods
-}
-
-// closeLocalnet resets route_localnet on the bridge if no pod there has a host port or is about to get one.
-func (n *Network) closeLocalnet() error {
-	n.localnet.mu.Lock()
-	defer n.localnet.mu.Unlock()
-	if n.localnet.starting > 0 {
-		return nil
-	}
+// arrangeLocalnet sets route_localnet on the bridge while a pod there has a host port, so that the port also answers on
+// 127.0.0.1 of the machine. It resets it when none has.
+func (n *Network) arrangeLocalnet() error {
+	n.localnet.Lock()
+	defer n.localnet.Unlock()
 	path := filepath.Join("/proc/sys/net/ipv4/conf", n.config.Bridge, "route_localnet")
 	value, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && strings.TrimSpace(string(value)) == "0" {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	ours, err := attachments(n.config)
-	if err != nil {
-		return err
-	}
-	for _, a := range ours {
-		if ports, ok := a.CapabilityArgs["portMappings"].([]any); ok && len(ports) > 0 && a.Network == n.config.Bridge {
+	was, want := strings.TrimSpace(string(value)), "1"
+	if !n.pods.Ports() {
+		want = "0"
+		if was == want {
 			return nil
 		}
+		if ours, err := attachments(n.config); err != nil || slices.ContainsFunc(ours, opensPort(n.config.Bridge)) {
+			return err
+		}
 	}
-	if err := os.WriteFile(path, []byte("0"), 0); err != nil {
-		return fmt.Errorf("reset route_localnet: %w", err)
+	if was == want {
+		return nil
+	}
+	if err := os.WriteFile(path, []byte(want), 0); err != nil {
+		return fmt.Errorf("set route_localnet of bridge %q: %w", n.config.Bridge, err)
 	}
 	return nil
 }
 
-// hasHostPort reports whether a sandbox asks for a port of the host.
-func hasHostPort(req *runtimeapi.RunPodSandboxRequest) bool {
-	for _, p := range req.GetConfig().GetPortMappings() {
-		if p.GetHostPort() > 0 {
-			return true
-		}
+// opensPort returns a function that reports whether CNI plugins have opened a host port for a pod on the bridge.
+func opensPort(bridge string) func(*libcni.NetworkAttachment) bool {
+	return func(a *libcni.NetworkAttachment) bool {
+		ports, ok := a.CapabilityArgs["portMappings"].([]any)
+		return ok && len(ports) > 0 && a.Network == bridge
 	}
-	return false
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
 	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/runtime/network/endpoint"
+	"github.com/berth-run/berth/internal/runtime/network/plugin"
 )
 
 // Config configures the pod network of a runtime.
@@ -39,7 +41,10 @@ type Config struct {
 	Owner string
 	// StateDir is the runtime's state directory. The network namespaces of its pods are mounted there.
 	StateDir string
-	// LeaseDir is the directory where the plugin host-local records the addresses in use.
+	// Leases is the directory with what pods have of the built-in network (package lease).
+	Leases string
+	// LeaseDir is the directory where the plugin host-local records the addresses in use. The versions before had the
+	// built-in network made by CNI plugins.
 	LeaseDir string
 	// BinDirs are the directories of the CNI plugins.
 	BinDirs []string
@@ -51,18 +56,23 @@ type Config struct {
 
 // Machine describes the machine's features that the built-in network depends on.
 type Machine struct {
-	IPv6         bool   // IPv6 is present and not disabled
-	PacketFilter string // "nftables" or "iptables", empty if neither works
+	IPv6     bool // IPv6 is present and not disabled
+	Nftables bool // the kernel has nftables
 }
 
 // Network keeps the CNI configuration for containerd in Config.Dir. It is a copy of the machine's CNI configuration if
-// there is one, and else the built-in network's. Pods keep the network that they were started with.
+// there is one, and else the name of the built-in network, which Network makes itself. Pods keep the network that they
+// were started with.
 type Network struct {
 	config  Config
 	machine Machine // set by Prepare
 
-	localnet localnet
+	pods     *endpoint.Endpoints
+	localnet sync.Mutex // orders changes of route_localnet on the bridge
 	overlaps *Overlaps
+	// cleaned has the IDs of the stopped sandboxes of which ended has removed everything. It is empty after a restart,
+	// so that the agent looks again at each sandbox that its predecessor stopped.
+	cleaned sync.Map
 
 	mu     sync.Mutex
 	source source // the network whose files are in the directory
@@ -70,38 +80,42 @@ type Network struct {
 
 // New allocates a network. Prepare and Follow do the work.
 func New(config Config) *Network {
-	return &Network{config: config, overlaps: store.New[netip.Prefix, string]()}
+	pods := endpoint.New(endpoint.Config{Bridge: config.Bridge, Leases: config.Leases, Log: config.Log})
+	return &Network{config: config, pods: pods, overlaps: store.New[netip.Prefix, string]()}
 }
 
 // Prepare writes the configuration before containerd reads it.
-func (n *Network) Prepare(m Machine) error {
+func (n *Network) Prepare(ctx context.Context, m Machine) error {
 	n.machine = m
 	reportOthers(n.config)
-	err := n.recallRanges()
-	if err == nil {
-		err = n.sync()
+	if err := n.pods.Restore(m.Nftables); err != nil {
+		return fmt.Errorf("set up pod network: %w", err)
 	}
-	if err != nil {
+	n.recallRanges()
+	if err := n.sync(ctx); err != nil {
 		return fmt.Errorf("set up pod network: %w", err)
 	}
 	return nil
 }
 
+// Close waits for what goes on in the background.
+func (n *Network) Close() { n.pods.Close() }
+
 // sync reads the machine's configuration and updates containerd's directory to match.
-func (n *Network) sync() error {
+func (n *Network) sync(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.syncLocked()
+	return n.syncLocked(ctx)
 }
 
-func (n *Network) syncLocked() error {
+func (n *Network) syncLocked(ctx context.Context) error {
 	files, err := readConfDir(n.config.CNIConfDir)
 	if err != nil {
 		return err
 	}
 	from := n.config.source(len(files) > 0)
 	if from == builtIn {
-		files, err = n.makeBuiltIn()
+		files, err = n.makeBuiltIn(ctx)
 	}
 	// Also after an error, so that stale files of the machine's configuration do not stay.
 	if err := errors.Join(err, place(n.config.Dir, files)); err != nil {
@@ -116,11 +130,15 @@ func (n *Network) syncLocked() error {
 
 // makeBuiltIn creates the bridge of the built-in network and returns the network's configuration. The error says why
 // this machine cannot have one.
-func (n *Network) makeBuiltIn() (map[string]confFile, error) {
-	if n.machine.PacketFilter == "" {
-		return nil, errors.New("neither nft nor iptables works here: install the package nftables or iptables")
+func (n *Network) makeBuiltIn(ctx context.Context) (map[string]confFile, error) {
+	if !n.machine.Nftables {
+		return nil, errors.New("this kernel has no nftables: load the module nf_tables, or install a CNI configuration")
 	}
-	defer lockChoice(n.config.Log)()
+	unlock, err := lockChoice(ctx, n.config.Log)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	if err := n.chooseRanges(); err != nil {
 		return nil, err
 	}
@@ -135,6 +153,11 @@ func (n *Network) makeBuiltIn() (map[string]confFile, error) {
 	if err := n.makeBridge(usable); err != nil {
 		return nil, err
 	}
+	if n.source != builtIn {
+		if err := n.pods.WriteTable(); err != nil {
+			return nil, err
+		}
+	}
 	text, err := json.MarshalIndent(networkConfig(n.config, n.machine), "", "  ")
 	if err != nil {
 		return nil, err
@@ -142,61 +165,65 @@ func (n *Network) makeBuiltIn() (map[string]confFile, error) {
 	return map[string]confFile{builtInConf: {text: text}}, nil
 }
 
-// Before does the network's part of a CRI call. It runs before containerd serves the call. After follows each Before
-// that succeeded.
-func (n *Network) Before(ctx context.Context, req any) error {
+// Before does the network's part of a CRI call. It runs before containerd serves the call, and returns the context for
+// it. After follows each Before that succeeded.
+func (n *Network) Before(ctx context.Context, req any) (context.Context, error) {
 	switch req := req.(type) {
 	case *runtimeapi.RunPodSandboxRequest:
-		if hasHostPort(req) {
-			n.localnet.add(1)
-		}
+		ctx = plugin.WithConfig(ctx, req.GetConfig())
 	case *runtimeapi.UpdateRuntimeConfigRequest:
-		if err := n.useRanges(req.GetRuntimeConfig().GetNetworkConfig().GetPodCidr()); err != nil {
-			return status.Error(codes.InvalidArgument, err.Error())
+		if err := n.useRanges(ctx, req.GetRuntimeConfig().GetNetworkConfig().GetPodCidr()); err != nil {
+			return ctx, status.Error(codes.InvalidArgument, err.Error())
 		}
 	case *runtimeapi.StopPodSandboxRequest:
 		n.release(ctx, req.GetPodSandboxId())
 	case *runtimeapi.RemovePodSandboxRequest:
 		n.release(ctx, req.GetPodSandboxId())
 	}
-	return nil
+	return ctx, nil
 }
 
 // After does the rest of the network's part when containerd has served the call. failed says that the call failed.
 func (n *Network) After(ctx context.Context, req any, failed bool) {
 	switch req := req.(type) {
-	case *runtimeapi.RunPodSandboxRequest:
-		if hasHostPort(req) {
-			n.localnet.add(-1)
-			n.ended(ctx, "")
-		}
 	case *runtimeapi.StopPodSandboxRequest:
 		if !failed {
 			n.ended(ctx, req.GetPodSandboxId())
 		}
 	case *runtimeapi.RemovePodSandboxRequest:
 		if !failed {
+			if err := n.pods.Await(req.GetPodSandboxId()); err != nil {
+				n.cleaned.Delete(req.GetPodSandboxId())
+				n.config.Log.Warn("cannot remove the network of a pod, retrying", "sandbox", req.GetPodSandboxId(),
+					"err", err)
+			}
 			n.ended(ctx, req.GetPodSandboxId())
+			n.cleaned.Delete(req.GetPodSandboxId())
 		}
 	}
 }
 
-// recallRanges reads the ranges of the last UpdateRuntimeConfig from disk, unless the configuration sets ranges.
-func (n *Network) recallRanges() error {
+// recallRanges reads the ranges of the last UpdateRuntimeConfig from disk, unless the configuration sets ranges. It
+// continues without a damaged file: the next UpdateRuntimeConfig replaces it.
+func (n *Network) recallRanges() {
 	if n.config.Fixed {
-		return nil
+		return
 	}
 	cidrs, err := readRanges(n.config.RangesFile)
-	if err == nil && cidrs != nil {
+	if err != nil {
+		n.config.Log.Error("cannot read the pod address ranges of the cluster, continuing without them until the "+
+			"cluster sends them again", "err", err)
+		return
+	}
+	if cidrs != nil {
 		n.config.PodCIDRs = cidrs
 	}
-	return err
 }
 
 // useRanges changes the built-in network to the ranges of a CRI UpdateRuntimeConfig call, and stores them for the next
 // start. New pods get addresses of these ranges. It does not change the network of the machine's CNI
 // configuration.
-func (n *Network) useRanges(text string) error {
+func (n *Network) useRanges(ctx context.Context, text string) error {
 	if n.config.CNIOnly || text == "" {
 		return nil
 	}
@@ -210,7 +237,8 @@ func (n *Network) useRanges(text string) error {
 		return fmt.Errorf("IPv6 is disabled on this machine and the pod CIDRs %v have no IPv4 range", cidrs)
 	}
 	n.config.PodCIDRs = cidrs
-	if err := errors.Join(checkpoint.ReplaceUnsynced(n.config.RangesFile, []byte(text)), n.syncLocked()); err != nil {
+	err = checkpoint.Replace(n.config.RangesFile, []byte(text))
+	if err := errors.Join(err, n.syncLocked(ctx)); err != nil {
 		return fmt.Errorf("change pod network: %w", err)
 	}
 	n.config.Log.Info("address ranges of the built-in network changed", "podCIDRs", cidrs)

@@ -14,6 +14,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/packetfilter"
 	"github.com/berth-run/berth/internal/runtime/network/rules"
 )
 
@@ -47,11 +48,27 @@ func (n *Network) sweep(ctx context.Context, live []string, boxes Sandboxes) err
 			continue
 		}
 		ended = append(ended, a.ContainerID)
-		if err := detach(ctx, cni(n.config), a); err != nil {
-			errs = append(errs, fmt.Errorf("detach ended sandbox %s from network %s: %w", a.ContainerID, a.Network, err))
+		if err := detach(ctx, libraryOf(n.config), a); err != nil {
+			errs = append(errs,
+				fmt.Errorf("detach ended sandbox %s from network %s: %w", a.ContainerID, a.Network, err))
 		}
 	}
-	leased, err := releaseLeases(n.config.LeaseDir, isLive)
+	var leased []string
+	for _, id := range n.pods.IDs() {
+		if isLive(id) {
+			continue
+		}
+		ended, leased = append(ended, id), append(leased, id)
+		if _, err := n.Detach(id); err != nil {
+			errs = append(errs, fmt.Errorf("detach ended sandbox %s: %w", id, err))
+		}
+	}
+	for _, id := range leased {
+		if err := n.pods.Await(id); err != nil {
+			errs = append(errs, fmt.Errorf("detach ended sandbox %s: %w", id, err))
+		}
+	}
+	leased, err = releaseLeases(n.config.LeaseDir, isLive)
 	ended, errs = append(ended, leased...), append(errs, err)
 	err = rules.Remove(ctx, func(o rules.Owner) bool {
 		if slices.ContainsFunc(live, o.Of) {
@@ -62,7 +79,7 @@ func (n *Network) sweep(ctx context.Context, live []string, boxes Sandboxes) err
 		}
 		return slices.ContainsFunc(ended, o.Of)
 	})
-	errs = append(errs, err, removeNamespaces(ctx, n.config.StateDir, live, used, boxes), n.closeLocalnet())
+	errs = append(errs, err, removeNamespaces(ctx, n.config.StateDir, live, used, boxes), n.arrangeLocalnet())
 	if slices.Sort(ended); len(ended) > 0 {
 		n.config.Log.Info("network of ended sandboxes removed", "sandboxes", slices.Compact(ended))
 	}
@@ -72,12 +89,12 @@ func (n *Network) sweep(ctx context.Context, live []string, boxes Sandboxes) err
 	return nil
 }
 
-func cni(c Config) *libcni.CNIConfig { return libcni.NewCNIConfig(c.BinDirs, nil) }
+func libraryOf(c Config) *libcni.CNIConfig { return libcni.NewCNIConfig(c.BinDirs, nil) }
 
 // attachments returns the attachments of this runtime's pods, to whichever network. libcni has one directory for all
 // runtimes of the machine. The path of the network namespace says which runtime has made an attachment.
 func attachments(c Config) (ours []*libcni.NetworkAttachment, err error) {
-	all, err := cni(c).GetCachedAttachments("")
+	all, err := libraryOf(c).GetCachedAttachments("")
 	if err != nil {
 		return nil, fmt.Errorf("read attachments of pods: %w", err)
 	}
@@ -136,7 +153,8 @@ func removeNamespaces(ctx context.Context, dir string, live, used []string, boxe
 		if slices.Contains(used, path) {
 			continue
 		}
-		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+		err := unix.Unmount(path, unix.MNT_DETACH)
+		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("unmount network namespace %s: %w", path, err))
 			continue
 		}
@@ -150,5 +168,6 @@ func removeNamespaces(ctx context.Context, dir string, live, used []string, boxe
 // Remove removes the built-in network from the machine, and what all sandboxes have left on any network. Call it only
 // when no pod is left. The next start makes the network again.
 func (n *Network) Remove(ctx context.Context) error {
-	return errors.Join(n.sweep(ctx, nil, nil), removeBridge(n.config.Bridge))
+	return errors.Join(n.pods.Restore(packetfilter.Nftables()), n.sweep(ctx, nil, nil), removeBridge(n.config.Bridge),
+		n.pods.DeleteTable())
 }

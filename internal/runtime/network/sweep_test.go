@@ -42,7 +42,8 @@ func TestSweepRemovesWhatNoSandboxHas(t *testing.T) {
 	lease := func(address string) string { return filepath.Join(c.LeaseDir, c.Bridge, address) }
 	write := func(path, text string) {
 		t.Helper()
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		made := os.MkdirAll(filepath.Dir(path), 0o700)
+		if err := errors.Join(made, os.WriteFile(path, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,12 +14,15 @@ import (
 	"github.com/berth-run/berth/internal/runtime/network/rules"
 )
 
-// release detaches a sandbox from its earlier networks: those that it was attached to and that are not the current
-// network. containerd calls only the plugins of the current network, and would leave addresses and rules of earlier
-// ones behind. A failure, such as a plugin that is no longer installed, is logged and does not keep the pod from
-// stopping.
+// release detaches a sandbox from the networks that CNI plugins have attached it to, except for the current one.
+// containerd calls only the plugins of the current network, and would leave addresses and rules of earlier ones behind.
+// Among these is the built-in network of the versions before. A failure, such as a plugin that is no longer installed,
+// is logged and does not keep the pod from stopping.
 func (n *Network) release(ctx context.Context, sandbox string) {
-	plugins := cni(n.config)
+	if n.pods.Leased(sandbox) {
+		return
+	}
+	plugins := libraryOf(n.config)
 	found, err := plugins.GetCachedAttachments(sandbox)
 	if err != nil {
 		n.config.Log.Warn("cannot read the networks of a pod, its addresses and rules on earlier networks stay",
@@ -38,17 +41,28 @@ func (n *Network) release(ctx context.Context, sandbox string) {
 	}
 }
 
-// ended removes what the plugins have left of a sandbox that has ended, if sandbox is not empty: packet filter rules, and
-// route_localnet once no pod has a host port. The bridge plugin leaves its rules behind if the sandbox's network
-// namespace no longer exists.
+// ended removes what is left of a sandbox that has ended: its lease if the CRI plugin has lost its network namespace,
+// the rules of CNI plugins, and route_localnet once no pod has a host port. The bridge plugin leaves its rules behind
+// if the sandbox's network namespace no longer exists. Each sandbox is stopped and then removed; the second call of
+// ended has nothing to do if the first succeeded, and the first has nothing to do for a pod of the built-in network.
 func (n *Network) ended(ctx context.Context, sandbox string) {
-	var err error
-	if sandbox != "" {
-		err = rules.Remove(ctx, func(o rules.Owner) bool { return o.Of(sandbox) })
+	if _, done := n.cleaned.Load(sandbox); done {
+		return
 	}
-	if err = errors.Join(err, n.closeLocalnet()); err != nil {
-		n.config.Log.Warn("cannot remove the network of a pod, retrying at the next start", "sandbox", sandbox, "err", err)
+	leased, err := n.Detach(sandbox)
+	err = errors.Join(err, n.pods.Await(sandbox))
+	if !leased {
+		err = errors.Join(
+			rules.Remove(ctx, func(o rules.Owner) bool { return o.Of(sandbox) }),
+			n.arrangeLocalnet(),
+		)
 	}
+	if err != nil {
+		n.config.Log.Warn("cannot remove the network of a pod, retrying when it is removed and at the next start",
+			"sandbox", sandbox, "err", err)
+		return
+	}
+	n.cleaned.Store(sandbox, nil)
 }
 
 // detach removes an attachment, with the configuration that it was made with.
@@ -66,11 +80,14 @@ func detach(ctx context.Context, cni *libcni.CNIConfig, a *libcni.NetworkAttachm
 	})
 }
 
-// current returns the name of the network that containerd uses now, which is the network in the first file. It is empty
-// when there is no file.
+// current returns the name of the machine's network that containerd uses now, which is the network in the first file.
+// It is empty when there is none.
 func (n *Network) current() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.source != machine {
+		return ""
+	}
 	entries, err := os.ReadDir(n.config.Dir)
 	first := slices.IndexFunc(entries, func(e os.DirEntry) bool { return isConf(e.Name()) })
 	if err != nil || first < 0 {

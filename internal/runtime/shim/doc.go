@@ -1,7 +1,22 @@
-// Command shim serves one pod's containers to containerd, as its containerd-shim-runc-v2 does. The runtime
-// carries it and executes it, at a pod's start, at its end and for questions.
+// Command shim runs containers with runc and keeps their processes while the agent is away. The runtime carries it and
+// starts one for all pods of a node.
 //
-// It owns the processes of the pod: it is their parent, keeps their exit codes and outlives the agent.
-// It is a program of its own because each of these executions pays for the initialisation of all
-// that is linked in: of the agent that is many times what a shim needs, in time and in memory.
+// It serves containerd's task API (ttrpc, version 3) on a unix socket. It is a program of its own, because it must
+// outlive the agent and because its memory is a cost of every node.
+//
+// Rules:
+//
+//   - No lock is held while runc runs. A slow container delays nobody else.
+//   - Signals go through pidfds, never through a process ID that may have a new owner.
+//   - Standard output of a container is a FIFO that it has open for reading and writing. A container can always write:
+//     it keeps the pipe alive itself. The output of commands in it goes to its reader without a copy.
+//   - The log is written here, so that a container never waits for an agent that is away.
+//   - Everything that a next shim needs is in task.json beside the bundle. A shim that is killed takes no container
+//     with it. The agent starts the next shim, which continues.
+//
+// Parts: package child waits for processes, cgroup reads and watches cgroups, stdio opens FIFOs, logger writes logs,
+// outbox delivers events. The registry has all containers, and the keeper creates, follows and removes them.
+//
+// A terminal needs an owner that outlives the shim, since its end hangs up the container. That is a process of this
+// program for each terminal, in mode "console".
 package main

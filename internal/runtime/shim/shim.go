@@ -3,120 +3,190 @@ package main
 import (
 	"context"
 	"errors"
-	goruntime "runtime"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
 
-	bootstrap "github.com/containerd/containerd/api/runtime/bootstrap/v1"
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
-	"github.com/containerd/containerd/api/types"
-	tasktypes "github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/manager"
-	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task"
+	_ "github.com/containerd/containerd/v2/core/runtime" // registers the types that "-info" answers with
 	"github.com/containerd/containerd/v2/pkg/shim"
-	"github.com/containerd/containerd/v2/pkg/shutdown"
-	"github.com/containerd/containerd/v2/plugins"
+	"github.com/containerd/go-runc"
 	"github.com/containerd/log"
-	"github.com/containerd/plugin"
-	"github.com/containerd/plugin/registry"
 	"github.com/containerd/ttrpc"
-	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/berth-run/berth/internal/base/logfile"
+	"github.com/berth-run/berth/internal/runtime/shim/child"
+	"github.com/berth-run/berth/internal/runtime/shim/outbox"
 )
 
 func main() {
 	_ = log.SetLevel(log.WarnLevel.String())
-	registry.Register(&plugin.Registration{
-		Type:     plugins.TTRPCPlugin,
-		ID:       "task",
-		Requires: []plugin.Type{plugins.EventPlugin, plugins.InternalPlugin},
-		InitFn:   newTaskService,
-	})
-	shim.RunShim(context.Background(), shimManager{manager.NewShimManager("io.containerd.runc.v2")})
+	var err error
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == "serve":
+		err = serve(os.Args[2:])
+	case len(os.Args) > 1 && os.Args[1] == "console":
+		runConsole()
+	default:
+		// containerd executes "delete" for containers whose shim is of a version before, and "-info".
+		shim.RunShim(context.Background(), manager.NewShimManager("io.containerd.runc.v2"))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "shim:", err)
+		os.Exit(1)
+	}
 }
 
-// shimManager is the stock manager of the shim's processes, except that a started shim says of
-// itself that it makes no mounts. From one that is silent containerd wants to know by executing
-// "-info" without options, for which the stock manager needs a runc in PATH.
-type shimManager struct{ shim.Shim }
+// serve runs the shim until SIGTERM, with no effect on containers. The arguments after the flags are IDs of containers.
+// The descriptors from firstPidfd on are pidfds of their first processes: somebody who lived when they ended has kept
+// them.
+func serve(args []string) error {
+	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+	tasks := flags.String("tasks", "", "directory of bundles, NAMESPACE/ID")
+	exits := flags.String("exits", "", "directory for the exits of deleted containers, NAMESPACE/ID")
+	socket := flags.String("socket", "", "path of the socket to serve")
+	eventSocket := flags.String("events", "", "path of containerd's socket for events")
+	ready := flags.Int("ready", 0, "descriptor to close when the shim serves")
+	outputs := flags.String("outputs", "", "comma-separated descriptors of unread output, of the program before")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	// Not signal.Ignore: containers would inherit it.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGHUP)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1) // from now on, since an agent may ask for an upgrade
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become a subreaper: %w", err)
+	}
+	lock, err := lockSocket(*socket)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	reaper := child.NewReaper()
+	restored := reaper.Begin()
+	go reaper.Run()
+	runc.Monitor = reaper
+	events := outbox.New(*eventSocket)
+	go events.Run()
+	idle := make(chan struct{})
+	containers := newRegistry(sync.OnceFunc(func() { close(idle) }))
+	k := &keeper{registry: containers, reaper: reaper, outbox: events, boot: bootID(), exits: *exits,
+		limits: filepath.Join(filepath.Dir(*tasks), logfile.LimitsFile)}
+	k.restore(*tasks, inherited(flags.Args()))
+	restored()
+	closeAll(*outputs) // the containers have opened their output again
 
-// Start starts the server half of the shim.
-func (m shimManager) Start(ctx context.Context, params *bootstrap.BootstrapParams) (*bootstrap.BootstrapResult, error) {
-	result, err := m.Shim.Start(ctx, params)
+	if err := os.Remove(*socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: *socket, Net: "unix"})
+	if err != nil {
+		return err
+	}
+	listener.SetUnlinkOnClose(false)
+	if err := os.Chmod(*socket, 0o600); err != nil {
+		return err
+	}
+	server, err := ttrpc.NewServer(ttrpc.WithServerHandshaker(ttrpc.UnixSocketRequireSameUser()))
+	if err != nil {
+		return err
+	}
+	taskapi.RegisterTTRPCTaskService(server, &service{containers, k})
+	upgrade, err := serveUntilTerm(server, listener, *ready, idle, signals)
+	if err != nil || !upgrade {
+		return err
+	}
+	return syscall.Exec(os.Args[0], continuing(os.Args, containers.outputs()), os.Environ())
+}
+
+// lockSocket keeps other shims from the socket. One that was killed may keep it for a moment, until all its threads
+// have ended.
+func lockSocket(socket string) (*os.File, error) {
+	lock, err := os.OpenFile(socket+".lock", os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return result, result.AddExtension(&types.MountCapabilities{})
-}
-
-// newTaskService makes the shim's API.
-func newTaskService(ic *plugin.InitContext) (any, error) {
-	events, err := ic.GetByID(plugins.EventPlugin, "publisher")
-	if err != nil {
-		return nil, err
-	}
-	stop, err := ic.GetByID(plugins.InternalPlugin, "shutdown")
-	if err != nil {
-		return nil, err
-	}
-	publisher, isPublisher := events.(shim.Publisher)
-	service, isShutdown := stop.(shutdown.Service)
-	if !isPublisher || !isShutdown {
-		return nil, errors.New("start task service: containerd's publisher or shutdown plugin has another type")
-	}
-	logger := logrus.StandardLogger()
-	logger.SetFormatter(shimLog{logger.Formatter})
-	stock, err := task.NewTaskService(ic.Context, publisher, service)
-	if err != nil {
-		return nil, err
-	}
-	return taskService{stock}, nil
-}
-
-// taskService is the stock task service, except for Kill and that an exited container has a process:
-// its init, as long as nobody took its exit code. An agent that comes back takes a container without processes for
-// one whose creation was cut short, and drops it with its exit code.
-type taskService struct{ taskapi.TTRPCTaskService }
-
-// RegisterTTRPC adds the service to the shim's server.
-func (s taskService) RegisterTTRPC(server *ttrpc.Server) error { //nolint:unparam // as containerd's shim calls it
-	taskapi.RegisterTTRPCTaskService(server, s)
-	return nil
-}
-
-// Pids lists a container's processes.
-func (s taskService) Pids(ctx context.Context, request *taskapi.PidsRequest) (*taskapi.PidsResponse, error) {
-	response, err := s.TTRPCTaskService.Pids(ctx, request)
-	if err != nil || len(response.Processes) > 0 {
-		return response, err
-	}
-	state, err := s.State(ctx, &taskapi.StateRequest{ID: request.ID})
-	if err == nil && state.Status == tasktypes.Status_STOPPED {
-		response.Processes = []*tasktypes.ProcessInfo{{Pid: state.Pid}}
-	}
-	return response, nil
-}
-
-// Kill signals a process. A command executed in a container leads a session and a process group of
-// its own, which runc makes: SIGKILL, which it gets when its time is over, is for all of the group, so
-// that what it started does not stay in the container.
-func (s taskService) Kill(ctx context.Context, request *taskapi.KillRequest) (*emptypb.Empty, error) {
-	if request.ExecID != "" && request.Signal == uint32(unix.SIGKILL) {
-		state, err := s.State(ctx, &taskapi.StateRequest{ID: request.ID, ExecID: request.ExecID})
-		if err == nil && state.Status == tasktypes.Status_RUNNING && state.Pid > 0 {
-			_ = unix.Kill(-int(state.Pid), unix.SIGKILL) // one that fails has ended
+	const (
+		limit = 5 * time.Second
+		again = 2 * time.Millisecond
+	)
+	for start := time.Now(); ; time.Sleep(again) {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return lock, nil
+		}
+		if time.Since(start) > limit {
+			return nil, fmt.Errorf("lock %s: another shim serves there: %w", lock.Name(), err)
 		}
 	}
-	return s.TTRPCTaskService.Kill(ctx, request)
 }
 
-// shimLog is the format of the shim's log, which comes out at the agent's stderr.
-type shimLog struct{ logrus.Formatter }
-
-// Format renders an entry. The watch for OOM kills on cgroup v1 takes the shim's shutdown for an
-// error and tries again without end: it is ended here.
-func (l shimLog) Format(entry *logrus.Entry) ([]byte, error) {
-	if entry.Message == "cgroups: epoll wait" {
-		goruntime.Goexit()
+// serveUntilTerm serves until SIGTERM or SIGUSR1, or until there is nothing to serve. It returns upgrade for SIGUSR1:
+// this process then becomes the program that is installed now. It stays the parent of the containers, so their exit
+// codes are never lost.
+func serveUntilTerm(server *ttrpc.Server, listener net.Listener, ready int, idle <-chan struct{},
+	signals <-chan os.Signal) (upgrade bool, err error) {
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(context.Background(), listener) }()
+	if ready > 0 {
+		_ = unix.Close(ready)
 	}
-	return l.Formatter.Format(entry)
+	select {
+	case err := <-served:
+		return false, err
+	case <-idle:
+		return false, nil
+	case got := <-signals:
+		return got == syscall.SIGUSR1, nil
+	}
+}
+
+// firstPidfd is the first of the inherited pidfds, after the descriptor for -ready.
+const firstPidfd = 4
+
+// continuing returns the arguments for a program that continues in this process. The descriptors that this program has
+// inherited are closed. The new one inherits those of outputs.
+func continuing(args []string, outputs []int) []string {
+	var list []string
+	for i, arg := range args {
+		if i < 2 || strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "-ready=") &&
+			!strings.HasPrefix(arg, "-outputs=") {
+			list = append(list, arg)
+		}
+	}
+	texts := make([]string, len(outputs))
+	for i, fd := range outputs {
+		texts[i] = strconv.Itoa(fd)
+	}
+	return append(list, "-outputs="+strings.Join(texts, ","))
+}
+
+// closeAll closes a comma-separated list of descriptors.
+func closeAll(list string) {
+	for text := range strings.SplitSeq(list, ",") {
+		if fd, err := strconv.Atoi(text); err == nil {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// inherited returns the inherited pidfds by container.
+func inherited(ids []string) map[string]int {
+	fds := map[string]int{}
+	for i, id := range ids {
+		fds[id] = firstPidfd + i
+		unix.CloseOnExec(firstPidfd + i)
+	}
+	return fds
 }

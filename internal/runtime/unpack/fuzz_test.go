@@ -21,7 +21,8 @@ var limits = Limits{MaxRatio: 10, Harmless: 1 << 20, Reserve: 1}
 // FuzzLayer reads any compressed layer as containerd does. Its bytes and its files, with all their holes, stay within
 // the limits.
 func FuzzLayer(f *testing.F) {
-	for _, plain := range [][]byte{layer(f, 10), layer(f, 4<<20), archivetest.Sparse("f", 1<<40), bytes.Repeat([]byte{0}, 4<<20)} {
+	for _, plain := range [][]byte{layer(f, 10), layer(f, 4<<20), archivetest.Sparse("f", 1<<40),
+		bytes.Repeat([]byte{0}, 4<<20)} {
 		f.Add(plain)
 		var packed bytes.Buffer
 		w := gzip.NewWriter(&packed)

@@ -11,13 +11,15 @@ import (
 
 	"github.com/berth-run/berth/internal/agent/engine"
 	"github.com/berth-run/berth/internal/config"
+	inprocess "github.com/berth-run/berth/internal/config/embedded"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/runtime"
+	"github.com/berth-run/berth/internal/runtime/handler"
 )
 
 // embedded is the runtime in this process: containerd as a library.
 type embedded struct {
-	*runtime.Runtime // Export, PullProgress, Overlaps and RemoveNetwork
+	*runtime.Runtime // Export, PullProgress, LayerUsage, Overlaps and RemoveNetwork
 	config           *config.Config
 }
 
@@ -63,31 +65,54 @@ func names(images []runtime.Image) (names []string) {
 // Progress implements Runtime.
 func (e embedded) Progress() engine.Progress { return e }
 
+// Layers implements Runtime.
+func (e embedded) Layers() engine.Layers { return e }
+
 // Traits implements Runtime.
 func (e embedded) Traits() engine.Traits {
 	return engine.Traits{
 		NoSELinux: "the embedded runtime sets none; use a containerd that does (enable_selinux)",
-		StateDir:  e.config.RunDir, LogsOOMFloor: true,
+		StateDir:  e.config.RunDir, InProcess: true, LogsOOMFloor: true,
 	}
 }
 
 // RuntimeConfig returns the configuration of the embedded runtime of an agent. Each root directory has a runtime with
 // its own directories, bridge and network.
 func RuntimeConfig(c *config.Config, log *slog.Logger) runtime.Config {
+	nri, on := c.Runtime.Embedded.NRI(c.HasDefaultRoot())
 	rc := runtime.Config{
 		Root:          filepath.Join(c.RootDir, "runtime"),
 		State:         filepath.Join(c.RunDir, "runtime"),
 		PodCIDRs:      c.Runtime.PodCIDRs,
 		CNIConfDir:    c.Runtime.Embedded.CNIConfDir,
-		CNIOnly:       c.Runtime.Embedded.PodNetwork == config.PodNetworkCNI,
+		NRISocket:     nri,
+		NRIOff:        !on,
+		CNIOnly:       c.Runtime.Embedded.PodNetwork == inprocess.NetworkCNI,
 		SystemdCgroup: c.Runtime.CgroupDriver == "systemd",
+		Handlers:      handlersOf(c.Runtime.Embedded.Handlers),
 		RegistryDir:   registryDir(c.RootDir),
+		LogMaxSize:    c.Pods.Logs.MaxSize,
+		LogMaxFiles:   c.Pods.Logs.MaxFiles,
 		Log:           log.With("part", "runtime"),
 	}
 	if id := c.Instance(); id != "" {
 		rc.Bridge = "berth-" + id
 	}
 	return rc
+}
+
+// handlersOf converts the configured runtime handlers.
+func handlersOf(configured map[string]inprocess.Handler) handler.Handlers {
+	all := handler.Handlers{}
+	for name, h := range configured {
+		all[name] = handler.Handler{
+			Binary: h.Binary, Root: h.Options.Root, NoPivotRoot: h.Options.NoPivotRoot,
+			NoNewKeyring: h.Options.NoNewKeyring, PodAnnotations: h.PodAnnotations,
+			ContainerAnnotations:         h.ContainerAnnotations,
+			PrivilegedWithoutHostDevices: h.PrivilegedWithoutHostDevices,
+		}
+	}
+	return all
 }
 
 // registryDir returns the directory of the hosts.toml files that configure access to registries. It is certs.d in the

@@ -23,7 +23,7 @@ type socket struct {
 // Connect implements Runtime. The runtime may come up later than the agent.
 func (s socket) Connect(_ context.Context, _ engine.Launch, o cri.Options) (*cri.Client, error) {
 	if flag := s.config.Runtime.Embedded.Given(); flag != "" {
-		return nil, fmt.Errorf("%s is about the embedded runtime, but the runtime is %s (%s): leave out the flag, or "+
+		return nil, fmt.Errorf("%s is about the embedded runtime, but the runtime is %s (%s): leave it out, or "+
 			"write containerRuntimeEndpoint: %s into the file of --config", flag, s.choice.Endpoint, s.choice.Reason,
 			config.EmbeddedRuntime)
 	}
@@ -53,6 +53,9 @@ func notOverCRI(err error) error {
 
 // Progress implements Runtime: the CRI has no call for it.
 func (socket) Progress() engine.Progress { return nil }
+
+// Layers implements Runtime: the runtime measures them itself.
+func (socket) Layers() engine.Layers { return nil }
 
 // Overlaps implements Runtime: the network of pods belongs to the runtime.
 func (socket) Overlaps() *network.Overlaps { return nil }

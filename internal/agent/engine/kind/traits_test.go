@@ -9,6 +9,7 @@ import (
 	"github.com/berth-run/berth/internal/agent/engine"
 	"github.com/berth-run/berth/internal/agent/engine/endpoint"
 	"github.com/berth-run/berth/internal/config"
+	inprocess "github.com/berth-run/berth/internal/config/embedded"
 	"github.com/berth-run/berth/internal/cri"
 )
 
@@ -18,7 +19,7 @@ func TestKindsOfRuntimeDiffer(t *testing.T) {
 	own, external := newEmbedded(c, nil, log), socket{endpoint.Choice{Endpoint: "unix:///run/x.sock"}, c}
 	want := map[string]engine.Traits{
 		"embedded": {NoSELinux: "the embedded runtime sets none; use a containerd that does (enable_selinux)",
-			StateDir: "/run/berth", LogsOOMFloor: true},
+			StateDir: "/run/berth", InProcess: true, LogsOOMFloor: true},
 		"socket": {Shared: true, StateDir: "/"},
 	}
 	got := map[string]engine.Traits{"embedded": own.Traits(), "socket": external.Traits()}
@@ -36,11 +37,11 @@ func TestKindsOfRuntimeDiffer(t *testing.T) {
 // A flag of the embedded runtime is an error if another runtime is used.
 func TestSocketRefusesFlagsOfTheEmbeddedRuntime(t *testing.T) {
 	c := &config.Config{Runtime: config.Runtime{
-		Embedded: config.Embedded{CRIListen: "unix:///run/berth/cri.sock"}}}
+		Embedded: inprocess.Settings{CRIListen: "unix:///run/berth/cri.sock"}}}
 	s := socket{endpoint.Choice{Endpoint: "unix:///run/x.sock", Reason: "containerRuntimeEndpoint says so"}, c}
 	_, err := s.Connect(t.Context(), nil, cri.Options{})
 	want := "--cri-listen is about the embedded runtime, but the runtime is unix:///run/x.sock " +
-		"(containerRuntimeEndpoint says so): leave out the flag, or write containerRuntimeEndpoint: embedded " +
+		"(containerRuntimeEndpoint says so): leave it out, or write containerRuntimeEndpoint: embedded " +
 		"into the file of --config"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)

@@ -23,8 +23,8 @@ type File struct {
 	Version int
 	// Seeds are data as the owner writes it, in JSON.
 	Seeds []string
-	// Read reads the file below dir as a new agent would, and uses what it has read. It returns the resulting state, and
-	// everything that it reported: the text of an error or the lines of a log.
+	// Read reads the file below dir as a new agent would, and uses what it has read. It returns the resulting state,
+	// and everything that it reported: the text of an error or the lines of a log.
 	Read func(t *testing.T, dir string) (state, report string)
 }
 

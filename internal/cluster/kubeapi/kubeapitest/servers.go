@@ -170,8 +170,9 @@ func (s *servers) startAPI(ctx context.Context) error {
 		"--service-account-key-file", in("sa.key"), "--service-account-signing-key-file", in("sa.key"),
 		"--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction",
 		"--service-cluster-ip-range", "10.96.0.0/16", "--allow-privileged",
-		"--feature-gates", "ClusterTrustBundle=true,ClusterTrustBundleProjection=true",
-		"--runtime-config", "certificates.k8s.io/v1beta1/clustertrustbundles=true",
+		"--feature-gates", "ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true",
+		"--runtime-config", "certificates.k8s.io/v1beta1/clustertrustbundles=true," +
+			"certificates.k8s.io/v1beta1/podcertificaterequests=true",
 	}
 	var err error
 	if s.api, err = s.nursery.run(s.program, s.dir, "kube-apiserver",

@@ -109,7 +109,7 @@ func (f *Runtime) Exit(containerID string, code int32, reason string) {
 	f.pods.exit(c, code, reason)
 }
 
-// KillSandbox makes a sandbox not ready, as if its pause process had died. Its containers run on.
+// KillSandbox makes a sandbox not ready, as if its process had died. Its containers run on.
 func (f *Runtime) KillSandbox(id string) {
 	f.pods.mu.Lock()
 	defer f.pods.mu.Unlock()

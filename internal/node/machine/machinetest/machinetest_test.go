@@ -1,38 +1,22 @@
 package machinetest_test
 
 import (
-	"flag"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/cpuset"
 
+	"github.com/berth-run/berth/internal/base/golden"
 	"github.com/berth-run/berth/internal/node/machine"
 	"github.com/berth-run/berth/internal/node/machine/machinetest"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 // Each recorded machine is read as in its golden file.
 func TestMachines(t *testing.T) {
 	for name, m := range machinetest.All(t) {
 		t.Run(name, func(t *testing.T) {
-			got := machinetest.Summary(m)
-			golden := filepath.Join("testdata", name+".golden")
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("differs from %s (-want +got); -update writes it:\n%s", golden, diff)
-			}
+			golden.Text(t, name+".golden", machinetest.Summary(m))
 		})
 	}
 }

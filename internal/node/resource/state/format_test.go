@@ -31,7 +31,8 @@ func TestFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"policyName":"static","defaultCpuSet":"0-3","entries":{"a":{"app":"4-5"}},"checksum":3875335490,"writer":"berth"}`; string(cpus) != want {
+	if want := `{"policyName":"static","defaultCpuSet":"0-3","entries":{"a":{"app":"4-5"}},"checksum":3875335490,` +
+		`"writer":"berth"}`; string(cpus) != want {
 		t.Errorf("%s\nwant %s", cpus, want)
 	}
 	m := machine.Machine{Nodes: []machine.Node{
@@ -43,12 +44,18 @@ func TestFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"policyName":"Static","machineState":{` +
-		`"0":{"numberOfAssignments":2,"memoryMap":{"hugepages-1Gi":{"total":0,"systemReserved":0,"allocatable":0,"reserved":0,"free":0},` +
-		`"hugepages-2Mi":{"total":4194304,"systemReserved":0,"allocatable":4194304,"reserved":2097152,"free":2097152},` +
-		`"memory":{"total":8388608,"systemReserved":1024,"allocatable":4193280,"reserved":512,"free":4192768}},"cells":[0]},` +
-		`"1":{"numberOfAssignments":1,"memoryMap":{"memory":{"total":2048,"systemReserved":48,"allocatable":2000,"reserved":2000,"free":0}},"cells":[1,2]},` +
-		`"2":{"numberOfAssignments":1,"memoryMap":{"memory":{"total":2048,"systemReserved":0,"allocatable":2048,"reserved":1000,"free":1048}},"cells":[1,2]}},` +
-		`"entries":{"a":{"app":[{"numaAffinity":[0],"type":"hugepages-2Mi","size":2097152},{"numaAffinity":[0],"type":"memory","size":512}]},` +
+		`"0":{"numberOfAssignments":2,"memoryMap":{"hugepages-1Gi":{"total":0,"systemReserved":0,"allocatable":0,` +
+		`"reserved":0,"free":0},` +
+		`"hugepages-2Mi":{"total":4194304,"systemReserved":0,"allocatable":4194304,"reserved":2097152,` +
+		`"free":2097152},` +
+		`"memory":{"total":8388608,"systemReserved":1024,"allocatable":4193280,"reserved":512,"free":4192768}},` +
+		`"cells":[0]},` +
+		`"1":{"numberOfAssignments":1,"memoryMap":{"memory":{"total":2048,"systemReserved":48,"allocatable":2000,` +
+		`"reserved":2000,"free":0}},"cells":[1,2]},` +
+		`"2":{"numberOfAssignments":1,"memoryMap":{"memory":{"total":2048,"systemReserved":0,"allocatable":2048,` +
+		`"reserved":1000,"free":1048}},"cells":[1,2]}},` +
+		`"entries":{"a":{"app":[{"numaAffinity":[0],"type":"hugepages-2Mi","size":2097152},{"numaAffinity":[0],` +
+		`"type":"memory","size":512}]},` +
 		`"b":{"app":[{"numaAffinity":[1,2],"type":"memory","size":3000}]}},"checksum":2321360222,"writer":"berth"}`
 	if string(blocks) != want {
 		t.Errorf("%s\nwant %s", blocks, want)

@@ -29,13 +29,15 @@ func TestParseCPUs(t *testing.T) {
 			want: found{}},
 		{
 			name: "version 2",
-			text: `{"policyName":"none","defaultCPUSet":"1-3","entries":{"pod":{"container1":"4-6","container2":"1-3"}},"checksum":3610638499}`,
+			text: `{"policyName":"none","defaultCPUSet":"1-3","entries":{"pod":{"container1":"4-6",` +
+				`"container2":"1-3"}},"checksum":3610638499}`,
 			want: found{"pod": {Containers: map[string]resource.Holding{"container1": cpus(4, 5, 6),
 				"container2": cpus(1, 2, 3)}}},
 		},
 		{
 			name: "version 3",
-			text: `{"policyName":"none","defaultCPUSet":"1-3","entries":{"pod":{"container1":"4-6","container2":"1-3"}},"podEntries":{"pod":{"cpuSet":"4-6"}},"checksum":2649431787}`,
+			text: `{"policyName":"none","defaultCPUSet":"1-3","entries":{"pod":{"container1":"4-6",` +
+				`"container2":"1-3"}},"podEntries":{"pod":{"cpuSet":"4-6"}},"checksum":2649431787}`,
 			want: found{"pod": {Containers: map[string]resource.Holding{"container1": cpus(4, 5, 6),
 				"container2": cpus(1, 2, 3)}, Pod: cpus(4, 5, 6)}},
 		},
@@ -45,7 +47,8 @@ func TestParseCPUs(t *testing.T) {
 			want: found{"pod": {Containers: map[string]resource.Holding{"own": cpus(4)}, Pod: cpus(4, 5, 6)}},
 		},
 		{name: "version 1",
-			text: `{"policyName":"none","defaultCPUSet":"1-3","entries":{"containerID1":"4-6","containerID2":"1-3"},"checksum":3680390589}`},
+			text: `{"policyName":"none","defaultCPUSet":"1-3","entries":{"containerID1":"4-6","containerID2":"1-3"},` +
+				`"checksum":3680390589}`},
 		{name: "version 1, empty", text: `{"policyName":"none","defaultCPUSet":"1-3","checksum":1694838852}`,
 			want: found{}},
 		{name: "wrong checksum", text: `{"policyName":"none","defaultCPUSet":"4-6","entries":{},"checksum":1337}`,
@@ -74,7 +77,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-const machineState = `"machineState":{"0":{"numberOfAssignments":0,"memoryMap":{"memory":{"total":2048,"systemReserved":512,"allocatable":1536,"reserved":512,"free":1024}},"cells":[]}}`
+const machineState = `"machineState":{"0":{"numberOfAssignments":0,"memoryMap":{"memory":{"total":2048,` +
+	`"systemReserved":512,"allocatable":1536,"reserved":512,"free":1024}},"cells":[]}}`
 
 func TestParseMemory(t *testing.T) {
 	half := []memory.Block{{Nodes: topology.Of(0), Resource: "memory", Size: 512}}
@@ -92,7 +96,8 @@ func TestParseMemory(t *testing.T) {
 		{
 			name: "version 2",
 			text: `{"policyName":"static",` + machineState + `,` + entries +
-				`,"podEntries":{"pod":{"memoryBlocks":[{"numaAffinity":[0],"type":"memory","size":512}]}},"checksum":1278640530}`,
+				`,"podEntries":{"pod":{"memoryBlocks":[{"numaAffinity":[0],"type":"memory","size":512}]}},` +
+				`"checksum":1278640530}`,
 			want: found{"pod": {Containers: map[string]resource.Holding{}, Pod: resource.Holding{Memory: half}}},
 		},
 		{name: "wrong checksum", text: `{"policyName":"static",` + machineState + `,"checksum":101010}`,

@@ -25,6 +25,7 @@ type Set struct {
 	Mirrors *store.Table[types.NamespacedName, *corev1.Pod]
 
 	node    string
+	ignored pod.Ignored
 	synced  bool
 	pods    map[types.UID]*pod.Pod
 	refused map[types.UID]Refusal
@@ -37,10 +38,10 @@ type Refusal struct {
 	Err  error
 }
 
-// New returns an empty set.
-func New(node string) *Set {
+// New returns an empty set. Its pods do not have the ignored fields.
+func New(node string, ignored pod.Ignored) *Set {
 	return &Set{
-		Mirrors: store.New[types.NamespacedName, *corev1.Pod](), node: node,
+		Mirrors: store.New[types.NamespacedName, *corev1.Pod](), node: node, ignored: ignored,
 		pods: map[types.UID]*pod.Pod{}, refused: map[types.UID]Refusal{},
 		objects: map[object.Key]runtime.Object{},
 	}
@@ -142,7 +143,7 @@ func (s *Set) add(p *corev1.Pod, was *pod.Pod, at time.Time) *pod.Pod {
 		s.refused[p.UID] = Refusal{NameOf(p), err}
 		return nil
 	}
-	now := &pod.Pod{Pod: own(p), Source: pod.SourceAPI, Origin: Origin, Seen: at}
+	now := &pod.Pod{Pod: s.ignored.Without(own(p)), Source: pod.SourceAPI, Origin: Origin, Seen: at}
 	if was != nil {
 		now.Seen = was.Seen
 		if sameVersion(was.Pod, now.Pod) {

@@ -89,7 +89,7 @@ func TestSet(t *testing.T) {
 		}, state{Pods: []string{"b 2 1"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := New("node")
+			s := New("node", pod.Ignored{})
 			test.do(s)
 			if test.want.Refused == nil {
 				test.want.Refused = map[string]string{}
@@ -103,7 +103,7 @@ func TestSet(t *testing.T) {
 
 // An unchanged pod keeps its value. A changed pod keeps the time when it was first seen.
 func TestSameValue(t *testing.T) {
-	s, first := New("node"), time.Unix(100, 0)
+	s, first := New("node", pod.Ignored{}), time.Unix(100, 0)
 	was := s.Put(apiPod("a", "1", "1", nil), first)
 	s.Replace([]*corev1.Pod{apiPod("a", "1", "1", nil)}, first.Add(time.Minute))
 	if got := s.Pods(); len(got) != 1 || got[0] != was {
@@ -117,7 +117,7 @@ func TestSameValue(t *testing.T) {
 // An annotation cannot make a pod of the API look like a static pod of this node.
 func TestForgedSource(t *testing.T) {
 	marked := apiPod("a", "1", "1", map[string]string{pod.AnnotationConfigSource: "file", "mine": "x"})
-	got := New("node").Put(marked, time.Unix(100, 0))
+	got := New("node", pod.Ignored{}).Put(marked, time.Unix(100, 0))
 	if keys := slices.Collect(maps.Keys(got.Annotations)); pod.Static(got.Pod) ||
 		!slices.Equal(keys, []string{"mine"}) {
 		t.Errorf("annotations %v", got.Annotations)

@@ -193,6 +193,13 @@ func TestBuild(t *testing.T) {
 				{}: "f: is empty; next: remove it, or give it an empty List if no pod should run"}},
 		{"empty List", "apiVersion: v1\nkind: List\nitems: []\n", nil, nil},
 		{
+			name: "an unknown field is ignored", text: manifestOf("a", "a") + "  comand: [x]\n",
+			want: []string{"a-node"},
+			problems: map[types.NamespacedName]string{{Namespace: "default", Name: "a-node"}: "FieldIgnored: f: pod " +
+				"default/a-node: line 6: spec.comand: unknown field; next: correct the manifest, which is used " +
+				"without unknown fields and with the last value of a key that is given twice"},
+		},
+		{
 			name: "good, unreadable and invalid",
 			text: docs(manifestOf("a", "a"), "apiVersion: v1\nkind: Pod\nmetadata: {name: b}\nspec: 3\n",
 				"apiVersion: v1\nkind: Pod\nmetadata: {name: c}\n"),

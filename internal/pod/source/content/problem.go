@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,8 @@ type Problem struct {
 	// Err is the problem. It carries the reason FailedValidation (internal/base/reason) unless the origin itself could
 	// not be read.
 	Err error
+	// Ignored says that the manifest is used without the fields that Err names.
+	Ignored bool
 	// Since is when the problem was first seen.
 	Since time.Time
 }
@@ -34,7 +37,8 @@ type Problem struct {
 // ProblemKey identifies a problem by its origin and text.
 type ProblemKey struct{ Origin, Text string }
 
-// MissingError is the problem of a manifest directory, or of a single manifest file, that disappeared while its pods run.
+// MissingError is the problem of a manifest directory, or of a single manifest file, that disappeared while its pods
+// run.
 type MissingError struct {
 	// Path of the directory or file.
 	Path string
@@ -43,8 +47,8 @@ type MissingError struct {
 }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%s %s: the pods of its manifests keep running; next: bring it back, or put a manifest there (an "+
-		"empty List ends these pods)", e.Path, e.Why)
+	return fmt.Sprintf("%s %s: the pods of its manifests keep running; next: bring it back, or put a manifest there "+
+		"(an empty List ends these pods)", e.Path, e.Why)
 }
 
 // Key returns the key of the problem in a table.
@@ -60,13 +64,19 @@ func (p Problem) About(key object.Key) Problem {
 	return p
 }
 
-// Build reads the text of a file or URL. It returns the valid part, completed, and the problems of the rest.
+// Faulty reports whether problems make a part of a manifest unusable.
+func Faulty(problems []Problem) bool {
+	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Ignored })
+}
+
+// Build reads the text of a file or URL. It returns the valid part, completed, and the problems of the rest. It ignores
+// unknown fields, as the kubelet does: a pod that a kubelet has started from this text keeps running.
 func Build(text []byte, origin string, from pod.Source, node string) (w Wanted, problems []Problem) {
 	if len(document.Split(text)) == 0 {
 		return w, []Problem{{Origin: origin,
 			Err: fmt.Errorf("%s: is empty; next: remove it, or give it an empty List if no pod should run", origin)}}
 	}
-	objects, err := manifest.Decode(text, origin)
+	objects, err := manifest.DecodeLenient(text, origin)
 	if errs, ok := errors.AsType[manifest.Errors](err); ok {
 		for _, e := range errs {
 			problems = append(problems,
@@ -76,6 +86,10 @@ func Build(text []byte, origin string, from pod.Source, node string) (w Wanted, 
 	for _, o := range objects {
 		if err := w.add(o, from, node); err != nil {
 			problems = append(problems, Problem{Origin: origin, Err: err}.About(o.Key()))
+		} else if warning := o.Warning(); warning != nil {
+			problems = append(problems, Problem{Origin: origin, Ignored: true, Err: reason.New(reason.FieldIgnored,
+				"%w; next: correct the manifest, which is used without unknown fields and with the last value of a "+
+					"key that is given twice", warning)}.About(o.Key()))
 		}
 	}
 	return w, problems

@@ -69,7 +69,7 @@ func hashed(uid types.UID) bool {
 }
 
 // shapeOf returns a digest of everything that must stay for a pod to be the same: all but the CPU and memory of its
-// containers, and its QoS class.
+// containers and of the pod as a whole, and its QoS class.
 func shapeOf(p *corev1.Pod) string {
 	c := p.DeepCopy()
 	class := pod.QOS(c)
@@ -77,6 +77,7 @@ func shapeOf(p *corev1.Pod) string {
 	for _, key := range []string{pod.AnnotationConfigHash, pod.AnnotationConfigSeen} {
 		delete(c.Annotations, key)
 	}
+	UnsizePod(&c.Spec)
 	for _, list := range [][]corev1.Container{c.Spec.InitContainers, c.Spec.Containers} {
 		for i := range list {
 			list[i].Resources = Unsized(list[i].Resources)
@@ -102,14 +103,32 @@ func Unsized(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	return r
 }
 
-// Resources encodes the resources of all containers for a comparison.
+// UnsizePod removes the pod-level CPU and memory, which can change while the pod runs (KEP-5419).
+func UnsizePod(s *corev1.PodSpec) {
+	if s.Resources == nil {
+		return
+	}
+	r := Unsized(*s.Resources)
+	s.Resources = &r
+	if len(r.Requests)+len(r.Limits)+len(r.Claims) == 0 {
+		s.Resources = nil
+	}
+}
+
+// Resources encodes the resources of a pod and of all its containers for a comparison.
 func Resources(p *corev1.Pod) string {
 	text, _ := json.Marshal(sizes(p)) // cannot fail: all values came from JSON
 	return string(text)
 }
 
+// whole is the key of the pod-level resources in a map by container name. No container has this name.
+const whole = ""
+
 func sizes(p *corev1.Pod) map[string]corev1.ResourceRequirements {
 	all := map[string]corev1.ResourceRequirements{}
+	if p.Spec.Resources != nil {
+		all[whole] = *p.Spec.Resources
+	}
 	for _, c := range pod.Containers(p) {
 		if c.Kind != pod.Ephemeral {
 			all[c.Name] = c.Resources
@@ -119,6 +138,9 @@ func sizes(p *corev1.Pod) map[string]corev1.ResourceRequirements {
 }
 
 func (a *amendment) apply(p *corev1.Pod) {
+	if r, ok := a.Resources[whole]; ok {
+		p.Spec.Resources = r.DeepCopy()
+	}
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
 			if r, ok := a.Resources[list[i].Name]; ok {

@@ -19,7 +19,7 @@ type Identities struct {
 
 	path     string // empty: in memory only
 	known    map[string]Identity
-	searched map[string]bool // places for which Running was searched
+	searched map[string]bool // places that Running was searched for
 	dirty    bool
 }
 

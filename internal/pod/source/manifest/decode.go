@@ -29,6 +29,16 @@ type Object struct {
 	Origin string
 	// Document and Line are the object's position in the text, both from 1.
 	Document, Line int
+	// Ignored lists the unknown fields and the keys given twice in a text that was decoded leniently.
+	Ignored document.Faults
+}
+
+// Warning returns the error that names the ignored fields of an object; nil if there are none.
+func (o Object) Warning() *Error {
+	if len(o.Ignored) == 0 {
+		return nil
+	}
+	return &Error{Origin: o.Origin, Document: o.Document, Line: o.Ignored[0].Line, Key: o.Key(), Err: o.Ignored}
 }
 
 // Fail returns the error for an object that was decoded but is invalid.
@@ -111,14 +121,20 @@ func (e Errors) Unwrap() []error {
 //
 // An invalid document does not affect the others, and neither does an invalid item of a list. Decode returns the valid
 // objects together with the error, which is of type Errors. For a text without documents both are nil.
-func Decode(text []byte, origin string) ([]Object, error) {
+func Decode(text []byte, origin string) ([]Object, error) { return decode(text, origin, false) }
+
+// DecodeLenient is Decode for manifests that a kubelet may have read before: an object with unknown fields, or with a
+// key that is given twice, is valid. Its Ignored lists them.
+func DecodeLenient(text []byte, origin string) ([]Object, error) { return decode(text, origin, true) }
+
+func decode(text []byte, origin string, lenient bool) ([]Object, error) {
 	var objects []Object
 	var errs Errors
 	if len(text) > document.MaxSize {
 		return nil, Errors{{Origin: origin, Document: 1, Line: 1, Err: document.ErrTooLarge}}
 	}
 	for _, doc := range document.Split(text) {
-		r := reader{doc: doc, origin: origin}
+		r := reader{doc: doc, origin: origin, lenient: lenient}
 		r.document()
 		objects = append(objects, r.objects...)
 		errs = append(errs, r.errs...)
@@ -133,6 +149,8 @@ func Decode(text []byte, origin string) ([]Object, error) {
 type reader struct {
 	doc     document.Document
 	origin  string
+	lenient bool
+	ignored document.Faults // in a lenient reader, those of no object yet
 	objects []Object
 	errs    Errors
 }
@@ -157,7 +175,7 @@ func (r *reader) fail(key object.Key, err error, path ...any) {
 }
 
 func (r *reader) document() {
-	data, err := r.doc.JSON()
+	data, err := r.json()
 	if err != nil {
 		r.fail(object.Key{}, err)
 		return
@@ -172,6 +190,45 @@ func (r *reader) document() {
 		return
 	}
 	r.object(data, h)
+}
+
+func (r *reader) json() (data []byte, err error) {
+	if !r.lenient {
+		return r.doc.JSON()
+	}
+	data, r.ignored, err = r.doc.LenientJSON()
+	return data, err
+}
+
+// decode puts data into the value that into points to.
+func (r *reader) decode(data []byte, into any, path ...any) error {
+	if !r.lenient {
+		return r.doc.Decode(data, into, path...)
+	}
+	ignored, err := r.doc.DecodeLenient(data, into, path...)
+	for _, f := range ignored {
+		if !slices.Contains(r.ignored, f) {
+			r.ignored = append(r.ignored, f)
+		}
+	}
+	return err
+}
+
+// claim returns the ignored fields of the object at path. The first object of a list also gets those of the list
+// itself.
+func (r *reader) claim(path []any) (mine document.Faults) {
+	prefix := ""
+	if len(path) > 0 {
+		prefix = fmt.Sprintf("%s[%d].", path...)
+	}
+	r.ignored = slices.DeleteFunc(r.ignored, func(f document.Fault) bool {
+		of := strings.HasPrefix(f.Field, prefix) || !strings.HasPrefix(f.Field, "items[")
+		if of {
+			mine = append(mine, f)
+		}
+		return of
+	})
+	return mine
 }
 
 // head reads the fields that identify the kind. The rest is checked once the kind is known.
@@ -198,7 +255,7 @@ func (r *reader) list(data []byte, h head, item kind) {
 		Metadata metav1.ListMeta   `json:"metadata"`
 		Items    []json.RawMessage `json:"items"`
 	}
-	if err := r.doc.Decode(data, &strict); err != nil {
+	if err := r.decode(data, &strict); err != nil {
 		r.fail(object.Key{}, err)
 		return
 	}
@@ -226,12 +283,12 @@ func (r *reader) object(data []byte, h head, path ...any) {
 	var err error
 	if h.Kind == kindPod {
 		o.Pod = &corev1.Pod{}
-		err = r.doc.Decode(data, o.Pod, path...)
+		err = r.decode(data, o.Pod, path...)
 		o.Pod.APIVersion, o.Pod.Kind = "v1", kindPod
 	} else {
 		k, _ := object.KindNamed(h.Kind)
 		o.Value = k.New()
-		err = r.doc.Decode(data, o.Value, path...)
+		err = r.decode(data, o.Value, path...)
 	}
 	if err == nil {
 		o.Canonical, err = canonicalize(data)
@@ -240,7 +297,7 @@ func (r *reader) object(data []byte, h head, path ...any) {
 		r.fail(key, err, path...)
 		return
 	}
-	o.Line = r.line(path)
+	o.Line, o.Ignored = r.line(path), r.claim(path)
 	r.objects = append(r.objects, o)
 }
 

@@ -78,7 +78,8 @@ func TestDecode(t *testing.T) {
 			name: "wrong types",
 			text: "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\nspec:\n  hostNetwork: 'no'\n  priority: high\n",
 			errs: []string{
-				`f.yaml: pod default/web: line 6: spec.hostNetwork: wants true or false, got "no"; line 7: spec.priority: wants a whole number (int32), got "high"`},
+				`f.yaml: pod default/web: line 6: spec.hostNetwork: wants true or false, got "no"; line 7: ` +
+					`spec.priority: wants a whole number (int32), got "high"`},
 		},
 		{name: "other kind", text: "apiVersion: v1\nkind: Service\n",
 			errs: []string{
@@ -155,7 +156,8 @@ func TestCanonical(t *testing.T) {
 			"kind: Pod # a pod\napiVersion: 'v1'\nspec:\n  priority: 7\nmetadata:\n  labels: {b: \"2\", a: \"1\"}\n  " +
 				"name: web\n", true},
 		{
-			"JSON", `{"spec":{"priority":7},"kind":"Pod","apiVersion":"v1","metadata":{"labels":{"b":"2","a":"1"},"name":"web"}}`, true},
+			"JSON", `{"spec":{"priority":7},"kind":"Pod","apiVersion":"v1","metadata":{"labels":{"b":"2","a":"1"},` +
+				`"name":"web"}}`, true},
 		{"status", base + "status: {phase: Running}\n", true},
 		{"another value", strings.Replace(base, "7", "8", 1), false},
 		{"a default spelled out", strings.Replace(base, "priority", "dnsPolicy: ClusterFirst, priority", 1), false},
@@ -249,3 +251,43 @@ func completeObject(t *testing.T, v object.Value) {
 
 // indent indents all lines but the first by two spaces.
 func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
+
+// A lenient reader uses objects with unknown fields and keys given twice, and lists them for the object that has them.
+func TestDecodeLenient(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\n"
+	for _, tt := range []struct {
+		name, text string
+		want       []string // name: ignored fields
+		err        string
+	}{
+		{"nothing to ignore", pod + "metadata: {name: a}\n", []string{"a: "}, ""},
+		{"an unknown field", pod + "metadata: {name: a}\nspec: {hostnam: x}\n",
+			[]string{`a: line 4: spec.hostnam: unknown field, did you mean "hostname"?`}, ""},
+		{"a key given twice: the last value counts", pod + "metadata: {name: a, name: b}\n",
+			[]string{"b: line 3: metadata.name: is given twice, first in line 3"}, ""},
+		{"JSON", `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "name": "b"}, "spec": {"x": 1}}`,
+			[]string{"b: line 1: metadata.name: is given twice, first in line 1; line 1: spec.x: unknown field"}, ""},
+		{"items of a list", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: a}}\n" +
+			"- {apiVersion: v1, kind: Pod, metadata: {name: b, nam: c}}\n",
+			[]string{"a: ", `b: line 5: items[1].metadata.nam: unknown field, did you mean "name"?`}, ""},
+		{"a value of the wrong type", pod + "metadata: {name: a}\nspec: {hostnam: x, hostNetwork: maybe}\n", nil,
+			"f: pod default/a: "},
+		{"no YAML", "a: [\n", nil, "f: line "},
+	} {
+		objects, err := DecodeLenient([]byte(tt.text), "f")
+		var got []string
+		for _, o := range objects {
+			ignored := ""
+			if len(o.Ignored) > 0 {
+				ignored = o.Ignored.Error()
+			}
+			got = append(got, o.Pod.Name+": "+ignored)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+		if (tt.err == "") != (err == nil) || err != nil && !strings.HasPrefix(err.Error(), tt.err) {
+			t.Errorf("%s: error %v, want %q", tt.name, err, tt.err)
+		}
+	}
+}

@@ -1,17 +1,15 @@
 package manifest
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
-)
 
-var update = flag.Bool("update", false, "write the golden files")
+	"github.com/berth-run/berth/internal/base/golden"
+)
 
 // Each testdata/default/*.yaml must give the *.golden beside it.
 func TestDefault(t *testing.T) {
@@ -35,19 +33,7 @@ func TestDefault(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden := file[:len(file)-len("yaml")] + "golden"
-			if *update {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			golden.File(t, file[:len(file)-len("yaml")]+"golden", string(got))
 		})
 	}
 }

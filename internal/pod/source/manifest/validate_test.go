@@ -24,7 +24,9 @@ func TestValidateSpec(t *testing.T) {
 		{"names across the lists",
 			"containers: [{name: a, image: a}, {name: B, image: b}]\ninitContainers: [{name: a, image: a}]", []string{
 				`spec.containers[0].name: Duplicate value: "a"`,
-				`spec.containers[1].name: Invalid value: "B": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`,
+				`spec.containers[1].name: Invalid value: "B": a lowercase RFC 1123 label must consist of lower case ` +
+					`alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. ` +
+					`'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`,
 			}},
 		{"image", "containers: [{name: a, image: ' a'}]",
 			[]string{`spec.containers[0].image: Invalid value: " a": must not have leading or trailing whitespace`}},
@@ -33,9 +35,12 @@ func TestValidateSpec(t *testing.T) {
 				"\nrestartPolicy: Maybe\ndnsPolicy: X\nos: {name: plan9}", []string{
 				`spec.restartPolicy: Unsupported value: "Maybe": supported values: "Always", "OnFailure", "Never"`,
 				`spec.os.name: Unsupported value: "plan9": supported values: "linux", "windows"`,
-				`spec.dnsPolicy: Unsupported value: "X": supported values: "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"`,
-				`spec.containers[0].imagePullPolicy: Unsupported value: "Sometimes": supported values: "Always", "IfNotPresent", "Never"`,
-				`spec.containers[0].terminationMessagePolicy: Unsupported value: "X": supported values: "File", "FallbackToLogsOnError"`,
+				`spec.dnsPolicy: Unsupported value: "X": supported values: "ClusterFirst", ` +
+					`"ClusterFirstWithHostNet", "Default", "None"`,
+				`spec.containers[0].imagePullPolicy: Unsupported value: "Sometimes": supported values: "Always", ` +
+					`"IfNotPresent", "Never"`,
+				`spec.containers[0].terminationMessagePolicy: Unsupported value: "X": supported values: "File", ` +
+					`"FallbackToLogsOnError"`,
 			}},
 		{"times", withContainer("") + "\nterminationGracePeriodSeconds: -1\nactiveDeadlineSeconds: 0", []string{
 			"spec.terminationGracePeriodSeconds: Invalid value: -1: must be between 0 and 2147483647, inclusive",
@@ -59,7 +64,10 @@ func TestValidateSpec(t *testing.T) {
 				"\ndnsConfig: {nameservers: [1.1.1.1, 1.1.1.2, 1.1.1.3, '::1'], searches: [., _tcp.example.com., " +
 				"'A'], options: [{value: x}]}", []string{
 				"spec.dnsConfig.nameservers: Too many: 4: must have at most 3 items",
-				`spec.dnsConfig.searches[2]: Invalid value: "A": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')`,
+				`spec.dnsConfig.searches[2]: Invalid value: "A": a lowercase RFC 1123 subdomain must consist of ` +
+					`lower case alphanumeric characters, '_', '-' or '.', and must start and end with an ` +
+					`alphanumeric character (e.g. 'example.com', regex used for validation is ` +
+					`'_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')`,
 				"spec.dnsConfig.options[0].name: Required value",
 			}},
 		{"tolerations",
@@ -68,7 +76,8 @@ func TestValidateSpec(t *testing.T) {
 				"Exists, tolerationSeconds: 3}]", []string{
 				`spec.tolerations[0].value: Invalid value: "x": must be empty when operator is Exists`,
 				`spec.tolerations[1].operator: Unsupported value: "In": supported values: "Equal", "Exists"`,
-				`spec.tolerations[2].operator: Invalid value: "": must be Exists when key is empty, which means every key`,
+				`spec.tolerations[2].operator: Invalid value: "": must be Exists when key is empty, which means ` +
+					`every key`,
 				`spec.tolerations[3].effect: Invalid value: "": must be NoExecute when tolerationSeconds is set`,
 			}},
 		{"gates", withContainer("") + "\nschedulingGates: [{name: a}]\nimagePullSecrets: [{}]", []string{
@@ -83,8 +92,10 @@ func TestValidateSpec(t *testing.T) {
 				"spec.containers[0].ports[1].containerPort: Invalid value: 70000: must be between 1 and " +
 					"65535, inclusive",
 				"spec.containers[0].ports[1].hostPort: Invalid value: -1: must be between 1 and 65535, inclusive",
-				`spec.containers[0].ports[1].protocol: Unsupported value: "ICMP": supported values: "TCP", "UDP", "SCTP"`,
-				`spec.containers[0].ports[1].hostIP: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`,
+				`spec.containers[0].ports[1].protocol: Unsupported value: "ICMP": supported values: "TCP", "UDP", ` +
+					`"SCTP"`,
+				`spec.containers[0].ports[1].hostIP: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 ` +
+					`or 2001:db8::ffff)`,
 				`spec.containers[0].ports[3].name: Duplicate value: "a"`,
 			}},
 		{"host ports",
@@ -95,7 +106,8 @@ func TestValidateSpec(t *testing.T) {
 		{"host network",
 			withContainer("ports: [{containerPort: 80, hostPort: 8080}]") +
 				"\nhostNetwork: true\nsecurityContext: {sysctls: [{name: net.core.somaxconn, value: '1'}]}", []string{
-				`spec.securityContext.sysctls[0].name: Invalid value: "net.core.somaxconn": may not be set on the host network`,
+				`spec.securityContext.sysctls[0].name: Invalid value: "net.core.somaxconn": may not be set on the ` +
+					`host network`,
 				"spec.containers[0].ports[0].hostPort: Invalid value: 8080: must be containerPort (80), or left out, " +
 					"on the host network",
 			}},
@@ -105,14 +117,20 @@ func TestValidateSpec(t *testing.T) {
 					"{name: B, valueFrom: {}}], envFrom: [{}, {secretRef: {name: s}, configMapRef: {name: C}}]"),
 			[]string{
 				"spec.containers[0].env[0].name: Required value",
-				`spec.containers[0].env[1].name: Invalid value: "a=b": a valid environment variable name must consist only of printable ASCII characters other than '='`,
+				`spec.containers[0].env[1].name: Invalid value: "a=b": a valid environment variable name must ` +
+					`consist only of printable ASCII characters other than '='`,
 				`spec.containers[0].env[2].valueFrom: Invalid value: "A": cannot be set together with value`,
-				`spec.containers[0].env[2].valueFrom.fieldRef.fieldPath: Unsupported value: "spec.x": supported values: "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"`,
+				`spec.containers[0].env[2].valueFrom.fieldRef.fieldPath: Unsupported value: "spec.x": supported ` +
+					`values: "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", ` +
+					`"spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"`,
 				"spec.containers[0].env[3].valueFrom: Required value: needs one of fieldRef, resourceFieldRef, " +
 					"configMapKeyRef, secretKeyRef, fileKeyRef",
 				"spec.containers[0].envFrom[0]: Required value: needs one of configMapRef, secretRef",
 				"spec.containers[0].envFrom[1].secretRef: Forbidden: cannot be set together with configMapRef",
-				`spec.containers[0].envFrom[1].configMapRef.name: Invalid value: "C": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
+				`spec.containers[0].envFrom[1].configMapRef.name: Invalid value: "C": a lowercase RFC 1123 ` +
+					`subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and ` +
+					`end with an alphanumeric character (e.g. 'example.com', regex used for validation is ` +
+					`'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
 			}},
 		{"files with variables",
 			"volumes: [{name: e, emptyDir: {}}, {name: h, hostPath: {path: /x}}]\n" +
@@ -121,7 +139,8 @@ func TestValidateSpec(t *testing.T) {
 						"valueFrom: {fileKeyRef: {volumeName: h, path: p, key: k}}}, {name: C, valueFrom: "+
 						"{fileKeyRef: {volumeName: none, path: ../p, key: k}}}, {name: D, valueFrom: {fileKeyRef: "+
 						"{path: p, key: k}}}]"), []string{
-				`spec.containers[0].env[1].valueFrom.fileKeyRef.volumeName: Invalid value: "h": referenced volume must be of type emptyDir`,
+				`spec.containers[0].env[1].valueFrom.fileKeyRef.volumeName: Invalid value: "h": referenced volume ` +
+					`must be of type emptyDir`,
 				`spec.containers[0].env[2].valueFrom.fileKeyRef.volumeName: Not found: "none"`,
 				`spec.containers[0].env[2].valueFrom.fileKeyRef.path: Invalid value: "../p": must not contain '..'`,
 				"spec.containers[0].env[3].valueFrom.fileKeyRef.volumeName: Required value",
@@ -133,7 +152,9 @@ func TestValidateSpec(t *testing.T) {
 					"{secretKeyRef: {name: s}}}, {name: D, valueFrom: {resourceFieldRef: {resource: " +
 					"limits.hugepages-2Mi}}}]"), []string{
 				`spec.containers[0].env[1].valueFrom.resourceFieldRef.containerName: Not found: "x"`,
-				`spec.containers[0].env[1].valueFrom.resourceFieldRef.resource: Unsupported value: "limits.disk": supported values: "limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage"`,
+				`spec.containers[0].env[1].valueFrom.resourceFieldRef.resource: Unsupported value: "limits.disk": ` +
+					`supported values: "limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", ` +
+					`"requests.memory", "requests.ephemeral-storage"`,
 				"spec.containers[0].env[2].valueFrom.secretKeyRef.key: Required value",
 			}},
 		{"mounts", "volumes: [{name: v}]\n" +
@@ -148,7 +169,8 @@ func TestValidateSpec(t *testing.T) {
 			`spec.containers[0].volumeMounts[2].subPath: Invalid value: "/x": must be a relative path`,
 			`spec.containers[0].volumeMounts[2].subPathExpr: Invalid value: "z": cannot be set together with subPath`,
 			"spec.containers[0].volumeMounts[3].mountPath: Required value",
-			`spec.containers[0].volumeDevices[0].name: Invalid value: "v": must be a persistentVolumeClaim or an ephemeral volume`,
+			`spec.containers[0].volumeDevices[0].name: Invalid value: "v": must be a persistentVolumeClaim or an ` +
+				`ephemeral volume`,
 			`spec.containers[0].volumeDevices[0].devicePath: Invalid value: "/a": must be unique`,
 		}},
 		{"mount propagation",
@@ -170,9 +192,11 @@ func TestValidateSpec(t *testing.T) {
 				`spec.volumes[1].name: Duplicate value: "a"`,
 				"spec.volumes[2].name: Required value",
 				`spec.volumes[3].hostPath.path: Invalid value: "/a/../b": must not contain '..'`,
-				`spec.volumes[3].hostPath.type: Unsupported value: "X": supported values: "", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice"`,
+				`spec.volumes[3].hostPath.type: Unsupported value: "X": supported values: "", "DirectoryOrCreate", ` +
+					`"Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice"`,
 				`spec.volumes[4].emptyDir.sizeLimit: Invalid value: "-1": must not be negative`,
-				`spec.volumes[4].emptyDir.medium: Unsupported value: "Tape": supported values: "", "Memory", "HugePages"`,
+				`spec.volumes[4].emptyDir.medium: Unsupported value: "Tape": supported values: "", "Memory", ` +
+					`"HugePages"`,
 				"spec.volumes[5].secret.secretName: Required value",
 				"spec.volumes[5].secret.defaultMode: Invalid value: 512: must be between 0 and 0777 (octal), " +
 					"both inclusive",
@@ -186,7 +210,8 @@ func TestValidateSpec(t *testing.T) {
 					"serviceAccountToken, clusterTrustBundle, podCertificate",
 				"spec.volumes[0].projected.sources[1].downwardAPI.items[0].fieldRef: Required value: exactly one of " +
 					"fieldRef and resourceFieldRef",
-				`spec.volumes[0].projected.sources[1].downwardAPI.items[1].path: Invalid value: "..b": must not start with '..'`,
+				`spec.volumes[0].projected.sources[1].downwardAPI.items[1].path: Invalid value: "..b": must not ` +
+					`start with '..'`,
 				"spec.volumes[0].projected.sources[1].downwardAPI.items[1].resourceFieldRef.containerName: " +
 					"Required value",
 			}},
@@ -195,13 +220,18 @@ func TestValidateSpec(t *testing.T) {
 				"resources: {requests: {cpu: 2, gpu: 1, example.com/gpu: 1500m, hugepages-2Mi: 2Mi}, limits: {cpu: " +
 					"1, memory: -1}}"), []string{
 				`spec.containers[0].resources.limits[memory]: Invalid value: "-1": must not be negative`,
-				`spec.containers[0].resources.requests[example.com/gpu]: Invalid value: "1500m": must be a whole number`,
-				`spec.containers[0].resources.requests[gpu]: Invalid value: "gpu": must be cpu, memory, ephemeral-storage, hugepages-<size> or a name with a domain such as example.com/gpu`,
+				`spec.containers[0].resources.requests[example.com/gpu]: Invalid value: "1500m": must be a whole ` +
+					`number`,
+				`spec.containers[0].resources.requests[gpu]: Invalid value: "gpu": must be cpu, memory, ` +
+					`ephemeral-storage, hugepages-<size> or a name with a domain such as example.com/gpu`,
 				`spec.containers[0].resources.requests[memory]: Invalid value: "-1": must not be negative`,
 				`spec.containers[0].resources.requests[cpu]: Invalid value: "2": must be at most the limit, 1`,
-				`spec.containers[0].resources.requests[example.com/gpu]: Invalid value: "1500m": must be the same as the limit: example.com/gpu cannot be promised to more than one`,
-				`spec.containers[0].resources.requests[gpu]: Invalid value: "1": must be the same as the limit: gpu cannot be promised to more than one`,
-				`spec.containers[0].resources.requests[hugepages-2Mi]: Invalid value: "2Mi": must be the same as the limit: hugepages-2Mi cannot be promised to more than one`,
+				`spec.containers[0].resources.requests[example.com/gpu]: Invalid value: "1500m": must be the same ` +
+					`as the limit: example.com/gpu cannot be promised to more than one`,
+				`spec.containers[0].resources.requests[gpu]: Invalid value: "1": must be the same as the limit: gpu ` +
+					`cannot be promised to more than one`,
+				`spec.containers[0].resources.requests[hugepages-2Mi]: Invalid value: "2Mi": must be the same as ` +
+					`the limit: hugepages-2Mi cannot be promised to more than one`,
 			}},
 		{"security",
 			withContainer(
@@ -210,9 +240,11 @@ func TestValidateSpec(t *testing.T) {
 				"\nsecurityContext: {fsGroup: -2, seccompProfile: {type: X}, sysctls: [{name: a}, {name: a}, " +
 				"{name: 'A b'}]}", []string{
 				"spec.securityContext.fsGroup: Invalid value: -2: must be between 0 and 2147483647, inclusive",
-				`spec.securityContext.seccompProfile.type: Unsupported value: "X": supported values: "Localhost", "RuntimeDefault", "Unconfined"`,
+				`spec.securityContext.seccompProfile.type: Unsupported value: "X": supported values: "Localhost", ` +
+					`"RuntimeDefault", "Unconfined"`,
 				`spec.securityContext.sysctls[1].name: Duplicate value: "a"`,
-				`spec.securityContext.sysctls[2].name: Invalid value: "A b": must be names of lower case letters, digits, '-' and '_', separated by '.' or '/'`,
+				`spec.securityContext.sysctls[2].name: Invalid value: "A b": must be names of lower case letters, ` +
+					`digits, '-' and '_', separated by '.' or '/'`,
 				"spec.containers[0].securityContext.runAsUser: Invalid value: -1: must be between 0 and " +
 					"2147483647, inclusive",
 				"spec.containers[0].securityContext.seccompProfile.localhostProfile: Required value: type " +
@@ -239,9 +271,12 @@ func TestValidateSpec(t *testing.T) {
 			withContainer(
 				"lifecycle: {postStart: {httpGet: {port: '', scheme: FTP}}, preStop: {sleep: {seconds: 31}}}"),
 			[]string{
-				`spec.containers[0].lifecycle.postStart.httpGet.port: Invalid value: "": must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)`,
-				`spec.containers[0].lifecycle.postStart.httpGet.port: Invalid value: "": must contain at least one letter (a-z)`,
-				`spec.containers[0].lifecycle.postStart.httpGet.scheme: Unsupported value: "FTP": supported values: "HTTP", "HTTPS"`,
+				`spec.containers[0].lifecycle.postStart.httpGet.port: Invalid value: "": must contain only ` +
+					`alpha-numeric characters (a-z, 0-9), and hyphens (-)`,
+				`spec.containers[0].lifecycle.postStart.httpGet.port: Invalid value: "": must contain at least one ` +
+					`letter (a-z)`,
+				`spec.containers[0].lifecycle.postStart.httpGet.scheme: Unsupported value: "FTP": supported values: ` +
+					`"HTTP", "HTTPS"`,
 				"spec.containers[0].lifecycle.preStop.sleep.seconds: Invalid value: 31: must be between 0 and " +
 					"30, inclusive",
 			}},
@@ -258,7 +293,8 @@ func TestValidateSpec(t *testing.T) {
 			[]string{
 				"spec.containers[0].restartPolicyRules: Required value: restartPolicy of the container must be set",
 				"spec.containers[0].restartPolicyRules[0].exitCodes: Required value",
-				`spec.containers[0].restartPolicyRules[1].action: Unsupported value: "Jump": supported values: "Restart", "RestartAllContainers"`,
+				`spec.containers[0].restartPolicyRules[1].action: Unsupported value: "Jump": supported values: ` +
+					`"Restart", "RestartAllContainers"`,
 				"spec.containers[0].restartPolicyRules[1].exitCodes.values[0]: Invalid value: 256: must be between 0 " +
 					"and 255, inclusive",
 			}},
@@ -301,13 +337,22 @@ func TestValidateMetadata(t *testing.T) {
 		{"generated name", "{generateName: web-, namespace: default}",
 			[]string{"metadata.name: Required value: generateName is not supported, give the pod a name"}},
 		{"paths", "{name: ../web, namespace: a/b, uid: ../../etc}", []string{
-			`metadata.name: Invalid value: "../web": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
-			`metadata.namespace: Invalid value: "a/b": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`,
+			`metadata.name: Invalid value: "../web": a lowercase RFC 1123 subdomain must consist of lower case ` +
+				`alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. ` +
+				`'example.com', regex used for validation is ` +
+				`'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
+			`metadata.namespace: Invalid value: "a/b": a lowercase RFC 1123 label must consist of lower case ` +
+				`alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. ` +
+				`'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`,
 			`metadata.uid: Invalid value: "../../etc": must be at most 63 letters, digits and '-'`,
 		}},
 		{"labels", "{name: web, namespace: default, labels: {'a b': c}, annotations: {'-': c}}", []string{
-			`metadata.labels: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
-			`metadata.annotations: Invalid value: "-": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+			`metadata.labels: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or ` +
+				`'.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or ` +
+				`'123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+			`metadata.annotations: Invalid value: "-": name part must consist of alphanumeric characters, '-', '_' ` +
+				`or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or ` +
+				`'123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
 		}},
 	}
 	for _, tt := range tests {

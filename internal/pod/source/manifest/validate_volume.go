@@ -59,6 +59,14 @@ func checkVolume(c *check, v *corev1.VolumeSource, at *field.Path) {
 		c.present(at.Child("nfs", "server"), n.Server)
 		c.absolute(at.Child("nfs", "path"), n.Path)
 	}
+	if f := v.FlexVolume; f != nil {
+		c.present(at.Child("flexVolume", "driver"), f.Driver)
+		for key := range f.Options {
+			if strings.Contains(key, "kubernetes.io/") {
+				c.invalid(at.Child("flexVolume", "options").Key(key), key, "kubernetes.io/ is reserved for the node")
+			}
+		}
+	}
 	if v.CSI != nil {
 		c.present(at.Child("csi", "driver"), v.CSI.Driver)
 	}

@@ -16,7 +16,7 @@ func decide(name types.NamespacedName, hashes map[string]string, written time.Ti
 	observed []*pod.Observed) (types.UID, bool) {
 	var best *pod.Observed
 	for _, o := range observed {
-		if o.Namespace != name.Namespace || o.Name != name.Name || !static(o.UID) || !matches(o, hashes) ||
+		if o.Namespace != name.Namespace || o.Name != name.Name || !Static(o.UID) || !matches(o, hashes) ||
 			newest(o).Before(written) {
 			continue
 		}
@@ -37,8 +37,8 @@ func better(a, b *pod.Observed) bool {
 	return newest(a).After(newest(b))
 }
 
-// static reports whether a UID is a static pod's, which has 128 bits in hex. UIDs of the API server have dashes.
-func static(uid types.UID) bool {
+// Static reports whether a UID is a static pod's, which has 128 bits in hex. UIDs of the API server have dashes.
+func Static(uid types.UID) bool {
 	b, err := hex.DecodeString(string(uid))
 	return err == nil && len(b) == 16
 }

@@ -178,7 +178,8 @@ func TestRestart(t *testing.T) {
 		{
 			name: "a kubelet's",
 			files: map[string]string{
-				"cpu_manager_state": `{"policyName":"static","defaultCpuSet":"0","entries":{"a":{"app":"9-10"},"gone":{"app":"1"}}}`},
+				"cpu_manager_state": `{"policyName":"static","defaultCpuSet":"0","entries":{"a":{"app":"9-10"},` +
+					`"gone":{"app":"1"}}}`},
 			want: map[types.UID]string{"a": "9-10", "gone": "1"},
 		},
 		{
@@ -392,7 +393,8 @@ func TestNodeOf(t *testing.T) {
 		{
 			name: "all that is wrong",
 			want: `reserve CPUs: reservedSystemCPUs names 7, which are not online: the online CPUs are 0-1
-reservedMemory: 2Gi of memory are reserved on all NUMA nodes together, and kubeReserved, systemReserved and evictionHard take 1Gi: make them equal`,
+reservedMemory: 2Gi of memory are reserved on all NUMA nodes together, and kubeReserved, systemReserved and ` +
+				`evictionHard take 1Gi: make them equal`,
 			pinning: config.Pinning{CPUs: true, ReservedCPUs: cpuset.New(7), Memory: true,
 				ReservedMemory: memory.Reserved{0: {"memory": 2 * gi}},
 				Topology:       topology.Options{Policy: topology.Restricted}},

@@ -15,7 +15,7 @@ import (
 func NodeOf(c config.Node, m machine.Machine, facts node.Facts) (resource.Node, error) {
 	p := c.Pinning
 	policy := resource.Policy{CPUs: p.CPUs, CPU: p.CPUOptions, Memory: p.Memory, ReservedMemory: p.ReservedMemory,
-		Topology: p.Topology}
+		Topology: p.Topology, NoPodLevel: p.NoPodLevel}
 	errs := []error{topology.Check(p.Topology, m.Nodes)}
 	if p.CPUs {
 		milli := c.KubeReserved.Cpu().MilliValue() + c.SystemReserved.Cpu().MilliValue()

@@ -329,7 +329,8 @@ func TestFailureIsReportedInAnEvent(t *testing.T) {
 		t.Errorf("got %v, want the reason %s", err, reason.FailedPodCgroup)
 	}
 	want := recorded{
-		`FailedCreatePodContainer: unable to ensure pod container exists: the pod's UID "../escape" cannot be part of a path`}
+		`FailedCreatePodContainer: unable to ensure pod container exists: the pod's UID "../escape" cannot be part ` +
+			`of a path`}
 	if d := cmp.Diff(want, *events); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}

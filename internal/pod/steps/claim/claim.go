@@ -65,15 +65,17 @@ type pods interface {
 
 // Claims are the claims of the node.
 type Claims struct {
-	cfg  Config
-	wake wake.Signal
+	cfg      Config
+	wake     wake.Signal
+	removals sync.WaitGroup // of volumes
 
 	mu       sync.Mutex
 	bindings map[types.NamespacedName]*Binding
 	removing map[types.NamespacedName]bool
-	deleting map[types.NamespacedName]*Binding // by Delete; the value is the binding before that
-	reported map[types.NamespacedName]string   // the last event of each unbound claim
-	changed  map[object.Key]bool               // for the next pass
+	failed   map[types.NamespacedName]time.Time // when the last removal of a volume failed
+	deleting map[types.NamespacedName]*Binding  // by Delete; the value is the binding before that
+	reported map[types.NamespacedName]string    // the last event of each unbound claim
+	changed  map[object.Key]bool                // for the next pass
 	users    users
 	revision uint64
 }
@@ -82,8 +84,9 @@ type Claims struct {
 func New(c Config) *Claims {
 	return &Claims{
 		cfg: c, wake: wake.New(), bindings: map[types.NamespacedName]*Binding{},
-		removing: map[types.NamespacedName]bool{}, reported: map[types.NamespacedName]string{},
-		changed: map[object.Key]bool{}, deleting: map[types.NamespacedName]*Binding{},
+		removing: map[types.NamespacedName]bool{}, failed: map[types.NamespacedName]time.Time{},
+		reported: map[types.NamespacedName]string{},
+		changed:  map[object.Key]bool{}, deleting: map[types.NamespacedName]*Binding{},
 		users: users{},
 	}
 }

@@ -31,7 +31,8 @@ type machine struct {
 }
 
 func newMachine(t *testing.T, values ...object.Value) *machine {
-	m := &machine{root: t.TempDir(), objects: store.New[object.Key, runtime.Object](), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	m := &machine{root: t.TempDir(), objects: store.New[object.Key, runtime.Object](),
+		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	for _, v := range values {
 		m.objects.Put(object.KeyOf(v), v)
 	}
@@ -151,7 +152,7 @@ func TestReclaimNeedsADeletion(t *testing.T) {
 	there := func(want bool, removal, when string) {
 		t.Helper()
 		c = m.agent(t)
-		c.pass(t.Context())
+		passed(t, c)
 		if exists(dir) != want {
 			t.Fatalf("%s: the volume is there: %t", when, !want)
 		}
@@ -214,35 +215,35 @@ func TestDeleteMarksTheVolumeOfAClaim(t *testing.T) {
 				t.Fatal(err)
 			}
 			tt.first(m)
-			c.pass(t.Context())
+			passed(t, c)
 			_, seen := m.objects.Get(object.KeyOf(claim))
 			bare, err := c.Delete(t.Context(), name, m)
 			if bare == seen || seen && err != nil || !seen && !errors.Is(err, errNotFound) {
 				t.Fatalf("the claim was there: %t; bare %t, error %v", seen, bare, err)
 			}
 			c = m.agent(t)
-			c.pass(t.Context())
+			passed(t, c)
 			// The claim is created again, and gets its data.
 			m.now = m.now.Add(retention / 2)
 			m.objects.Put(object.KeyOf(claim), claim)
 			if again := use(t, c, "u2", claimed("c")); again.Spec.Local.Path != dir {
 				t.Errorf("the new claim has %s", again.Spec.Local.Path)
 			}
-			c.pass(t.Context())
+			passed(t, c)
 			if err := c.Released("u2"); err != nil {
 				t.Fatal(err)
 			}
 			if _, err = c.Delete(t.Context(), name, m); err != nil {
 				t.Fatal(err)
 			}
-			c.pass(t.Context())
+			passed(t, c)
 			m.now = m.now.Add(retention - time.Second)
-			c.pass(t.Context())
+			passed(t, c)
 			if !exists(dir) {
 				t.Fatal("removed before the retention of the second deletion was over")
 			}
 			m.now = m.now.Add(time.Second)
-			c.pass(t.Context())
+			passed(t, c)
 			if exists(dir) {
 				t.Error("still there")
 			}
@@ -279,7 +280,7 @@ func TestMarkOfAnExistingClaimIsWithdrawn(t *testing.T) {
 		t.Fatal(err)
 	}
 	c = m.agent(t)
-	c.pass(t.Context())
+	passed(t, c)
 	if b := c.bindings[nameOf(claim)]; b.Deleted != nil {
 		t.Errorf("the binding is %+v", b)
 	}
@@ -297,9 +298,9 @@ func TestRetainKeepsTheVolume(t *testing.T) {
 	}
 	m.objects.Delete(object.KeyOf(claim))
 	m.fate = object.Removed
-	c.pass(t.Context())
+	passed(t, c)
 	m.now = m.now.Add(2 * retention)
-	c.pass(t.Context())
+	passed(t, c)
 	rows, _ := c.Rows()
 	shown, _ := rows[object.KeyOf(v)].(*corev1.PersistentVolume)
 	if !exists(v.Spec.Local.Path) || shown == nil || shown.Status.Phase != corev1.VolumeReleased {
@@ -349,7 +350,7 @@ func TestEphemeralVolumeBelongsToItsPod(t *testing.T) {
 	if err := c.Released("u1"); err != nil {
 		t.Fatal(err)
 	}
-	c.pass(t.Context())
+	passed(t, c)
 	if exists(dir) {
 		t.Error("it outlived its pod")
 	}
@@ -365,6 +366,14 @@ func TestBoundNamesTheMissingObject(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
+}
+
+// passed makes a pass and waits for the removals that it starts.
+func passed(t *testing.T, c *Claims) time.Time {
+	t.Helper()
+	next := c.pass(t.Context())
+	c.removals.Wait()
+	return next
 }
 
 // waiting are pods that wait for claims. It passes on the keys of changed ones.

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/model/intree"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 )
@@ -36,7 +37,11 @@ func (c *Claims) boundByCluster(name types.NamespacedName, p *corev1.Pod, v *cor
 	if err != nil {
 		return nil, err
 	}
-	if err := fits(claim, volume, c.node()); err != nil {
+	place := volume // a migrated volume names the driver's topology in its nodeAffinity
+	if migrated, ok, err := intree.Persistent(volume); ok && err == nil {
+		place = migrated
+	}
+	if err := fits(claim, place, c.node()); err != nil {
 		return nil, &object.Lacking{Key: object.KeyOf(volume), Err: err}
 	}
 	if other, found := otherUser(claim, c.users[name], p.UID); found {

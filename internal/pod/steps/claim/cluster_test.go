@@ -141,7 +141,7 @@ func TestClaimsOfClusterAreNotBoundHere(t *testing.T) {
 			c.Spec.VolumeName, c.Status.Phase = "", corev1.ClaimPending
 		}), newVolume("pv", "2Gi"))
 	c := m.joined(t)
-	if next := c.pass(t.Context()); !next.IsZero() || len(c.bindings) > 0 {
+	if next := passed(t, c); !next.IsZero() || len(c.bindings) > 0 {
 		t.Errorf("bindings %v, next pass %v", c.bindings, next)
 	}
 	static := newPod("s")

@@ -230,7 +230,7 @@ const (
 	remove             // the volume's directory is deleted, and then the binding
 )
 
-// sight is what a pass sees of a binding's claim and volume.
+// sight describes the claim and the volume of a binding in one pass.
 type sight struct {
 	// exists is set if a manifest has the claim. origin is where; nil: unknown.
 	exists bool
@@ -356,22 +356,22 @@ func volumeStatus(v *corev1.PersistentVolume, b *Binding, retention time.Duratio
 	if at, ok := removal(b, retention); ok {
 		metav1.SetMetaDataAnnotation(&v.ObjectMeta, object.AnnotationRemoval, at.UTC().Format(time.RFC3339))
 		v.Status.Reason = "ClaimDeleted"
-		v.Status.Message = fmt.Sprintf("the claim was deleted, and the volume is removed at %s; next: create the claim again "+
-			"to keep its data", at.UTC().Format(time.RFC3339))
+		v.Status.Message = fmt.Sprintf("the claim was deleted, and the volume is removed at %s; next: create the "+
+			"claim again to keep its data", at.UTC().Format(time.RFC3339))
 	} else if b.Deleted == nil && b.Made {
 		v.Status.Reason, v.Status.Message = "ClaimMissing", missing(b)
 	}
 	return v
 }
 
-// missing says why the volume of a claim is kept that no manifest has and that nobody deleted.
+// missing says why the volume of a claim is kept that is in no manifest and was not deleted.
 func missing(b *Binding) string {
 	from := ""
 	if b.Origin != nil {
 		from = fmt.Sprintf(" (it came from %s)", b.Origin.Path)
 	}
-	return fmt.Sprintf("no manifest has the claim%s, but nobody deleted it: the volume is kept; next: bring the claim back, "+
-		"or delete it with \"berth delete pvc %s -n %s\"", from, b.Claim.Name, b.Claim.Namespace)
+	return fmt.Sprintf("no manifest has the claim%s, but nobody deleted it: the volume is kept; next: bring the claim "+
+		"back, or delete it with \"berth delete pvc %s -n %s\"", from, b.Claim.Name, b.Claim.Namespace)
 }
 
 // usable returns an error if a pod cannot use a claim of the cluster yet. The texts are the kubelet's.

@@ -216,7 +216,8 @@ func TestEndDecidesAboutABinding(t *testing.T) {
 		want answer
 	}{
 		{"claimed", Binding{Volume: mine, Made: true}, sight{exists: true, volume: true}, answer{Fate: keep}},
-		{"used", Binding{Volume: mine, Made: true, Deleted: &before, Users: []types.UID{"u"}}, there, answer{Fate: keep}},
+		{"used", Binding{Volume: mine, Made: true, Deleted: &before, Users: []types.UID{"u"}}, there,
+			answer{Fate: keep}},
 		{"not deleted", Binding{Volume: mine, Made: true, Released: &before}, there, answer{Fate: keep}},
 		{"deleted now", Binding{Volume: mine, Made: true, Released: &before, Deleted: &now}, there,
 			answer{keep, now.Add(retention)}},

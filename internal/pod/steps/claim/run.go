@@ -26,6 +26,7 @@ func (c *Claims) Run(ctx context.Context) error {
 	}
 	watch := c.cfg.Objects.Watch()
 	defer watch.Stop()
+	defer c.removals.Wait()
 	alarm := wake.NewAlarm()
 	defer alarm.Stop()
 	for {
@@ -43,30 +44,41 @@ func (c *Claims) Run(ctx context.Context) error {
 	}
 }
 
-// pass decides about every claim once. next is when something is due without a change; zero is never.
+// pass decides about every claim once, and starts to remove volumes. next is when something is due without a change;
+// zero is never.
 func (c *Claims) pass(ctx context.Context) (next time.Time) {
 	changed := c.bindAll()
 	gone, next := c.release()
 	for name, b := range gone {
-		err := safepath.RemoveAll(ctx, c.dir(b.Volume.Name))
-		c.mu.Lock()
-		if err == nil {
-			err = c.change(name, nil)
-		}
-		delete(c.removing, name)
-		c.mu.Unlock()
-		if err == nil {
-			c.cfg.Log.Info("volume of deleted claim removed", "volume", b.Volume.Name, "claim", name)
-		} else {
-			c.cfg.Log.Warn("cannot remove volume, retrying", "volume", b.Volume.Name, "claim", name, "err", err)
-			next = earlier(next, c.cfg.Now().Add(removeRetry))
-		}
-		changed[keyOf(name)] = true
+		c.removals.Go(func() { removeVolume(ctx, c, name, b) })
 	}
 	if len(changed) > 0 {
 		c.cfg.Pods.ObjectsChanged(changed)
 	}
 	return next
+}
+
+// removeVolume removes the volume of a deleted claim, and then its binding. A volume can have any number of files, so
+// the loop does not wait for it. After a failure the loop tries again once removeRetry is over.
+func removeVolume(ctx context.Context, c *Claims, name types.NamespacedName, b *Binding) {
+	err := safepath.RemoveAll(ctx, c.dir(b.Volume.Name))
+	c.mu.Lock()
+	if err == nil {
+		err = c.change(name, nil)
+	}
+	delete(c.removing, name)
+	delete(c.failed, name)
+	if err != nil {
+		c.failed[name] = c.cfg.Now()
+	}
+	c.changed[keyOf(name)] = true
+	c.mu.Unlock()
+	if err == nil {
+		c.cfg.Log.Info("volume of deleted claim removed", "volume", b.Volume.Name, "claim", name)
+	} else if ctx.Err() == nil {
+		c.cfg.Log.Warn("cannot remove volume, retrying", "volume", b.Volume.Name, "claim", name, "err", err)
+	}
+	c.wake.Wake()
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -89,6 +101,9 @@ func (c *Claims) bindAll() map[object.Key]bool {
 			continue
 		}
 		name := nameOf(claim)
+		if c.removing[name] {
+			continue
+		}
 		if b := c.bindings[name]; b != nil {
 			if !c.volumeExists(b) && len(b.Users) == 0 && c.change(name, nil) == nil {
 				changed[key] = true // its volume is gone, and another may fit
@@ -103,7 +118,8 @@ func (c *Claims) bindAll() map[object.Key]bool {
 			}
 			continue
 		}
-		if err := c.change(name, &Binding{Claim: claim, Volume: found.volume, Origin: originOf(c.cfg.Origins, name)}); err != nil {
+		binding := &Binding{Claim: claim, Volume: found.volume, Origin: originOf(c.cfg.Origins, name)}
+		if err := c.change(name, binding); err != nil {
 			c.cfg.Log.Warn("cannot save binding of claim", "claim", name, "volume", found.volume.Name, "err", err)
 			continue
 		}
@@ -121,8 +137,8 @@ func (c *Claims) release() (gone map[types.NamespacedName]*Binding, next time.Ti
 	defer c.mu.Unlock()
 	gone = map[types.NamespacedName]*Binding{}
 	for name, b := range c.bindings {
-		if c.deleting[name] != nil {
-			continue // its claim is there until Delete ends
+		if c.deleting[name] != nil || c.removing[name] {
+			continue // its claim is there until Delete ends, or its volume until removeVolume ends
 		}
 		now := c.cfg.Now()
 		s := c.look(name, b)
@@ -143,9 +159,14 @@ func (c *Claims) release() (gone map[types.NamespacedName]*Binding, next time.Ti
 			next = earlier(next, now.Add(removeRetry))
 			continue
 		}
-		if fate == remove {
-			gone[name], c.removing[name] = &updated, true
+		if fate != remove {
+			continue
 		}
+		if at, failed := c.failed[name]; failed && now.Before(at.Add(removeRetry)) {
+			next = earlier(next, at.Add(removeRetry))
+			continue
+		}
+		gone[name], c.removing[name] = &updated, true
 	}
 	return gone, next
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +23,6 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
 	"github.com/berth-run/berth/internal/pod/pleg"
-	"github.com/berth-run/berth/internal/pod/steps/container/render"
 	"github.com/berth-run/berth/internal/pod/worker"
 	"github.com/berth-run/berth/internal/record/podlog"
 )
@@ -47,9 +47,15 @@ type bench struct {
 	tasks     *testTasks
 	stops     chan pod.Stop
 
-	mu   sync.Mutex
-	said []string
+	mu       sync.Mutex
+	said     []string
+	replaced map[string]bool // ids
 }
+
+// loopback is a node with one address.
+type loopback struct{}
+
+func (loopback) HostIPs() []string { return []string{"127.0.0.1"} }
 
 // onBench runs body in a synctest bubble, with a pod that has a sandbox and whose containers run the test workload.
 func onBench(t *testing.T, spec corev1.PodSpec, body func(*testing.T, *bench)) {
@@ -64,8 +70,8 @@ func onBench(t *testing.T, spec corev1.PodSpec, body func(*testing.T, *bench)) {
 		b.tasks = &testTasks{running: map[string]bool{}, failed: map[string]error{}}
 		b.Containers = New(Options{
 			Runtime: b.cri.Runtime, Images: b, Sandboxes: b, Volumes: b, Dirs: b, Observer: b.pleg, Events: b, Limit: b,
+			Replacements: b, Addresses: loopback{},
 			Lifecycle: []Lifecycle{{}, b.lifecycle.hooks()}, LegacyLogDir: filepath.Join(dir, "containers"),
-			Node: render.Node{HostIPs: []string{"127.0.0.1"}},
 		})
 		b.create(spec)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -74,6 +80,17 @@ func onBench(t *testing.T, spec corev1.PodSpec, body func(*testing.T, *bench)) {
 		b.tasks.ctx = ctx
 		body(t, b)
 	})
+}
+
+// Replace implements replacements.
+func (b *bench) Replace(_ types.UID, _, id string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.replaced == nil {
+		b.replaced = map[string]bool{}
+	}
+	b.replaced[id] = true
+	return nil
 }
 
 func (b *bench) create(spec corev1.PodSpec) {
@@ -169,8 +186,12 @@ func (b *bench) events() []string {
 // run returns the pod's current state as a step receives it.
 func (b *bench) run() *worker.Run {
 	o := b.pleg.Observed(b.pod.UID)
+	b.mu.Lock()
+	replaced := maps.Clone(b.replaced)
+	b.mu.Unlock()
 	return &worker.Run{Pod: b.pod, Observed: o, Stops: b.stops, Plan: plan.Compute(plan.Input{
 		Pod: b.pod.Pod, Observed: o, Hash: pod.ContainerHashes(b.pod.Pod), Probes: b.probes, Now: time.Now(),
+		Restart: replaced,
 	})}
 }
 

@@ -26,7 +26,8 @@ type Lifecycle struct {
 	PreCreate func(ctx context.Context, p *corev1.Pod, c pod.Container, config *runtimeapi.ContainerConfig) error
 	// PreStart may refuse the start of a created container, which is then removed.
 	PreStart func(ctx context.Context, p *corev1.Pod, c pod.Container, id string) error
-	// PreStop and PostStop run before and after a stop. If they fail, the stop goes on.
+	// PreStop runs before a stop. PostStop runs when a container is gone, whether it was stopped or has ended by
+	// itself, and before its next instance is created. If they fail, the work goes on.
 	PreStop  func(ctx context.Context, id string) error
 	PostStop func(ctx context.Context, id string) error
 }
@@ -74,6 +75,12 @@ type observer interface {
 	Refresh(ctx context.Context, uid types.UID) error
 }
 
+// replacements remembers containers that are stopped to be replaced, also for the next agent.
+type replacements interface {
+	// Replace records that a container instance must start again after its stop.
+	Replace(uid types.UID, container, id string) error
+}
+
 // gate limits the number of expensive runtime calls that run on the node at the same time.
 type gate interface {
 	Enter(ctx context.Context) (leave func(), err error)
@@ -83,6 +90,12 @@ type gate interface {
 type services interface {
 	// Services returns the services whose addresses a pod gets as environment variables.
 	Services(*corev1.Pod) ([]*corev1.Service, error)
+}
+
+// addresses knows the current addresses of the node.
+type addresses interface {
+	// HostIPs returns the addresses that pods see, the primary one first.
+	HostIPs() []string
 }
 
 // handlers knows the runtime handlers.
@@ -104,12 +117,16 @@ type Options struct {
 	// Lifecycle lists the participants in the order of the calls.
 	Lifecycle []Lifecycle
 	Observer  observer
-	Events    event.Sink
+	// Replacements remembers which containers must start again after their stop.
+	Replacements replacements
+	Events       event.Sink
 	// Limit is entered before a container is created, and left after it was started.
 	Limit gate
-	// Node has the properties of the node for rendering, except for those of a pod's runtime handler.
-	Node     render.Node
-	Handlers handlers
+	// Node has the properties of the node for rendering, without its addresses and the properties of a pod's runtime
+	// handler.
+	Node      render.Node
+	Addresses addresses
+	Handlers  handlers
 	// LegacyLogDir gets a link to each container's log, for collectors that look there. The kubelet's is
 	// /var/log/containers. Empty means no links.
 	LegacyLogDir string
@@ -129,14 +146,14 @@ type Containers struct {
 
 // life is the memory of Containers about one pod, by container name or id. Losing it with the process is harmless.
 type life struct {
-	failed   map[string]error         // name: the error of its last start
-	starting map[string]bool          // name: its postStart handler has not returned yet
-	gates    map[string]chan struct{} // name: gate of its last start, closed when the next container may be created
-	effects  map[string]effect        // name: the last change that was made in the runtime
-	endings  map[string]*ending       // id: the progress of a stop that runs or was interrupted
-	// backedOff has, by container name, the id of the instance whose crash delay was reported in an event.
-	backedOff map[string]string
-	waits     map[string]func() // by the cause of the wait: ends the wait in the timeline
+	failed    map[string]error         // name: the error of its last start
+	starting  map[string]bool          // name: its postStart handler has not returned yet
+	gates     map[string]chan struct{} // name: gate of its last start, closed when the next container may be created
+	effects   map[string]effect        // name: the last change that was made in the runtime
+	endings   map[string]*ending       // id: the progress of a stop that runs or was interrupted
+	released  map[string]bool          // id: PostStop has run
+	backedOff map[string]backOff       // name: the last event about its delayed restart
+	waits     map[string]func()        // by the cause of the wait: ends the wait in the timeline
 }
 
 // New returns a Containers that has started nothing.
@@ -184,8 +201,9 @@ func (s *Containers) with(uid types.UID, f func(*life)) {
 	if l == nil {
 		l = &life{
 			failed: map[string]error{}, starting: map[string]bool{}, gates: map[string]chan struct{}{},
-			effects: map[string]effect{}, endings: map[string]*ending{}, backedOff: map[string]string{},
-			waits: map[string]func(){},
+			effects: map[string]effect{}, endings: map[string]*ending{}, released: map[string]bool{},
+			backedOff: map[string]backOff{},
+			waits:     map[string]func(){},
 		}
 		s.lives[uid] = l
 	}
@@ -222,10 +240,7 @@ func (s *Containers) changed(ctx context.Context, uid types.UID, name string, e 
 	return s.opts.Observer.Refresh(ctx, uid)
 }
 
-// podIPs returns the addresses of a pod's containers.
+// podIPs returns the addresses of a pod's containers, in the order of its status.
 func (s *Containers) podIPs(p *corev1.Pod, sandboxIPs []string) []string {
-	if pod.HostNetwork(p) {
-		return s.opts.Node.HostIPs
-	}
-	return sandboxIPs
+	return pod.IPs(p, sandboxIPs, s.opts.Addresses.HostIPs())
 }

@@ -110,15 +110,15 @@ func stopOrder(p *corev1.Pod, o *pod.Observed) []turn {
 }
 
 // minStop is the least time between a container's stop signal and its kill, whatever the grace period (the kubelet's
-// minimum).
+// minimum). It does not apply to a stop with an exact grace period.
 const minStop = 2 * time.Second
 
 // stopTimeout returns the timeout for StopContainer in whole seconds, as the CRI requires. left is the rest of the
-// grace period. since is the time since the first stop signal, or negative if none was sent.
-func stopTimeout(left, since time.Duration) int64 {
-	least := minStop
+// grace period. since is the time since the first stop signal, or negative if none was sent. least is the least time
+// between the stop signal and the kill.
+func stopTimeout(left, since, least time.Duration) int64 {
 	if since >= 0 {
-		least = max(0, minStop-since)
+		least = max(0, least-since)
 	}
 	left = max(left, least)
 	return int64((left + time.Second - 1) / time.Second)
@@ -138,7 +138,7 @@ func failureEvent(why, message, id, name string) (eventReason, text string) {
 	case reason.PostStartHookError:
 		// The event has no details: the handler's output may hold secrets of the container.
 		return reason.FailedPostStartHook, "PostStartHook failed"
-	case reason.CreateContainerConfigError, reason.CreateContainerError, reason.RunContainerError:
+	case reason.CreateContainerConfigError, reason.CreateContainerError, reason.RunContainerError, reason.Blocked:
 		return reason.Failed, "Error: " + message
 	}
 	// Package image has already recorded the details in its own events.

@@ -202,8 +202,13 @@ func TestStopTimeout(t *testing.T) {
 		{-time.Minute, time.Second, 1},
 	}
 	for _, c := range cases {
-		if got := stopTimeout(c.left, c.since); got != c.want {
+		if got := stopTimeout(c.left, c.since, minStop); got != c.want {
 			t.Errorf("%v left, signalled for %v: %d, want %d", c.left, c.since, got, c.want)
+		}
+	}
+	for left, want := range map[time.Duration]int64{-time.Second: 0, 0: 0, time.Second: 1, 1500 * time.Millisecond: 2} {
+		if got := stopTimeout(left, -1, 0); got != want {
+			t.Errorf("%v left of an exact grace period: %d, want %d", left, got, want)
 		}
 	}
 }
@@ -213,6 +218,7 @@ func TestFailureEvent(t *testing.T) {
 		{reason.ErrImagePull, "no route", reason.Failed, "Error: ErrImagePull"},
 		{reason.ImagePullBackOff, "Back-off", reason.Failed, "Error: ImagePullBackOff"},
 		{reason.CreateContainerConfigError, "no volume", reason.Failed, "Error: no volume"},
+		{reason.Blocked, "no AppArmor", reason.Failed, "Error: no AppArmor"},
 		{reason.PreCreateHookError, "no", reason.Failed, "Internal PreCreateContainer hook failed: no"},
 		{reason.CreateContainerError, "disk full", reason.Failed, "Error: disk full"},
 		{reason.PreStartHookError, "no", reason.Failed, "Internal PreStartContainer hook failed: no"},

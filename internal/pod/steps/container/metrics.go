@@ -30,7 +30,11 @@ func newMetrics() metrics {
 
 // Register registers the metrics of container starts. Call it once.
 func (s *Containers) Register(reg prometheus.Registerer) error {
-	if err := errors.Join(reg.Register(s.metrics.started), reg.Register(s.metrics.failed)); err != nil {
+	err := errors.Join(reg.Register(s.metrics.started), reg.Register(s.metrics.failed))
+	for _, m := range s.handlers.Metrics() {
+		err = errors.Join(err, reg.Register(m))
+	}
+	if err != nil {
 		return fmt.Errorf("register metrics of containers: %w", err)
 	}
 	return nil

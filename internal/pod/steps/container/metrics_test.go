@@ -29,7 +29,8 @@ func TestStartsAreCounted(t *testing.T) {
 	s.metrics.count(p, "app", reason.Wrap(reason.RunContainerError, errors.New("no such file")))
 	s.metrics.count(p, "debug", errors.New("lost"))
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP kubelet_started_containers_errors_total Cumulative number of attempts to start a container that failed, by its type and reason.
+# HELP kubelet_started_containers_errors_total Cumulative number of attempts to start a container that failed, by `+
+		`its type and reason.
 # TYPE kubelet_started_containers_errors_total counter
 kubelet_started_containers_errors_total{code="RunContainerError",container_type="container"} 1
 kubelet_started_containers_errors_total{code="Unknown",container_type="ephemeral_container"} 1
@@ -38,7 +39,7 @@ kubelet_started_containers_errors_total{code="Unknown",container_type="ephemeral
 kubelet_started_containers_total{container_type="container"} 2
 kubelet_started_containers_total{container_type="ephemeral_container"} 1
 kubelet_started_containers_total{container_type="init_container"} 1
-`)); err != nil {
+`), "kubelet_started_containers_total", "kubelet_started_containers_errors_total"); err != nil {
 		t.Error(err)
 	}
 }

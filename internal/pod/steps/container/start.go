@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -163,9 +164,10 @@ func (l *launch) awaitTurn(ctx context.Context) error {
 	return nil
 }
 
-// node returns the properties of the node and of the pod's runtime handler.
+// node returns the properties of the node and of the pod's runtime handler. The node's addresses may change.
 func (l *launch) node() render.Node {
 	n := l.s.opts.Node
+	n.HostIPs = l.s.opts.Addresses.HostIPs()
 	if h := l.s.opts.Handlers; h != nil {
 		n.RecursiveReadOnly = h.RecursiveReadOnly(l.pod)
 	}
@@ -232,6 +234,23 @@ func (l *launch) restartCount() (int, error) {
 	return last + 1, nil
 }
 
+// dropUnusedLog removes the empty log of a container that was never started. If this agent is killed after it has
+// removed the container, the next one would count the log as that of an earlier instance.
+func (l *launch) dropUnusedLog(id string) {
+	all := l.observed.ContainersOf()
+	i := slices.IndexFunc(all, func(c pod.ContainerStatus) bool { return c.ID == id && c.State == pod.StateCreated })
+	if i < 0 || all[i].LogPath == "" {
+		return
+	}
+	if info, err := os.Lstat(all[i].LogPath); err != nil || !info.Mode().IsRegular() || info.Size() > 0 {
+		return
+	}
+	if err := os.Remove(all[i].LogPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.s.opts.Log.Warn("cannot remove the log of a container that never ran", "pod", pod.FullName(l.pod),
+			"container", l.want.Name, "err", err)
+	}
+}
+
 // volumes returns the host path of each of the container's volumeMounts.
 func (l *launch) volumes(ctx context.Context, in render.Input) ([]string, error) {
 	subPaths, err := render.SubPaths(in)
@@ -247,7 +266,13 @@ func (l *launch) volumes(ctx context.Context, in render.Input) ([]string, error)
 	return paths, nil
 }
 
+// preCreate runs PreCreate, after PostStop of the previous instance.
 func (l *launch) preCreate(ctx context.Context) error {
+	for _, c := range unreleased(l.s, l.pod.UID, l.observed) {
+		if c.Name == l.want.Name {
+			postStop(ctx, l.s, l.pod, c.Name, c.ID)
+		}
+	}
 	for _, lifecycle := range l.s.opts.Lifecycle {
 		if lifecycle.PreCreate == nil {
 			continue
@@ -268,6 +293,7 @@ func (l *launch) create(ctx context.Context) error {
 	}
 	l.leave = leave
 	for _, id := range l.replaces {
+		l.dropUnusedLog(id)
 		if err := l.s.removeOne(ctx, l.pod, l.want.Name, id); err != nil {
 			return err
 		}

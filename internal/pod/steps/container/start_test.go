@@ -164,7 +164,8 @@ func TestFailures(t *testing.T) {
 				`Warning Failed: Error: StartContainer: exec: "/absent": stat /absent: no such file or directory`},
 			calls: []string{"create app", "start app"}, state: "exited"},
 		{name: "postStart", container: postStart, reason: reason.PostStartHookError,
-			message: `Exec lifecycle hook ([/workload print secret then exit 3]) for Container "app" in Pod "default/web" failed - error: command exited with 3, message: "secret"`,
+			message: `Exec lifecycle hook ([/workload print secret then exit 3]) for Container "app" in Pod ` +
+				`"default/web" failed - error: command exited with 3, message: "secret"`,
 			events: []string{"Normal Created: Container created", "Normal Started: Container started",
 				"Normal Killing: FailedPostStartHook", "Warning FailedPostStartHook: PostStartHook failed"},
 			calls: []string{"create app", "start app", "exec app [/workload print secret then exit 3]", "stop app 30"},
@@ -371,6 +372,33 @@ func TestUnstartedContainerIsMadeAnew(t *testing.T) {
 		want := []string{"create app", "start app", "create app", "start app", "remove app", "create app", "start app"}
 		if diff := cmp.Diff(want, b.calls()); diff != "" {
 			t.Error(diff)
+		}
+	})
+}
+
+// An agent that is killed after the removal of a container that was never started leaves nothing that counts as an
+// instance of it.
+func TestLogOfUnstartedContainerIsRemoved(t *testing.T) {
+	onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "sleep")}}, func(t *testing.T, b *bench) {
+		b.fake.Inject(fake.Fault{Method: "StartContainer", Times: 1, Hang: true})
+		b.refresh()
+		b.pass() // the container is created, and the agent killed
+		b.tasks.interrupt()
+		b.tasks.forgive()
+		log := b.newest("app").LogPath
+		if err := errors.Join(os.MkdirAll(filepath.Dir(log), 0o755), os.WriteFile(log, nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		b.fake.Inject(fake.Fault{Method: "CreateContainer", Times: 1, Err: errors.New("killed")})
+		b.Containers = New(b.opts)
+		b.refresh()
+		b.pass() // the container is removed, and the next agent killed
+		b.tasks.interrupt()
+		b.tasks.forgive()
+		b.Containers = New(b.opts)
+		b.sync()
+		if got := b.newest("app"); got.RestartCount != 0 {
+			t.Errorf("restart count %d, want 0", got.RestartCount)
 		}
 	})
 }

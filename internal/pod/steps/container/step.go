@@ -54,6 +54,14 @@ func (s *Containers) setup(ctx context.Context, r *worker.Run, tasks tasks) erro
 			tasks.Go(ctx, taskOf(k.Name), func(ctx context.Context) error { return s.kill(ctx, r, k) })
 		}
 	}
+	for _, c := range unreleased(s, r.Pod.UID, r.Observed) {
+		if !slices.ContainsFunc(r.Plan.Start, func(st plan.Start) bool { return st.Name == c.Name }) {
+			tasks.Go(ctx, taskOf(c.Name), func(ctx context.Context) error {
+				postStop(ctx, s, r.Pod.Pod, c.Name, c.ID)
+				return nil
+			})
+		} // otherwise its next start does it
+	}
 	// Dead containers are removed first. A container that is started again removes its own dead instances. All others
 	// are removed here, in the plan's order.
 	replaced := map[string][]string{}
@@ -164,6 +172,11 @@ func (s *Containers) removeOne(ctx context.Context, p *corev1.Pod, name, id stri
 
 // kill stops one container of a pod that keeps running.
 func (s *Containers) kill(ctx context.Context, r *worker.Run, k plan.Kill) error {
+	if k.Replace {
+		if err := s.opts.Replacements.Replace(r.Pod.UID, k.Name, k.ID); err != nil {
+			return fmt.Errorf("write down that container %q must be replaced: %w", k.Name, err)
+		}
+	}
 	grace := r.Grace()
 	if k.Grace != nil {
 		grace = time.Duration(*k.Grace) * time.Second
@@ -181,6 +194,9 @@ func (s *Containers) kill(ctx context.Context, r *worker.Run, k plan.Kill) error
 // which lie elsewhere, are removed here.
 func (s *Containers) teardown(ctx context.Context, r *worker.Run) error {
 	s.showWaits(ctx, r.Pod.UID, nil)
+	for _, c := range unreleased(s, r.Pod.UID, r.Observed) {
+		postStop(ctx, s, r.Pod.Pod, c.Name, c.ID)
+	}
 	if turns := stopOrder(r.Pod.Pod, r.Observed); len(turns) > 0 {
 		if err := s.stopAll(ctx, r, turns); err != nil {
 			return err
@@ -201,7 +217,7 @@ func (s *Containers) stopAll(ctx context.Context, r *worker.Run, turns []turn) e
 	ended := map[string]chan struct{}{}
 	for i, t := range turns {
 		v := s.victim(r, t.id, t.name)
-		v.shorten(time.Now().Add(r.Grace()))
+		v.follow(r)
 		victims[i], ended[t.id] = v, make(chan struct{})
 	}
 	errs := make([]error, len(turns))
@@ -244,13 +260,24 @@ func shortenAll(r *worker.Run, victims []*victim, done <-chan struct{}) {
 			later := *r
 			later.Stop = &stop
 			for _, v := range victims {
-				v.shorten(time.Now().Add(later.Grace()))
+				v.follow(&later)
 			}
 		}
 	}
 }
 
-// reportBackOffs records an event for each crashed container whose restart is delayed, one event per crash.
+// backOffAgain is the shortest time between two events about the delay of the same restart. A kubelet checks a pod
+// that backs off as often.
+const backOffAgain = 10 * time.Second
+
+// backOff is the last event about the delayed restart of a container.
+type backOff struct {
+	id string // of the instance that crashed
+	at time.Time
+}
+
+// reportBackOffs records an event for each crashed container whose restart is delayed: after the crash, and in later
+// passes.
 func (s *Containers) reportBackOffs(r *worker.Run) {
 	for _, w := range r.Plan.Waiting {
 		crashed, seen := r.Observed.Container(w.Name)
@@ -258,12 +285,14 @@ func (s *Containers) reportBackOffs(r *worker.Run) {
 		if w.Reason != reason.CrashLoopBackOff || !seen || !known {
 			continue
 		}
-		reported := false
+		due := false
 		s.with(r.Pod.UID, func(l *life) {
-			reported = l.backedOff[w.Name] == crashed.ID
-			l.backedOff[w.Name] = crashed.ID
+			last := l.backedOff[w.Name]
+			if due = last.id != crashed.ID || time.Since(last.at) >= backOffAgain; due {
+				l.backedOff[w.Name] = backOff{crashed.ID, time.Now()}
+			}
 		})
-		if !reported {
+		if due {
 			s.opts.Events.Event(event.ContainerRef(r.Pod.Pod, c), corev1.EventTypeWarning, reason.BackOff,
 				"Back-off restarting failed container %s in pod %s_%s(%s)", w.Name, r.Pod.Name, r.Pod.Namespace,
 				r.Pod.UID)

@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"maps"
 	"math"
 	"sync"
 	"time"
@@ -46,20 +47,40 @@ type ending struct {
 type deadline struct {
 	mu        sync.Mutex
 	at        time.Time
-	shortened chan struct{} // closed when at changes
+	exact     bool          // pod.Stop.Exact
+	shortened chan struct{} // closed when at or exact changes
 }
 
-func (d *deadline) shorten(at time.Time) {
+// follow applies the grace period of a pod that ends.
+func (d *deadline) follow(r *worker.Run) { d.move(time.Now().Add(r.Grace()), r.Stop.Exact) }
+
+func (d *deadline) shorten(at time.Time) { d.move(at, false) }
+
+// move moves the deadline to at if that is earlier.
+func (d *deadline) move(at time.Time, exact bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.at.IsZero() && !at.Before(d.at) {
+		at = d.at
+	}
+	if at.Equal(d.at) && (d.exact || !exact) {
 		return
 	}
-	d.at = at
+	d.at, d.exact = at, d.exact || exact
 	if d.shortened != nil {
 		close(d.shortened)
 		d.shortened = nil
 	}
+}
+
+// least is the least time between the stop signal and the kill.
+func (d *deadline) least() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.exact {
+		return 0
+	}
+	return minStop
 }
 
 // left returns the time until the deadline, and a channel that is closed when the deadline moves closer.
@@ -149,16 +170,41 @@ func (s *Containers) stop(ctx context.Context, v *victim) (err error) {
 		return err
 	}
 	s.with(v.pod.UID, func(l *life) { delete(l.endings, v.id) })
+	postStop(ctx, s, v.pod, v.c.Name, v.id)
+	return nil
+}
+
+// postStop reports to the lifecycle that a container is gone, once for each instance.
+func postStop(ctx context.Context, s *Containers, p *corev1.Pod, name, id string) {
+	done := false
+	s.with(p.UID, func(l *life) { done, l.released[id] = l.released[id], true })
+	if done {
+		return
+	}
 	for _, l := range s.opts.Lifecycle {
 		if l.PostStop == nil {
 			continue
 		}
-		if err := l.PostStop(ctx, v.id); err != nil {
-			s.opts.Log.Warn("PostStop of a container failed, ignored", "pod", pod.FullName(v.pod), "container",
-				v.c.Name, "err", err)
+		if err := l.PostStop(ctx, id); err != nil {
+			s.opts.Log.Warn("PostStop of a container failed, ignored", "pod", pod.FullName(p), "container", name,
+				"err", err)
 		}
 	}
-	return nil
+}
+
+// unreleased returns the last instances of containers that have ended by themselves and whose end the lifecycle does
+// not know. It forgets the instances that the runtime no longer has.
+func unreleased(s *Containers, uid types.UID, o *pod.Observed) (all []pod.ContainerStatus) {
+	s.with(uid, func(l *life) {
+		maps.DeleteFunc(l.released, func(id string, _ bool) bool { return nameOf(o, id) == "" })
+		for _, c := range o.ContainersOf() {
+			last, _ := o.Container(c.Name)
+			if c.ID == last.ID && c.State == pod.StateExited && !l.released[c.ID] {
+				all = append(all, c)
+			}
+		}
+	})
+	return all
 }
 
 // prepare runs everything that comes before the stop signal, until the grace period ends.
@@ -218,7 +264,7 @@ func (s *Containers) signal(ctx context.Context, v *victim) error {
 		} else {
 			since = time.Since(v.signalled)
 		}
-		req := &runtimeapi.StopContainerRequest{ContainerId: v.id, Timeout: stopTimeout(left, since)}
+		req := &runtimeapi.StopContainerRequest{ContainerId: v.id, Timeout: stopTimeout(left, since, v.least())}
 		calls.Go(func() {
 			_, err := s.opts.Runtime.StopContainer(ctx, req)
 			select {

@@ -368,3 +368,33 @@ func TestRefusedShorterStopKeepsTheFirst(t *testing.T) {
 		}
 	})
 }
+
+// A container whose image changes while it runs is replaced although its pod never restarts containers. A container
+// that had ended before is not.
+func TestReplaceAfterImageChange(t *testing.T) {
+	spec := corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever,
+		Containers: []corev1.Container{runs("app", "sleep"), runs("once", "true")}}
+	onBench(t, spec, func(t *testing.T, b *bench) {
+		b.sync()
+		first := b.newest("app").ID
+		p := *b.pod
+		p.Pod = b.pod.DeepCopy()
+		for i := range p.Spec.Containers {
+			p.Spec.Containers[i].Image = "example.com/other:1"
+		}
+		b.pod = &p
+		b.sync()
+		if diff := cmp.Diff(map[string]bool{first: true}, b.replaced); diff != "" {
+			t.Errorf("written down before the stop (-want +got):\n%s", diff)
+		}
+		if now := b.newest("app"); now.ID == first || now.RestartCount != 1 {
+			t.Errorf("app was not replaced: %+v", now)
+		}
+		if diff := cmp.Diff(map[string]string{"app": "running", "once": "exited"}, b.states()); diff != "" {
+			t.Error(diff)
+		}
+		if now := b.newest("once"); now.RestartCount != 0 {
+			t.Errorf("once ran again: %+v", now)
+		}
+	})
+}

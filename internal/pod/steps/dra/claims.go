@@ -17,6 +17,8 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/berth-run/berth/internal/base/lock"
+	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/timeline/wait"
 )
@@ -38,9 +40,9 @@ type Options struct {
 	Dir string
 	// Boot is the kernel's boot id.
 	Boot string
-	// Pod returns the newest version of a desired pod, or nil. A claim may be created and reserved after its pod, and
-	// only the newer pod status names it. Optional.
-	Pod func(types.UID) *corev1.Pod
+	// Desired has the newest versions of the pods. A claim may be created and reserved after its pod, and only the
+	// newer pod status names it. Optional.
+	Desired *store.Table[types.UID, *pod.Pod]
 	// StandsIn reports that the API server was never reachable since the agent started and its stored objects are used
 	// instead. Then claims that pods had before count as theirs. Optional.
 	StandsIn *atomic.Bool

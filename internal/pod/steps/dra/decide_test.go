@@ -188,7 +188,16 @@ func TestDue(t *testing.T) {
 }
 
 // kubeletFile is the checkpoint that a kubelet 1.36.3 wrote for two pods, byte for byte.
-const kubeletFile = `{"Data":"{\"kind\":\"DRACheckpoint\",\"apiVersion\":\"checkpoint.dra.kubelet.k8s.io/v1\",\"ClaimInfoStateList\":[{\"ClaimUID\":\"7bd2dd88-bab7-4cb1-9ca3-e315a08f7548\",\"ClaimName\":\"claim-one\",\"Namespace\":\"default\",\"PodUIDs\":{\"4b977394-6b03-4985-90df-39fb86f89e84\":{}},\"DriverState\":{\"test1.example.com\":{\"Devices\":[{\"PoolName\":\"node1\",\"DeviceName\":\"gpu-0\",\"ShareID\":null,\"RequestNames\":[\"any\"],\"CDIDeviceIDs\":[\"test1.example.com/device=claim-one-gpu-0\"]}]}}},{\"ClaimUID\":\"d5d4d501-d24f-4135-967e-c832870fc449\",\"ClaimName\":\"claim-two\",\"Namespace\":\"default\",\"PodUIDs\":{\"7bf612c5-91e8-420d-b424-f2bd2a2521d4\":{}},\"DriverState\":{\"test1.example.com\":{\"Devices\":[{\"PoolName\":\"node1\",\"DeviceName\":\"gpu-1\",\"ShareID\":null,\"RequestNames\":[\"any\"],\"CDIDeviceIDs\":[\"test1.example.com/device=claim-two-gpu-1\"]}]}}}]}","Checksum":2687483826}`
+const kubeletFile = `{"Data":"{\"kind\":\"DRACheckpoint\",\"apiVersion\":\"checkpoint.dra.kubelet.k8s.io/v1\",` +
+	`\"ClaimInfoStateList\":[{\"ClaimUID\":\"7bd2dd88-bab7-4cb1-9ca3-e315a08f7548\",\"ClaimName\":\"claim-one\",` +
+	`\"Namespace\":\"default\",\"PodUIDs\":{\"4b977394-6b03-4985-90df-39fb86f89e84\":{}},` +
+	`\"DriverState\":{\"test1.example.com\":{\"Devices\":[{\"PoolName\":\"node1\",\"DeviceName\":\"gpu-0\",` +
+	`\"ShareID\":null,\"RequestNames\":[\"any\"],\"CDIDeviceIDs\":[\"test1.example.com/device=claim-one-gpu-0\"]}]}}` +
+	`},{\"ClaimUID\":\"d5d4d501-d24f-4135-967e-c832870fc449\",\"ClaimName\":\"claim-two\",\"Namespace\":\"default\",` +
+	`\"PodUIDs\":{\"7bf612c5-91e8-420d-b424-f2bd2a2521d4\":{}},` +
+	`\"DriverState\":{\"test1.example.com\":{\"Devices\":[{\"PoolName\":\"node1\",\"DeviceName\":\"gpu-1\",` +
+	`\"ShareID\":null,\"RequestNames\":[\"any\"],\"CDIDeviceIDs\":[\"test1.example.com/device=claim-two-gpu-1\"]}]}}` +
+	`}]}","Checksum":2687483826}`
 
 func TestCheckpoint(t *testing.T) {
 	path := filepath.Join(t.TempDir(), stateFile)

@@ -58,12 +58,7 @@ func (c *Claims) setup(ctx context.Context, r *worker.Run) (err error) {
 	defer func() { done() }()
 	for {
 		changed := c.drivers.changes()
-		p := r.Pod.Pod
-		if c.opts.Pod != nil {
-			if newest := c.opts.Pod(p.UID); newest != nil {
-				p = newest
-			}
-		}
+		p := c.newest(r.Pod.Pod)
 		lacks, err := c.try(ctx, p, r.Observed.Running())
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -374,17 +369,23 @@ func (c *Claims) callUnprepare(ctx context.Context, driver string, records []*re
 	return failed
 }
 
+// newest returns the desired version of a pod, or the given one if there is none.
+func (c *Claims) newest(p *corev1.Pod) *corev1.Pod {
+	if c.opts.Desired != nil {
+		if desired, ok := c.opts.Desired.Get(p.UID); ok {
+			return desired.Pod
+		}
+	}
+	return p
+}
+
 // PreCreate adds the CDI names of the devices that a container may use to its configuration.
 func (c *Claims) PreCreate(_ context.Context, p *corev1.Pod, ctr pod.Container,
 	config *runtimeapi.ContainerConfig) error {
 	if !wants(p) {
 		return nil
 	}
-	if c.opts.Pod != nil {
-		if newest := c.opts.Pod(p.UID); newest != nil {
-			p = newest
-		}
-	}
+	p = c.newest(p)
 	all, missing := uses(p, ctr.Container)
 	if missing != "" {
 		return reason.New(reason.CreateContainerConfigError, "container %q uses %s, which does not exist", ctr.Name,

@@ -65,11 +65,14 @@ func TestNoDirectory(t *testing.T) {
 
 func TestPreCreateAnswers(t *testing.T) {
 	h := hooks(t, map[string]string{
-		"pre-create/10-cpus":   `echo '{"cpusetCpus":"0-1,4","cpusetMems":"0","annotations":{"example.com/pinned":"yes"}}'`,
-		"pre-create/20-device": `echo '{"devices":[{"hostPath":"/dev/fuse","containerPath":"/dev/fuse"},{"hostPath":"/dev/kvm","containerPath":"/dev/k","permissions":"rw"}],"cdiDevices":["vendor.com/gpu=0"]}'`,
-		"pre-create/30-env":    `echo '{"mounts":[{"hostPath":"/srv/ca","containerPath":"/ca","readOnly":true}],"env":[{"name":"A","value":"new"},{"name":"C","value":"x"}]}'`,
-		"pre-create/40-quiet":  `cat >/dev/null`,
-		"pre-create/.hidden":   `exit 1`,
+		"pre-create/10-cpus": `echo '{"cpusetCpus":"0-1,4","cpusetMems":"0",` +
+			`"annotations":{"example.com/pinned":"yes"}}'`,
+		"pre-create/20-device": `echo '{"devices":[{"hostPath":"/dev/fuse","containerPath":"/dev/fuse"},` +
+			`{"hostPath":"/dev/kvm","containerPath":"/dev/k","permissions":"rw"}],"cdiDevices":["vendor.com/gpu=0"]}'`,
+		"pre-create/30-env": `echo '{"mounts":[{"hostPath":"/srv/ca","containerPath":"/ca","readOnly":true}],` +
+			`"env":[{"name":"A","value":"new"},{"name":"C","value":"x"}]}'`,
+		"pre-create/40-quiet": `cat >/dev/null`,
+		"pre-create/.hidden":  `exit 1`,
 	})
 	if err := os.WriteFile(filepath.Join(h.dir, "pre-create/50-notes.txt"), []byte("not a hook"), 0o644); err != nil {
 		t.Fatal(err)
@@ -113,7 +116,8 @@ func TestMessage(t *testing.T) {
 		"pre-stop/h": `cat >` + seen, "post-stop/h": `[ "$BERTH_HOOK" = post-stop ] && cat >` + seen,
 	})
 	p, c := testPod()
-	spec := `"pod":{"metadata":{"name":"web","namespace":"default","uid":"6b1e"},"spec":{"initContainers":[{"name":"app","image":"busybox","resources":{}}],"containers":null},"status":{}},` +
+	spec := `"pod":{"metadata":{"name":"web","namespace":"default","uid":"6b1e"},` +
+		`"spec":{"initContainers":[{"name":"app","image":"busybox","resources":{}}],"containers":null},"status":{}},` +
 		`"container":{"name":"app","image":"busybox","resources":{}},"kind":"init container"`
 	cases := []struct {
 		call func() error

@@ -90,8 +90,8 @@ func (s *access) allowed(ctx context.Context, w want, f finding) bool {
 	})
 }
 
-// Pull pulls an image for a command and not for a pod, with the node's credentials. It joins pulls of pods, and waits
-// behind them.
+// Pull pulls an image for a command and not for a pod, with the node's credentials. It shares pulls with other
+// commands, and waits behind the pulls of pods.
 func (s *Images) Pull(ctx context.Context, image string) (*runtimeapi.Image, error) {
 	n, err := parse(image)
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Images) Pull(ctx context.Context, image string) (*runtimeapi.Image, err
 		creds, trouble = s.access.keys.Find(ctx, nil, n.repository, nil)
 	}
 	const behindPods = -1
-	p, err := s.pool.pull(ctx, n, creds, &waiter{priority: behindPods})
+	p, err := s.pool.pull(ctx, order{name: n, creds: creds}, &waiter{priority: behindPods})
 	if err != nil {
 		if trouble != nil {
 			s.log.Warn("image pull failed, and some credentials could not be read", "image", image, "err", trouble)

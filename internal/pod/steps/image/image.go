@@ -35,6 +35,12 @@ type secrets interface {
 	Secret(namespace, name string) (*corev1.Secret, error)
 }
 
+// sandboxes knows the sandboxes that pulls are for.
+type sandboxes interface {
+	// PullConfig returns the configuration that the runtime sees with a pull for a pod.
+	PullConfig(*corev1.Pod) (*runtimeapi.PodSandboxConfig, error)
+}
+
 // keys finds the credentials for a repository.
 type keys interface {
 	Find(ctx context.Context, p *corev1.Pod, repository string, secrets []*corev1.Secret) ([]credential.Credential,
@@ -62,6 +68,8 @@ type garbage interface {
 type Options struct {
 	Client client
 	Events event.Sink
+	// Sandboxes makes the pod's part of a pull. nil means that the runtime sees only the image.
+	Sandboxes sandboxes
 	// Secrets and Keys find credentials. nil means that there are none.
 	Secrets secrets
 	Keys    keys
@@ -80,11 +88,12 @@ type Options struct {
 
 // Images pulls the images of pods. Its methods may be called from any goroutine.
 type Images struct {
-	events event.Sink
-	access access
-	pool   pool
-	now    func() time.Time
-	log    *slog.Logger
+	events    event.Sink
+	sandboxes sandboxes // may be nil
+	access    access
+	pool      pool
+	now       func() time.Time
+	log       *slog.Logger
 
 	mu   sync.Mutex
 	pods map[types.UID]*podImages
@@ -113,7 +122,7 @@ func New(o Options) *Images {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Images{
-		events: o.Events, now: o.Now, log: o.Log, pods: map[types.UID]*podImages{},
+		events: o.Events, sandboxes: o.Sandboxes, now: o.Now, log: o.Log, pods: map[types.UID]*podImages{},
 		access: access{events: o.Events, secrets: o.Secrets, keys: o.Keys, records: o.Records, log: o.Log},
 		pool: pool{
 			runtime: store{o.Client}, records: o.Records, progress: o.Progress, garbage: o.Garbage,
@@ -167,20 +176,24 @@ func (s *Images) ensure(ctx context.Context, w want) (*runtimeapi.Image, error) 
 	if err != nil {
 		return nil, s.access.reportInspectError(ctx, w, err)
 	}
+	s.pool.metrics.requested(policyOf(w.policy, f.name), f)
 	switch f.todo {
 	case fetch:
 		return s.pullFor(ctx, w, f.name)
 	case use:
-		s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulled, "%s %q already present on machine", w.what,
-			w.image)
+		text := "Container image %q already present on machine"
+		if s.access.records != nil {
+			text += " and can be accessed by the pod"
+		}
+		s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulled, text, w.image)
 		return f.image, nil
 	case refuse:
-		err := reason.New(reason.ErrImageNeverPull, "%s %q is not present with pull policy of Never", w.what, w.image)
+		// The pod must not learn that the node has an image to which it has no access. Only the node's log says so.
 		if f.image != nil {
-			err = reason.New(reason.ErrImageNeverPull,
-				"%s %q is present with pull policy of Never, and the pod has no credentials that are known to have "+
-					"access to it", w.what, w.image)
+			s.log.Info("image is present, but the pod has no credentials that are known to have access to it", "pod",
+				pod.FullName(w.pod), "image", w.image)
 		}
+		err := reason.New(reason.ErrImageNeverPull, "%s %q is not present with pull policy of Never", w.what, w.image)
 		s.events.Event(w.ref, corev1.EventTypeWarning, reason.ErrImageNeverPull, "%s", err.Message())
 		return nil, err
 	default: // wait
@@ -211,7 +224,7 @@ func (s *Images) inspect(ctx context.Context, w want) (finding, error) {
 	policy := policyOf(w.policy, n)
 	f := finding{name: n}
 	if policy != corev1.PullAlways {
-		if f.image, err = s.pool.runtime.status(ctx, n.tagged); err != nil {
+		if f.image, err = s.pool.runtime.status(ctx, n.tagged, w.pod.Annotations); err != nil {
 			return finding{}, reason.New(reason.ImageInspectError, "Failed to inspect image %q: %w", w.image, err)
 		}
 	}
@@ -236,7 +249,11 @@ func (s *Images) pullFor(ctx context.Context, w want, n name) (*runtimeapi.Image
 	begin := s.now()
 	have, missing := s.access.pullSecrets(w.pod)
 	creds, trouble := s.access.credentials(ctx, w.pod, n, have, missing)
-	pulled, err := s.pool.pull(ctx, n, creds, &waiter{
+	o, err := s.orderFor(w.pod, n, creds)
+	if err != nil {
+		return nil, err
+	}
+	pulled, err := s.pool.pull(ctx, o, &waiter{
 		pod: pod.FullName(w.pod), priority: priority(w.pod),
 		report: func(news string) {
 			s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulling, "Pulling image %q: %s", w.image, news)
@@ -260,6 +277,18 @@ func (s *Images) pullFor(ctx context.Context, w want, n name) (*runtimeapi.Image
 	state.backoffs[w.image] = state.backoffs[w.image].after(pulled, failure.Error(), have, s.now())
 	s.mu.Unlock()
 	return nil, untilSecretChanges(w.pod, failure)
+}
+
+// orderFor returns the pull of an image for a pod.
+func (s *Images) orderFor(p *corev1.Pod, n name, creds []credential.Credential) (o order, err error) {
+	o = order{name: n, creds: creds, annotations: p.Annotations}
+	if s.sandboxes == nil {
+		return o, nil
+	}
+	if o.sandbox, err = s.sandboxes.PullConfig(p); err != nil {
+		return o, fmt.Errorf("pull image %q: %w", n.tagged, err)
+	}
+	return o, nil
 }
 
 // pullFailure is the error of a failed pull. The next attempt waits for a time, or for another version of one of the

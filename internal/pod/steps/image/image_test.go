@@ -94,18 +94,22 @@ func TestEnsure(t *testing.T) {
 		{name: "never pulled", image: remote, policy: corev1.PullNever,
 			reason: reason.ErrImageNeverPull, says: "is not present with pull policy of Never",
 			events: []string{
-				`Warning ErrImageNeverPull: Container image "registry.test/app:1" is not present with pull policy of Never`}},
+				`Warning ErrImageNeverPull: Container image "registry.test/app:1" is not present with pull policy ` +
+					`of Never`}},
 		{name: "pulled", image: remote, policy: corev1.PullIfNotPresent,
 			fault: fake.Fault{Method: "PullImage", Delay: 1234567 * time.Microsecond},
 			events: []string{`Normal Pulling: Pulling image "registry.test/app:1"`,
-				`Normal Pulled: Successfully pulled image "registry.test/app:1" in 1.234s (1.234s including waiting). Image size: 1048576 bytes.`}},
+				`Normal Pulled: Successfully pulled image "registry.test/app:1" in 1.234s (1.234s including ` +
+					`waiting). Image size: 1048576 bytes.`}},
 		{name: "always", image: fake.Image,
 			events: []string{`Normal Pulling: Pulling image "berth.test/workload:latest"`,
-				`Normal Pulled: Successfully pulled image "berth.test/workload:latest" in 0s (0s including waiting). Image size: 1048576 bytes.`}},
+				`Normal Pulled: Successfully pulled image "berth.test/workload:latest" in 0s (0s including ` +
+					`waiting). Image size: 1048576 bytes.`}},
 		{name: "bad name", image: "UPPER case", reason: reason.InvalidImageName,
 			says: `couldn't parse image name "UPPER case": invalid reference format`,
 			events: []string{
-				`Warning InspectFailed: Failed to apply default image tag "UPPER case": couldn't parse image name "UPPER case": invalid reference format: repository name (library/UPPER case) must be lowercase`}},
+				`Warning InspectFailed: Failed to apply default image tag "UPPER case": couldn't parse image name ` +
+					`"UPPER case": invalid reference format: repository name (library/UPPER case) must be lowercase`}},
 		{name: "no answer", image: remote, policy: corev1.PullIfNotPresent, reason: reason.ImageInspectError,
 			says:  "disk on fire",
 			fault: fake.Fault{Method: "ImageStatus", Err: errors.New("disk on fire")},
@@ -167,7 +171,8 @@ func TestBackoff(t *testing.T) {
 			if reason.Of(err) != reason.ImagePullBackOff || !errors.As(err, &retry) || !retry.At.Equal(due) {
 				t.Fatalf("in backoff: %v at %v, want %v", err, retry, due)
 			}
-			if want := `Back-off pulling image "registry.test/gone:1": ErrImagePull: PullImage: image "registry.test/gone:1": not found`; reason.Message(err) != want {
+			if want := `Back-off pulling image "registry.test/gone:1": ErrImagePull: PullImage: image ` +
+				`"registry.test/gone:1": not found`; reason.Message(err) != want {
 				t.Errorf("message %q, want %q", reason.Message(err), want)
 			}
 			if got := n.pulls() - before; got != 1 {
@@ -255,6 +260,48 @@ func TestPodsShareAPull(t *testing.T) {
 		}
 		if n.pulls() != 1 {
 			t.Errorf("%d pulls of one image", n.pulls())
+		}
+	})
+}
+
+// boxes renders the part of a pull that shows whose it is.
+type boxes struct{}
+
+func (boxes) PullConfig(p *corev1.Pod) (*runtimeapi.PodSandboxConfig, error) {
+	return &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: p.Name, Namespace: p.Namespace},
+		Annotations: p.Annotations}, nil
+}
+
+// A runtime may choose a snapshotter by the annotations, and a policy for signatures by the namespace.
+func TestPullNamesItsPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, 0)
+		n.sandboxes = boxes{}
+		n.fake.Inject(fake.Fault{Method: "PullImage", Delay: time.Minute})
+		in := func(namespace, name string, annotations map[string]string) *corev1.Pod {
+			p := podOf(name, remote, corev1.PullAlways)
+			p.Namespace, p.Annotations = namespace, annotations
+			return p
+		}
+		lazy := map[string]string{"io.containerd.cri.runtime-handler": "lazy"}
+		ended := waiting(t.Context(), n,
+			in("one", "a", map[string]string{pod.AnnotationConfigHash: "1"}),
+			in("one", "b", map[string]string{pod.AnnotationConfigHash: "2"}),
+			in("one", "c", lazy), in("two", "d", nil))
+		for range 4 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		var got []string
+		for _, call := range n.fake.Calls("PullImage") {
+			r := call.Request.(*runtimeapi.PullImageRequest)
+			got = append(got, fmt.Sprint(r.SandboxConfig.GetMetadata().GetNamespace(), " ",
+				r.Image.Annotations["io.containerd.cri.runtime-handler"], " ", len(r.SandboxConfig.GetAnnotations())))
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"one  1", "one lazy 1", "two  0"}, got); diff != "" {
+			t.Errorf("pulls (-want +got):\n%s", diff)
 		}
 	})
 }

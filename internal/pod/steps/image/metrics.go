@@ -1,17 +1,28 @@
 package image
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 )
 
-// metrics measures successful pulls, under the kubelet's metric names.
-type metrics struct{ pulls *prometheus.HistogramVec }
+// metrics measures requests for images and successful pulls, under the kubelet's metric names.
+type metrics struct {
+	pulls    *prometheus.HistogramVec
+	requests *prometheus.CounterVec
+}
 
 func newMetrics() metrics {
-	return metrics{prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "kubelet_image_manager_ensure_image_requests_total",
+		Help: "Number of requests for the image of a container or a volume, by whether it was present and was pulled.",
+	}, []string{"pull_policy", "present_locally", "pull_required"})
+	return metrics{requests: requests, pulls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "kubelet_image_pull_duration_seconds",
 		Help:    "Duration in seconds of image pulls, by the size of the image.",
 		Buckets: []float64{1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600},
@@ -20,10 +31,22 @@ func newMetrics() metrics {
 
 // Register registers the metrics of image pulls. Call it once.
 func (s *Images) Register(reg prometheus.Registerer) error {
-	if err := reg.Register(s.pool.metrics.pulls); err != nil {
+	if err := errors.Join(reg.Register(s.pool.metrics.pulls), reg.Register(s.pool.metrics.requests)); err != nil {
 		return fmt.Errorf("register metrics of image pulls: %w", err)
 	}
 	return nil
+}
+
+// requested counts a request. With the policy Always nobody looks for the image, so it is unknown whether it is there.
+func (m metrics) requested(policy corev1.PullPolicy, f finding) {
+	present, pulls := strconv.FormatBool(f.image != nil), strconv.FormatBool(f.todo != use)
+	if policy == corev1.PullAlways {
+		present = "unknown"
+	}
+	if f.todo == refuse && f.image == nil {
+		pulls = "unknown"
+	}
+	m.requests.WithLabelValues(strings.ToLower(string(policy)), present, pulls).Inc()
 }
 
 func (m metrics) pulled(size uint64, took time.Duration) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,16 +14,27 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/guard"
+	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/image/credential"
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// pull is the pull of one image. All pods that want the image with the same credentials while it runs share it. It is
-// cancelled when its last waiter has left.
-type pull struct {
+// order has the parameters of a pull.
+type order struct {
 	name  name
-	key   string // in pool.pulls
 	creds []credential.Credential
+	// annotations are the pod's. A runtime may choose a snapshotter by them. nil for a command.
+	annotations map[string]string
+	// sandbox is the configuration of the pod that the image is for. A runtime may choose the policy for signatures or
+	// the cgroup of the pull by it. nil for a command.
+	sandbox *runtimeapi.PodSandboxConfig
+}
+
+// pull is the pull of one image. All pods whose orders have the same key while it runs share it. It is cancelled when
+// its last waiter has left.
+type pull struct {
+	order
+	key string // in pool.pulls
 
 	// Guarded by pool.mu.
 	waiters  map[*waiter]struct{}
@@ -51,17 +63,26 @@ type waiter struct {
 	report func(message string)
 }
 
-// pullKey returns the key of a pull. Requests with the same key share one pull.
-func pullKey(n name, creds []credential.Credential) string {
+// key returns the key of a pull. Orders with the same key share one pull. They agree in the image, the credentials, the
+// namespace, and the annotations, without those that differ for every static pod.
+func (o order) key() string {
 	h := sha256.New()
-	for _, c := range creds {
+	for _, c := range o.creds {
 		fmt.Fprintf(h, "%q %q %q", c.Auth.Username, c.Auth.Password, c.Auth.IdentityToken)
 		if c.Secret != nil {
 			fmt.Fprintf(h, " %q %q", c.Secret.Namespace, c.Secret.Name)
 		}
 		fmt.Fprintln(h)
 	}
-	return n.full + " " + string(h.Sum(nil))
+	fmt.Fprintf(h, "%q\n", o.sandbox.GetMetadata().GetNamespace())
+	for _, name := range slices.Sorted(maps.Keys(o.annotations)) {
+		switch name {
+		case pod.AnnotationConfigHash, pod.AnnotationConfigSeen, pod.AnnotationConfigSource:
+		default:
+			fmt.Fprintf(h, "%q %q\n", name, o.annotations[name])
+		}
+	}
+	return o.name.full + " " + string(h.Sum(nil))
 }
 
 // pool has the running pulls of this node. Its methods may be called from any goroutine.
@@ -76,13 +97,13 @@ type pool struct {
 
 	mu    sync.Mutex
 	queue queue
-	pulls map[string]*pull // by pullKey
+	pulls map[string]*pull // by order.key
 }
 
 // pull waits for the pull of an image, which it begins unless one is running. If ctx ends first and there is no other
 // waiter, the pull has ended when the method returns.
-func (s *pool) pull(ctx context.Context, n name, creds []credential.Credential, w *waiter) (*pull, error) {
-	p := s.join(ctx, n, creds, w)
+func (s *pool) pull(ctx context.Context, o order, w *waiter) (*pull, error) {
+	p := s.join(ctx, o, w)
 	defer s.leave(p, w)
 	select {
 	case <-p.done:
@@ -92,14 +113,14 @@ func (s *pool) pull(ctx context.Context, n name, creds []credential.Credential, 
 	}
 }
 
-func (s *pool) join(ctx context.Context, n name, creds []credential.Credential, w *waiter) *pull {
+func (s *pool) join(ctx context.Context, o order, w *waiter) *pull {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := pullKey(n, creds)
+	key := o.key()
 	p := s.pulls[key]
 	if p == nil {
 		p = &pull{
-			name: n, key: key, creds: creds, waiters: map[*waiter]struct{}{}, priority: w.priority, since: s.now(),
+			order: o, key: key, waiters: map[*waiter]struct{}{}, priority: w.priority, since: s.now(),
 			turn: make(chan struct{}), done: make(chan struct{}),
 		}
 		// Its span belongs to the caller that began it, its lifetime to all waiters.
@@ -218,7 +239,7 @@ func (s store) pull(ctx context.Context, p *pull) (image *runtimeapi.Image, used
 	}
 	var failures []error
 	for _, c := range creds {
-		if image, err = s.pullWith(ctx, p.name, c.Auth); err == nil {
+		if image, err = s.pullWith(ctx, p.order, c.Auth); err == nil {
 			return image, c.Secret, nil
 		}
 		if !slices.ContainsFunc(failures, func(e error) bool { return e.Error() == err.Error() }) {
@@ -238,22 +259,25 @@ func (s store) pull(ctx context.Context, p *pull) (image *runtimeapi.Image, used
 	return nil, nil, fmt.Errorf("%w; with other credentials: %s", failures[0], strings.Join(texts, "; "))
 }
 
-func (s store) pullWith(ctx context.Context, n name, auth *runtimeapi.AuthConfig) (*runtimeapi.Image, error) {
-	resp, err := s.PullImage(ctx,
-		&runtimeapi.PullImageRequest{Image: &runtimeapi.ImageSpec{Image: n.tagged}, Auth: auth})
+func (s store) pullWith(ctx context.Context, o order, auth *runtimeapi.AuthConfig) (*runtimeapi.Image, error) {
+	resp, err := s.PullImage(ctx, &runtimeapi.PullImageRequest{
+		Image: &runtimeapi.ImageSpec{Image: o.name.tagged, Annotations: o.annotations},
+		Auth:  auth, SandboxConfig: o.sandbox,
+	})
 	if err != nil {
 		return nil, err
 	}
-	image, err := s.status(ctx, resp.ImageRef)
+	image, err := s.status(ctx, resp.ImageRef, o.annotations)
 	if err == nil && image == nil {
 		err = fmt.Errorf("the runtime pulled image %s but does not list it", resp.ImageRef)
 	}
 	return image, err
 }
 
-// status returns an image from the runtime, or nil if it is not present.
-func (s store) status(ctx context.Context, ref string) (*runtimeapi.Image, error) {
-	resp, err := s.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
+// status returns an image from the runtime, or nil if it is not present. annotations are the pod's.
+func (s store) status(ctx context.Context, ref string, annotations map[string]string) (*runtimeapi.Image, error) {
+	resp, err := s.ImageStatus(ctx,
+		&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref, Annotations: annotations}})
 	if err != nil {
 		return nil, err
 	}

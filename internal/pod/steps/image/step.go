@@ -18,8 +18,8 @@ func (s *Images) Step() worker.Step {
 	return worker.Step{Name: "image", Phase: worker.Prepare, Setup: s.setup, Teardown: s.teardown, Patience: patience}
 }
 
-// patience is how long the pulls of a pod may take: they wait for the pulls of other pods, and a large image over a slow
-// link takes hours.
+// patience is how long the pulls of a pod may take: they wait for the pulls of other pods, and a large image over a
+// slow link takes hours.
 const patience = 6 * time.Hour
 
 // setup succeeds even if a pull fails: the container's start reports that, with its reason, and tries again.
@@ -74,6 +74,7 @@ func (s *Images) pullAhead(ctx context.Context, p *corev1.Pod, c pod.Container, 
 	if err != nil || f.todo != fetch {
 		return
 	}
+	s.pool.metrics.requested(policyOf(w.policy, f.name), f)
 	a.image, a.err = s.pullFor(ctx, w, f.name)
 	a.at = s.now()
 }

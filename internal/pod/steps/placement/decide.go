@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 
@@ -87,4 +88,34 @@ func podUnthrottled(p *corev1.Pod, a resource.Allocation) bool {
 		}
 	}
 	return some && (all || !cpu.PodLevel(p))
+}
+
+// stuck is a container that could not be moved to other CPUs.
+type stuck struct {
+	id   string
+	cpus string // where it still runs; "" if unknown
+	err  error
+}
+
+// affecting returns the failures that prevent the start of a container: its own, and the failures of containers that
+// may still run on its exclusive CPUs. exclusive is empty if it has none.
+func affecting(failed []stuck, id, exclusive string) error {
+	mine, err := cpuset.Parse(exclusive)
+	var kept []stuck
+	for _, f := range failed {
+		theirs, unknown := cpuset.Parse(f.cpus)
+		if f.id == id || err == nil && !mine.IsEmpty() &&
+			(unknown != nil || theirs.IsEmpty() || !mine.Intersection(theirs).IsEmpty()) {
+			kept = append(kept, f)
+		}
+	}
+	return joined(kept)
+}
+
+func joined(failed []stuck) error {
+	var errs []error
+	for _, f := range failed {
+		errs = append(errs, f.err)
+	}
+	return errors.Join(errs...)
 }

@@ -36,8 +36,9 @@ func (s *Placements) PreCreate(_ context.Context, p *corev1.Pod, c pod.Container
 }
 
 // PreStart records the container and waits until others have left its exclusive CPUs. It also moves the container if
-// the shared CPUs changed since its creation. A container that cannot be moved does not delay this start: Run retries
-// it.
+// the shared CPUs changed since its creation. It fails if the container itself cannot be moved, or if another container
+// may still run on its exclusive CPUs. Otherwise a container that cannot be moved does not delay this start: Run
+// retries it.
 func (s *Placements) PreStart(ctx context.Context, p *corev1.Pod, c pod.Container, id string) error {
 	s.mu.Lock()
 	at, ok := s.made[ref{p.UID, c.Name}]
@@ -49,14 +50,23 @@ func (s *Placements) PreStart(ctx context.Context, p *corev1.Pod, c pod.Containe
 	if !ok {
 		return nil
 	}
-	if err := s.settle(ctx); err != nil {
-		if ctx.Err() != nil {
-			return err
-		}
-		s.opts.Log.Warn("move containers to their CPUs failed, retrying", "err", err)
+	failed := s.settle(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	exclusive := at.cpus
+	if exclusive == s.opts.Ledger.Shared().String() {
+		exclusive = ""
+	}
+	err := affecting(failed, id, exclusive)
+	if err != nil {
+		_ = s.PostStop(ctx, id) // it never fails: the container does not start
+	}
+	if len(failed) > 0 {
+		s.opts.Log.Warn("move containers to their CPUs failed, retrying", "err", joined(failed))
 		s.wake.Wake()
 	}
-	return nil
+	return err
 }
 
 // PostStop removes the record of the container. The allocation stays with the pod.

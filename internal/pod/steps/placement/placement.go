@@ -2,7 +2,6 @@ package placement
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -98,22 +97,22 @@ func (s *Placements) wanted(p *corev1.Pod, name string) place {
 }
 
 // settle moves all containers that are not in their place. After it returns, the containers that could be moved have
-// left the CPUs of others.
-func (s *Placements) settle(ctx context.Context) error {
+// left the CPUs of others. It returns the others.
+func (s *Placements) settle(ctx context.Context) (failed []stuck) {
 	s.moving.Lock()
 	defer s.moving.Unlock()
-	var errs []error
 	for id, b := range s.bookings() {
 		want := s.wanted(b.pod, b.name)
 		if want.cpus == "" || want.cpus == b.at.cpus {
 			continue
 		}
 		if err := s.move(ctx, id, b, want.cpus); err != nil {
-			errs = append(errs,
-				fmt.Errorf("move container %q of pod %s to CPUs %s: %w", b.name, pod.FullName(b.pod), want.cpus, err))
+			failed = append(failed, stuck{id: id, cpus: b.at.cpus,
+				err: fmt.Errorf("move container %q of pod %s to CPUs %s: %w", b.name, pod.FullName(b.pod), want.cpus,
+					err)})
 		}
 	}
-	return errors.Join(errs...)
+	return failed
 }
 
 // move gives a container other CPUs. It sets them in the kernel, which works at once, or through the runtime if the

@@ -161,13 +161,25 @@ func TestWhatChangedSinceCreationCounts(t *testing.T) {
 	}
 }
 
-func TestOneThatCannotMoveDoesNotHoldUpOthers(t *testing.T) {
+// A container gets its exclusive CPUs only after the others have left them. Containers that share CPUs start anyway.
+func TestOneThatCannotMoveHoldsUpWhoGetsItsCPUs(t *testing.T) {
 	n := newNode()
 	s := n.placements(store.New[types.UID, *pod.Observed](), nil)
 	n.launch(t, s, aPod("one"), "a", "stuck")
 	n.stuck = "stuck"
 	n.give("two", "a", 2)
-	n.launch(t, s, aPod("two"), "a", "pinned")
+	p := aPod("two")
+	c, _ := pod.FindContainer(p, "a")
+	if err := s.PreCreate(t.Context(), p, c, &runtimeapi.ContainerConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PreStart(t.Context(), p, c, "pinned"); err == nil ||
+		!strings.Contains(err.Error(), `move container "a" of pod default/one to CPUs 0-1,3-7`) {
+		t.Errorf("the CPUs are in use, got %v", err)
+	}
+	n.launch(t, s, aPod("three"), "a", "shares")
+	n.stuck = ""
+	n.launch(t, s, p, "a", "pinned")
 	if got, want := n.kernel["pinned"], "2"; got != want {
 		t.Errorf("pinned on %q, want %q", got, want)
 	}
@@ -246,9 +258,9 @@ func TestTheRuntimeUndoesNothing(t *testing.T) {
 		n.give("three", "a", 6)
 		if s.moving.TryLock() { // another call could come in between
 			s.moving.Unlock()
-			settled <- s.settle(ctx)
+			settled <- joined(s.settle(ctx))
 		} else {
-			go func() { settled <- s.settle(t.Context()) }()
+			go func() { settled <- joined(s.settle(t.Context())) }()
 		}
 		return nil
 	}

@@ -41,7 +41,7 @@ func (s *Placements) Run(ctx context.Context) error {
 		case <-s.wake.C():
 		case <-again.C:
 		}
-		if err := errors.Join(s.settle(ctx), s.report(ctx)); err != nil && ctx.Err() == nil {
+		if err := errors.Join(joined(s.settle(ctx)), s.report(ctx)); err != nil && ctx.Err() == nil {
 			s.opts.Log.Warn("move containers to their CPUs failed, retrying", "err", err, "delay", retry)
 			again.Reset(retry)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 
@@ -31,6 +32,10 @@ const (
 	MissingClusterDNS = "MissingClusterDNS"
 )
 
+// missingClusterDNS is the message of a Warning, in the kubelet's words.
+const missingClusterDNS = `kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" ` +
+	`policy. Falling back to "Default" policy.`
+
 // Resolver has the node's DNS settings.
 type Resolver struct {
 	// ClusterDNS and ClusterDomain are the cluster's. They are empty outside of a cluster.
@@ -50,10 +55,7 @@ func PodDNS(p *corev1.Pod, r Resolver, host *runtimeapi.DNSConfig) (*runtimeapi.
 	if policy == corev1.DNSClusterFirstWithHostNet || policy == corev1.DNSClusterFirst && !pod.HostNetwork(p) {
 		if len(r.ClusterDNS) == 0 {
 			if !r.Standalone {
-				warnings = append(warnings, Warning{MissingClusterDNS, fmt.Sprintf(
-					"pod: %q. there is no ClusterDNS IP configured and a Pod cannot use the %q policy. Falling back "+
-						"to %q policy.",
-					pod.FullName(p), corev1.DNSClusterFirst, corev1.DNSDefault)})
+				warnings = append(warnings, Warning{MissingClusterDNS, missingClusterDNS})
 			}
 			policy = corev1.DNSDefault
 		}
@@ -159,6 +161,34 @@ func fit(c *runtimeapi.DNSConfig) []Warning {
 				strings.Join(c.Searches, " ")})
 	}
 	return warnings
+}
+
+// CheckResolvConf returns why pods cannot get all search domains of the host's file, in the kubelet's words. It returns
+// "" if they can, or if path is empty. The domains of a cluster take three places.
+func CheckResolvConf(path, clusterDomain string) string {
+	if path == "" {
+		return ""
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	searches, places := parseResolvConf(string(text)).Searches, maxSearches
+	if clusterDomain != "" {
+		places -= 3
+	}
+	switch {
+	case len(searches) > places:
+		return fmt.Sprintf("Resolv.conf file '%s' contains search line consisting of more than %d domains!", path,
+			places)
+	case slices.ContainsFunc(searches, func(s string) bool { return len(s) > maxSearchName }):
+		return fmt.Sprintf("Resolv.conf file %q contains a search path which length is more than allowed %d chars!",
+			path, maxSearchName)
+	case len(strings.Join(searches, " ")) > maxSearchChars:
+		return fmt.Sprintf("Resolv.conf file '%s' contains search line which length is more than allowed %d chars!",
+			path, maxSearchChars)
+	}
+	return ""
 }
 
 // parseResolvConf reads resolv.conf(5). The last search line and the last value of an option win.

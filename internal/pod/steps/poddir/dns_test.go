@@ -1,7 +1,10 @@
 package poddir
 
 import (
+	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -182,4 +185,32 @@ func FuzzResolvConf(f *testing.F) {
 			t.Errorf("%q (-once +again):\n%s", text, d)
 		}
 	})
+}
+
+func TestCheckResolvConf(t *testing.T) {
+	domain := func(n, length int) string {
+		return strings.Repeat(fmt.Sprintf(" d%s", strings.Repeat("x", length-1)), n)
+	}
+	for name, c := range map[string]struct{ text, cluster, want string }{
+		"all fit":         {"search" + domain(29, 5), "cluster.local", ""},
+		"too many":        {"search" + domain(30, 5), "cluster.local", "line consisting of more than 29 domains!"},
+		"outside":         {"search" + domain(32, 5), "", ""},
+		"one is too long": {"search" + domain(1, 254), "", "search path which length is more than allowed 253 chars!"},
+		"the line is long": {"search" + domain(9, 250), "",
+			"search line which length is more than allowed 2048 chars!"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "resolv.conf")
+			if err := os.WriteFile(path, []byte(c.text+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got := CheckResolvConf(path, c.cluster)
+			if !strings.HasSuffix(got, c.want) || (got == "") != (c.want == "") {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+	if CheckResolvConf("", "cluster.local") != "" || CheckResolvConf("/no/such/file", "") == "" {
+		t.Error("without a file there is nothing to check, and a missing file is reported")
+	}
 }

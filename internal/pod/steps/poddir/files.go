@@ -39,7 +39,7 @@ func (d *Dirs) hostsContent(p *corev1.Pod, podIPs []string) (string, error) {
 		host, err := os.ReadFile(d.cfg.HostsFile)
 		return hostHosts(string(host), p.Spec.HostAliases), err
 	}
-	n, err := Names(p, d.cfg.Resolver.ClusterDomain)
+	n, err := d.namesOf(p)
 	return hosts(podIPs, n, p.Spec.HostAliases), err
 }
 

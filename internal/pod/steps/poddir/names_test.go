@@ -145,3 +145,13 @@ func FuzzNames(f *testing.F) {
 		}
 	})
 }
+
+func TestHostnameOverrideBehindItsGate(t *testing.T) {
+	p := named("web-0", corev1.PodSpec{HostnameOverride: new("host.example.com")})
+	for off, want := range map[bool]string{false: "host.example.com", true: "web-0"} {
+		got, err := New(Config{NoHostnameOverride: off}).Hostname(p)
+		if err != nil || got != want {
+			t.Errorf("gate off %t: host name %q, %v; want %q", off, got, err, want)
+		}
+	}
+}

@@ -35,6 +35,10 @@ type Config struct {
 	HostsFile string
 	Resolver  Resolver
 	Events    event.Sink
+	// Node is the object of the events about the node.
+	Node corev1.ObjectReference
+	// NoHostnameOverride ignores the pods' hostnameOverride (feature gate HostnameOverride: false).
+	NoHostnameOverride bool
 }
 
 // Dirs makes and removes the directories of pods.
@@ -196,11 +200,19 @@ func (d *Dirs) Hostname(p *corev1.Pod) (string, error) {
 	if pod.HostNetwork(p) {
 		return "", nil
 	}
-	n, err := Names(p, d.cfg.Resolver.ClusterDomain)
+	n, err := d.namesOf(p)
 	if err != nil {
 		return "", err
 	}
 	return kernelHostname(p, n)
+}
+
+func (d *Dirs) namesOf(p *corev1.Pod) (PodNames, error) {
+	if d.cfg.NoHostnameOverride && p.Spec.HostnameOverride != nil {
+		p = p.DeepCopy()
+		p.Spec.HostnameOverride = nil
+	}
+	return Names(p, d.cfg.Resolver.ClusterDomain)
 }
 
 // DNS returns the pod's DNS configuration and records its warnings as events.
@@ -211,6 +223,10 @@ func (d *Dirs) DNS(p *corev1.Pod) (*runtimeapi.DNSConfig, error) {
 	}
 	c, warnings := PodDNS(p, d.cfg.Resolver, host)
 	for _, w := range warnings {
+		if w.Reason == MissingClusterDNS { // the node lacks it, for this pod and for others
+			d.cfg.Events.Event(d.cfg.Node, corev1.EventTypeWarning, w.Reason, "%s", w.Message)
+			w.Message = fmt.Sprintf(`pod: "%s_%s(%s)". %s`, p.Name, p.Namespace, p.UID, w.Message)
+		}
 		d.cfg.Events.Event(event.PodRef(p), corev1.EventTypeWarning, w.Reason, "%s", w.Message)
 	}
 	return c, nil

@@ -288,7 +288,8 @@ func TestDNSFromTheHost(t *testing.T) {
 	if got := servers(named("web", corev1.PodSpec{HostNetwork: true})); got != "127.0.0.53" {
 		t.Errorf("on the host's network: %q", got)
 	}
-	if want := `MissingClusterDNS: pod: "ns/web".`; len(*events) != 2 || !strings.HasPrefix((*events)[0], want) {
-		t.Errorf("events %q, want two that begin with %q", *events, want)
+	if len(*events) != 4 || !strings.HasPrefix((*events)[0], "MissingClusterDNS: kubelet does not have ClusterDNS") ||
+		!strings.HasPrefix((*events)[1], `MissingClusterDNS: pod: "web_ns(u1)". kubelet does not have ClusterDNS`) {
+		t.Errorf("events %q, want one of the node and one of the pod, twice", *events)
 	}
 }

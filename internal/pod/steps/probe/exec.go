@@ -14,7 +14,7 @@ import (
 // askExec runs a command in a container. Exit status 0 is success, and a command that exceeds its timeout is a failure.
 // If the runtime does not answer, the result says nothing about the container.
 func (k *asker) askExec(ctx context.Context, id string, command []string, timeout time.Duration) answer {
-	resp, err := k.cri.ExecSync(ctx, &runtimeapi.ExecSyncRequest{
+	resp, err := k.cri.ExecSync(cri.LimitOutput(ctx, maxOutput), &runtimeapi.ExecSyncRequest{
 		ContainerId: id, Cmd: command, Timeout: int64(timeout / time.Second),
 	})
 	switch {

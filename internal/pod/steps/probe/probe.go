@@ -33,6 +33,12 @@ type observer interface {
 	Observed(types.UID) *pod.Observed
 }
 
+// addresses are those of the node.
+type addresses interface {
+	// HostIPs returns at most one address of each family, the primary one first.
+	HostIPs() []string
+}
+
 // containers starts containers.
 type containers interface {
 	// Starting reports whether the start of a running container is incomplete. It is not probed before its postStart
@@ -65,9 +71,9 @@ type Options struct {
 	CRI      execer
 	Events   event.Sink
 	Observed observer
-	// PodIP returns the address for probes that name no host. nil means the first address of the pod's sandbox, which
-	// pods on the host network do not have.
-	PodIP func(*corev1.Pod, *pod.Observed) string
+	// Addresses has the node's addresses. A probe that names no host goes to the first address of its pod (pod.IPs).
+	// nil means that the node has none, and pods on the host network neither.
+	Addresses addresses
 	// Containers knows which starts are incomplete. nil means none.
 	Containers containers
 	// Before has the statuses that were reported before this agent started. nil means that nothing was reported.
@@ -127,9 +133,6 @@ func New(o Options) (*Probes, error) {
 	if o.Rand == nil {
 		o.Rand = rand.Float64
 	}
-	if o.PodIP == nil {
-		o.PodIP = sandboxIP
-	}
 	m, err := newMetrics(o.Metrics)
 	if err != nil {
 		return nil, err
@@ -145,9 +148,15 @@ func New(o Options) (*Probes, error) {
 	return p, nil
 }
 
-func sandboxIP(_ *corev1.Pod, o *pod.Observed) string {
-	if s, ok := o.Sandbox(); ok && len(s.IPs) > 0 {
-		return s.IPs[0]
+// address returns the address for probes that name no host.
+func (o Options) address(desired *corev1.Pod, seen *pod.Observed) string {
+	var host []string
+	if o.Addresses != nil {
+		host = o.Addresses.HostIPs()
+	}
+	box, _ := seen.Sandbox()
+	if ips := pod.IPs(desired, box.IPs, host); len(ips) > 0 {
+		return ips[0]
 	}
 	return ""
 }

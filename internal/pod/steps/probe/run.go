@@ -115,6 +115,7 @@ func (c check) retryAt(p *Probes, at time.Time) {
 
 // probe executes one probe and applies its result.
 func (p *Probes) probe(c check) {
+	guard.Point("probe", c.pod.Namespace, c.pod.Name)
 	if !p.runs(c) {
 		p.gone(c)
 		return

@@ -93,7 +93,7 @@ func (p *Probes) retarget(ctx context.Context, desired *pod.Pod, o *pod.Observed
 		return false
 	}
 	e.pod, e.observed, e.starting, e.stopping = desired, o, starting, stopping
-	ip := p.opts.PodIP(desired.Pod, o)
+	ip := p.opts.address(desired.Pod, o)
 	runs := map[string]bool{}
 	for _, c := range pod.Containers(desired.Pod) {
 		s, ok := o.Container(c.Name)

@@ -10,12 +10,18 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Sizes holds the resources of a pod's containers by container name.
+// Sizes holds the resources of a pod's containers by container name, and the pod-level ones under Whole.
 type Sizes map[string]corev1.ResourceRequirements
+
+// Whole is the key of the pod-level resources in Sizes (KEP-5419). No container has this name.
+const Whole = ""
 
 // sizesOf reads the sizes from a spec. Ephemeral containers have none.
 func sizesOf(p *corev1.Pod) Sizes {
-	all := Sizes{}
+	all := Sizes{Whole: {}}
+	if p.Spec.Resources != nil {
+		all[Whole] = *p.Spec.Resources
+	}
 	for _, c := range pod.Containers(p) {
 		if c.Kind != pod.Ephemeral {
 			all[c.Name] = c.Resources
@@ -32,6 +38,9 @@ func sized(p *pod.Pod, sizes Sizes) *pod.Pod {
 	}
 	c := *p
 	c.Pod = p.DeepCopy()
+	if r, ok := sizes[Whole]; ok {
+		c.Spec.Resources = podLevel(c.Spec.Resources, r)
+	}
 	for _, list := range [][]corev1.Container{c.Spec.InitContainers, c.Spec.Containers} {
 		for i := range list {
 			if r, ok := sizes[list[i].Name]; ok {
@@ -41,6 +50,19 @@ func sized(p *pod.Pod, sizes Sizes) *pod.Pod {
 		}
 	}
 	return &c
+}
+
+// podLevel returns pod-level resources with the CPU and memory of now. It returns nil if nothing is left.
+func podLevel(was *corev1.ResourceRequirements, now corev1.ResourceRequirements) *corev1.ResourceRequirements {
+	var r corev1.ResourceRequirements
+	if was != nil {
+		r = *was
+	}
+	r.Requests, r.Limits = merged(r.Requests, now.Requests), merged(r.Limits, now.Limits)
+	if len(r.Requests)+len(r.Limits)+len(r.Claims) == 0 {
+		return nil
+	}
+	return &r
 }
 
 // merged returns was with the CPU and memory of now.
@@ -62,7 +84,7 @@ func resizable() []corev1.ResourceName {
 	return []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 }
 
-// same reports whether CPU and memory are equal for all containers that are in both.
+// same reports whether CPU and memory are equal for all keys that are in both.
 func same(a, b Sizes) bool {
 	for name := range a {
 		if other, ok := b[name]; ok && len(changes(a[name], other)) > 0 {
@@ -104,26 +126,27 @@ type question struct {
 	alone, beside string
 	// swap is set if containers of this node may use swap (KEP-2400).
 	swap bool
+	// podFixed is set if pod-level resources cannot be resized on this node.
+	podFixed bool
 }
 
 // answer is the result for a resize. detail is the metric label of an infeasible resize.
 type answer struct{ reason, message, detail string }
 
-// Details of infeasible resizes. The first two are the kubelet's labels; the kubelet does not count the other cases.
+// Details of infeasible resizes: the kubelet's labels.
 const (
 	swapLimits  = "swap_limitation"
+	podGateOff  = "plr_feature_gate_off"
 	staticShare = "guaranteed_pod_cpu_manager_static_policy"
 	staticNodes = "guaranteed_pod_memory_manager_static_policy"
-	otherClass  = "qos_class"
-	tooLarge    = "node_allocatable"
 )
 
 // retried is the label for the trigger of a retry. A deferred resize is retried together with its whole pod, whatever
 // has changed on the node.
 const retried = "periodic_retry"
 
-// decide returns whether a pod gets the resources it wants. The answer is Infeasible if this node can never give them,
-// and Deferred if only other pods prevent it.
+// decide returns whether a pod gets the resources it wants. As in the kubelet, the answer is Infeasible if the
+// configuration of this node forbids the change, and Deferred if the pod does not fit, even on an empty node.
 func decide(q question) answer {
 	if q.swap && pod.QOS(q.want) == corev1.PodQOSBurstable {
 		was := sizesOf(q.was)
@@ -138,15 +161,17 @@ func decide(q question) answer {
 			}
 		}
 	}
+	if q.podFixed && len(changes(sizesOf(q.was)[Whole], sizesOf(q.want)[Whole])) > 0 {
+		return answer{infeasible, "InPlacePodLevelResourcesVerticalScaling is disabled", podGateOff}
+	}
 	switch before, after := pod.QOS(q.was), pod.QOS(q.want); {
 	case before != after:
-		return answer{infeasible,
-			fmt.Sprintf("the pod would be %s and is %s: its QoS class cannot change while it runs", after, before),
-			otherClass}
+		return answer{reason: deferred, message: fmt.Sprintf(
+			"the pod would be %s and is %s: its QoS class cannot change while it runs", after, before)}
 	case q.fixed != "":
 		return answer{infeasible, q.fixed, staticDetail(q)}
 	case q.alone != "":
-		return answer{infeasible, q.alone, tooLarge}
+		return answer{reason: deferred, message: q.alone}
 	case q.beside != "":
 		return answer{reason: deferred, message: q.beside}
 	}
@@ -175,8 +200,43 @@ func restarts(c pod.Container, changed []corev1.ResourceName) bool {
 type given struct {
 	ID        string                      `json:"id"`
 	Resources corev1.ResourceRequirements `json:"resources"`
+	// Bounds are the pod's limits at that time, which apply to a container without its own limits. It is nil in the
+	// records of older agents.
+	Bounds corev1.ResourceList `json:"bounds"`
 	// Restart is set if the instance must restart to get other resources.
 	Restart bool `json:"restart,omitempty"`
+}
+
+// giving returns the record of a container instance with the resources that the pod's spec gives it.
+func giving(p *corev1.Pod, c pod.Container, id string) given {
+	g := given{ID: id, Resources: c.Resources, Bounds: corev1.ResourceList{}}
+	if p.Spec.Resources == nil {
+		return g
+	}
+	for _, name := range resizable() {
+		if q, ok := p.Spec.Resources.Limits[name]; ok {
+			g.Bounds[name] = q
+		}
+	}
+	return g
+}
+
+// effective returns the resources with the pod's limits where the container has none (KEP-2837). The limits of p
+// replace unknown bounds, so that a record of an older agent is no reason for a restart.
+func (g given) effective(p *corev1.Pod) corev1.ResourceRequirements {
+	if g.Bounds == nil {
+		g.Bounds = giving(p, pod.Container{Container: &corev1.Container{}}, "").Bounds
+	}
+	r := corev1.ResourceRequirements{Requests: g.Resources.Requests, Limits: maps.Clone(g.Resources.Limits)}
+	for name, q := range g.Bounds {
+		if own := r.Limits[name]; own.IsZero() {
+			if r.Limits == nil {
+				r.Limits = corev1.ResourceList{}
+			}
+			r.Limits[name] = q
+		}
+	}
+	return r
 }
 
 // work lists the actions that bring a pod from its actuated to its allocated resources.
@@ -197,21 +257,23 @@ type update struct {
 	container pod.Container
 	// known is set if was holds the container's present resources.
 	known bool
-	was   corev1.ResourceRequirements
+	// was and want include the pod's limits, where the container has none.
+	was, want corev1.ResourceRequirements
 }
 
 // difference computes the work. actuated is by container name. An instance with unknown resources is updated: an update
-// with its present values is harmless.
-func difference(p *corev1.Pod, o *pod.Observed, actuated map[string]given) work {
+// with its present values is harmless. Init containers that are no sidecars are left alone if initFixed is set.
+func difference(p *corev1.Pod, o *pod.Observed, actuated map[string]given, initFixed bool) work {
 	var w work
 	for _, c := range pod.Containers(p) {
 		s, ok := o.Container(c.Name)
-		if c.Kind == pod.Ephemeral || !ok {
+		if c.Kind == pod.Ephemeral || !ok || c.Kind == pod.Init && initFixed {
 			continue
 		}
 		g := actuated[c.Name]
 		known := g.ID == s.ID
-		changed := changes(g.Resources, c.Resources)
+		was, want := g.effective(p), giving(p, c, s.ID).effective(p)
+		changed := changes(was, want)
 		switch {
 		case known && g.Restart:
 			w.awaited = true
@@ -219,7 +281,7 @@ func difference(p *corev1.Pod, o *pod.Observed, actuated map[string]given) work 
 		case known && c.Kind != pod.Init && restarts(c, changed):
 			w.restarts = append(w.restarts, c.Name)
 		default:
-			w.updates = append(w.updates, update{id: s.ID, container: c, known: known, was: g.Resources})
+			w.updates = append(w.updates, update{id: s.ID, container: c, known: known, was: was, want: want})
 		}
 	}
 	return w
@@ -227,7 +289,7 @@ func difference(p *corev1.Pod, o *pod.Observed, actuated map[string]given) work 
 
 // less reports whether an update sets a memory limit that is lower than the present one, or the first one.
 func (u update) less() bool {
-	limit, limited := u.container.Resources.Limits[corev1.ResourceMemory]
+	limit, limited := u.want.Limits[corev1.ResourceMemory]
 	was, wasLimited := u.was.Limits[corev1.ResourceMemory]
 	return limited && u.known && (!wasLimited || limit.Cmp(was) < 0)
 }

@@ -37,6 +37,34 @@ func newPod(r corev1.ResourceRequirements, restartFor ...corev1.ResourceName) *p
 	}}
 }
 
+// withWhole returns the pod with a pod-level limit of memory, "" for none.
+func withWhole(p *pod.Pod, limit string) *pod.Pod {
+	if limit != "" {
+		p.Spec.Resources = &corev1.ResourceRequirements{Limits: list("memory", limit)}
+	}
+	return p
+}
+
+// An allocation includes the pod-level resources.
+func TestSizedPodLevel(t *testing.T) {
+	for _, tt := range []struct{ allocated, desired, other string }{
+		{"1Gi", "2Gi", ""}, {"", "2Gi", ""}, {"1Gi", "", ""}, {"1Gi", "2Gi", "example.com/fpga"}} {
+		was, want := withWhole(newPod(small), tt.allocated), withWhole(newPod(small), tt.desired)
+		if tt.other != "" {
+			for _, p := range []*pod.Pod{was, want} {
+				p.Spec.Resources.Limits[corev1.ResourceName(tt.other)] = resource.MustParse("1")
+			}
+		}
+		got := sized(want, sizesOf(was.Pod))
+		if diff := cmp.Diff(was.Spec.Resources, got.Spec.Resources); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", tt, diff)
+		}
+		if same := sized(want, sizesOf(want.Pod)); same != want {
+			t.Errorf("%+v: equal resources made another pod", tt)
+		}
+	}
+}
+
 func runs(id string) *pod.Observed {
 	return &pod.Observed{Containers: []pod.ContainerStatus{{ID: id, Name: "app", State: pod.StateRunning}}}
 }
@@ -60,6 +88,8 @@ func TestSized(t *testing.T) {
 
 func TestDecide(t *testing.T) {
 	small, large := newPod(needs("1", "1Gi", "2Gi")).Pod, newPod(needs("1", "2Gi", "4Gi")).Pod
+	larger := small.DeepCopy()
+	larger.Spec.Resources = &corev1.ResourceRequirements{Requests: list("memory", "1Gi"), Limits: list("memory", "3Gi")}
 	tests := []struct {
 		name string
 		q    question
@@ -72,10 +102,10 @@ func TestDecide(t *testing.T) {
 			question{was: small, want: large, fixed: "it is pinned", alone: "never enough", beside: "not enough"},
 			answer{infeasible, "it is pinned", staticNodes}},
 		{"the node is too small", question{was: small, want: large, alone: "never enough", beside: "not enough"},
-			answer{infeasible, "never enough", tooLarge}},
+			answer{reason: deferred, message: "never enough"}},
 		{"another class", question{was: small, want: newPod(corev1.ResourceRequirements{}).Pod},
-			answer{infeasible,
-				"the pod would be BestEffort and is Burstable: its QoS class cannot change while it runs", otherClass}},
+			answer{reason: deferred,
+				message: "the pod would be BestEffort and is Burstable: its QoS class cannot change while it runs"}},
 		{"swap", question{was: small, want: large, swap: true},
 			answer{infeasible,
 				`the memory request of container "app" cannot change without a restart: its swap limit depends on it`,
@@ -83,6 +113,10 @@ func TestDecide(t *testing.T) {
 		{"swap, with a restart",
 			question{was: small, want: newPod(needs("1", "2Gi", "4Gi"), corev1.ResourceMemory).Pod, swap: true},
 			answer{}},
+		{"the pod's own resources, which are fixed",
+			question{was: small, want: larger, podFixed: true, beside: "not enough"},
+			answer{infeasible, "InPlacePodLevelResourcesVerticalScaling is disabled", "plr_feature_gate_off"}},
+		{"the pod's own resources", question{was: small, want: larger}, answer{}},
 		{"swap, only the CPU", question{was: small, want: newPod(needs("2", "1Gi", "2Gi")).Pod, swap: true}, answer{}},
 	}
 	for _, tt := range tests {
@@ -99,6 +133,10 @@ func TestDifference(t *testing.T) {
 	app := func(p *pod.Pod) pod.Container { c, _ := pod.FindContainer(p.Pod, "app"); return c }
 	plain, memory, cpu := newPod(now), newPod(now, corev1.ResourceMemory), newPod(now, corev1.ResourceCPU)
 	exited := &pod.Observed{Containers: []pod.ContainerStatus{{ID: "a", Name: "app", State: pod.StateExited}}}
+	bounded := newPod(corev1.ResourceRequirements{})
+	bounded.Spec.Resources = &corev1.ResourceRequirements{Limits: list("memory", "1Gi")}
+	starting := newPod(now).Pod
+	starting.Spec.InitContainers, starting.Spec.Containers = starting.Spec.Containers, nil
 	debug := plain.DeepCopy()
 	debug.Spec.EphemeralContainers = []corev1.EphemeralContainer{
 		{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "app"}}}
@@ -113,25 +151,36 @@ func TestDifference(t *testing.T) {
 		{"nothing runs", plain.Pod, nil, nil, work{}},
 		{"it has what it is to have", plain.Pod, runs("a"), map[string]given{"app": {ID: "a", Resources: now}}, work{}},
 		{"it has other resources", plain.Pod, runs("a"), map[string]given{"app": {ID: "a", Resources: was}},
-			work{updates: []update{{id: "a", container: app(plain), known: true, was: was}}}},
+			work{updates: []update{{id: "a", container: app(plain), known: true, was: was, want: now}}}},
 		{"nothing is known of it", plain.Pod, runs("a"), nil,
-			work{updates: []update{{id: "a", container: app(plain)}}}},
+			work{updates: []update{{id: "a", container: app(plain), want: now}}}},
 		{"only an earlier instance is known", plain.Pod, runs("b"), map[string]given{"app": {ID: "a", Resources: was}},
-			work{updates: []update{{id: "b", container: app(plain), was: was}}}},
+			work{updates: []update{{id: "b", container: app(plain), was: was, want: now}}}},
 		{"it restarts for that", memory.Pod, runs("a"), map[string]given{"app": {ID: "a", Resources: was}},
 			work{restarts: []string{"app"}}},
 		{"it restarts for something else", cpu.Pod, runs("a"), map[string]given{"app": {ID: "a", Resources: was}},
-			work{updates: []update{{id: "a", container: app(cpu), known: true, was: was}}}},
+			work{updates: []update{{id: "a", container: app(cpu), known: true, was: was, want: now}}}},
 		{"it is marked", memory.Pod, runs("a"), map[string]given{"app": {ID: "a", Resources: was, Restart: true}},
 			work{awaited: true}},
 		{"it is marked and has ended", memory.Pod, exited,
 			map[string]given{"app": {ID: "a", Resources: was, Restart: true}}, work{awaited: true}},
 		{"it has ended by itself", memory.Pod, exited, map[string]given{"app": {ID: "a", Resources: was}}, work{}},
 		{"an ephemeral container", debug, runs("a"), nil, work{}},
+		{"an init container of a node that does not resize it", starting, runs("a"),
+			map[string]given{"app": {ID: "a", Resources: was}}, work{}},
+		{"the pod's limit has changed", bounded.Pod, runs("a"),
+			map[string]given{"app": {ID: "a", Bounds: list("memory", "2Gi")}},
+			work{updates: []update{{id: "a", container: app(bounded), known: true,
+				was:  corev1.ResourceRequirements{Limits: list("memory", "2Gi")},
+				want: corev1.ResourceRequirements{Limits: list("memory", "1Gi")}}}}},
+		{"the pod's limit is as it was", bounded.Pod, runs("a"),
+			map[string]given{"app": {ID: "a", Bounds: list("memory", "1Gi")}}, work{}},
+		{"the pod's limit, and a record of an older agent", bounded.Pod, runs("a"), map[string]given{"app": {ID: "a"}},
+			work{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := difference(tt.pod, tt.observed, tt.actuated)
+			got := difference(tt.pod, tt.observed, tt.actuated, tt.pod == starting)
 			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(work{}, update{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -158,7 +207,7 @@ func TestTakesMemory(t *testing.T) {
 		{"2Gi", "1Gi", false, false},
 	} {
 		u := update{known: tt.known, was: limit(tt.was),
-			container: pod.Container{Container: &corev1.Container{Resources: limit(tt.now)}}}
+			want: limit(tt.now)}
 		if got := u.less(); got != tt.want {
 			t.Errorf("from %q to %q, known %v: got %v", tt.was, tt.now, tt.known, got)
 		}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
@@ -16,16 +17,20 @@ import (
 type record struct {
 	// Allocated are the sizes that the node has promised to the pod.
 	Allocated Sizes `json:"allocated"`
-	// Actuated holds the resources that each container last received, by container name.
+	// Actuated holds the resources that each container last received, by container name. Under Whole it has the
+	// resources of the pod's cgroup, if the pod's own resources were ever resized.
 	Actuated map[string]given `json:"actuated,omitempty"`
 	// Resizing is set if an allocated resize is not complete.
 	Resizing bool `json:"resizing,omitempty"`
+	// Generation is the pod's generation that asked for the last allocated resize.
+	Generation int64 `json:"generation,omitempty"`
 }
 
 // entry is a record with the state that is lost at a restart.
 type entry struct {
 	record
 	pending answer
+	asked   int64  // the pod's generation that asked for the pending resize
 	failed  string // why the last try failed; "" if it succeeded
 	wanted  Sizes  // the sizes last requested, if that request was counted
 }
@@ -37,6 +42,10 @@ type ledger struct {
 	wake   wake.Signal
 	synced <-chan struct{}
 	node   pods
+	// initFixed means that only sidecars among init containers can be resized.
+	initFixed bool
+	// kubelet is the root directory of a kubelet that may take over, or "".
+	kubelet string
 
 	mu    sync.Mutex
 	pods  map[types.UID]*entry
@@ -47,7 +56,7 @@ type ledger struct {
 
 func newLedger(o Options) *ledger {
 	return &ledger{
-		log: o.Log, synced: o.Synced, node: o.Pods,
+		log: o.Log, synced: o.Synced, node: o.Pods, initFixed: o.InitFixed, kubelet: o.KubeletDir,
 		disk: checkpoint.NewDir[record](o.Dir, checkpoint.Format{Version: 1}), wake: wake.New(),
 		pods: map[types.UID]*entry{}, dirty: map[types.UID]bool{},
 	}
@@ -66,6 +75,9 @@ func (s *ledger) Load() error {
 	if err != nil {
 		return err
 	}
+	if err := takeOver(s); err != nil {
+		damaged = append(damaged, err)
+	}
 	for _, one := range damaged {
 		s.log.Error("load allocated resources of a pod failed; its present spec counts", "err", one)
 	}
@@ -77,9 +89,20 @@ func (s *ledger) Admitted(p *pod.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pods[p.UID] == nil {
-		s.pods[p.UID] = &entry{record: record{Allocated: sizesOf(p.Pod)}}
+		s.pods[p.UID] = &entry{record: record{Allocated: s.sizes(p.Pod)}}
 		s.touch(p.UID)
 	}
+}
+
+// sizes returns the sizes of a pod that the node allocates.
+func (s *ledger) sizes(p *corev1.Pod) Sizes {
+	all := sizesOf(p)
+	for _, c := range pod.Containers(p) {
+		if c.Kind == pod.Init && s.initFixed {
+			delete(all, c.Name)
+		}
+	}
+	return all
 }
 
 // Forget removes a pod that is gone, and its file.
@@ -134,6 +157,28 @@ func (s *ledger) give(uid types.UID, news map[string]given) {
 		e.Actuated = all
 		return true
 	})
+}
+
+// giveWhole records the pod-level resources that the pod's cgroup has now.
+func (s *ledger) giveWhole(p *corev1.Pod) {
+	if _, resized := s.given(p.UID)[Whole]; resized {
+		s.give(p.UID, map[string]given{Whole: {Resources: sizesOf(p)[Whole]}})
+	}
+}
+
+// Replace records that a container instance must be replaced after its stop (Restarts). The record is on disk when
+// Replace returns.
+func (s *ledger) Replace(uid types.UID, container, id string) error {
+	g := s.given(uid)[container]
+	if g.ID == id && g.Restart {
+		return nil
+	}
+	if g.ID != id {
+		g = given{ID: id}
+	}
+	g.Restart = true
+	s.give(uid, map[string]given{container: g})
+	return s.save(uid)
 }
 
 // touch marks a pod's file as out of date. The caller holds mu.

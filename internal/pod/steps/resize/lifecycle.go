@@ -12,7 +12,7 @@ import (
 // configuration was made from. It may be older than the present version.
 func (s *Resizes) PreStart(_ context.Context, p *corev1.Pod, c pod.Container, id string) error {
 	if c.Kind != pod.Ephemeral {
-		s.give(p.UID, map[string]given{c.Name: {ID: id, Resources: c.Resources}})
+		s.give(p.UID, map[string]given{c.Name: giving(p, c, id)})
 	}
 	return nil
 }

@@ -55,8 +55,8 @@ func (s *Resizes) Register(reg prometheus.Registerer) error {
 func (m metrics) request(was, want Sizes) {
 	for name, now := range want {
 		before, ok := was[name]
-		if !ok {
-			continue // a new container
+		if !ok || name == Whole {
+			continue // a new container, or the pod: the kubelet counts containers
 		}
 		for _, resource := range resizable() {
 			for requirement, lists := range map[string][2]corev1.ResourceList{"requests": {before.Requests,

@@ -60,13 +60,14 @@ kubelet_pod_in_progress_resizes 1
 	if n, err := testutil.GatherAndCount(reg, "kubelet_pod_resize_duration_milliseconds"); n != 1 || err != nil {
 		t.Errorf("%d series of durations, %v", n, err)
 	}
-	r.allocate(newPod(needs("2", "1Gi", "2Gi")), "never enough", "")
+	r.node.fixed = "its CPUs are exclusive"
+	r.allocate(newPod(needs("2", "1Gi", "2Gi")), "", "")
 	tells("infeasible",
 		`kubelet_container_requested_resizes_total{operation="increase",requirement="limits",resource="memory"} 1
 kubelet_container_requested_resizes_total{operation="increase",requirement="requests",resource="cpu"} 1
 kubelet_pod_deferred_accepted_resizes_total{retry_trigger="periodic_retry"} 1
 kubelet_pod_in_progress_resizes 0
-kubelet_pod_infeasible_resizes_total{reason_detail="node_allocatable"} 1
+kubelet_pod_infeasible_resizes_total{reason_detail="guaranteed_pod_cpu_manager_static_policy"} 1
 kubelet_pod_pending_resizes{reason="infeasible"} 1
 `)
 }

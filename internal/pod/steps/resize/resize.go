@@ -2,7 +2,9 @@ package resize
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
+	"maps"
 
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +27,8 @@ const (
 type runtime interface {
 	UpdateContainerResources(context.Context, *runtimeapi.UpdateContainerResourcesRequest,
 		...grpc.CallOption) (*runtimeapi.UpdateContainerResourcesResponse, error)
+	UpdatePodSandboxResources(context.Context, *runtimeapi.UpdatePodSandboxResourcesRequest,
+		...grpc.CallOption) (*runtimeapi.UpdatePodSandboxResourcesResponse, error)
 	ContainerStats(context.Context, *runtimeapi.ContainerStatsRequest,
 		...grpc.CallOption) (*runtimeapi.ContainerStatsResponse, error)
 }
@@ -40,6 +44,8 @@ type cgroups interface {
 type resources interface {
 	// Resources returns a container's resources in the form of the CRI.
 	Resources(*corev1.Pod, pod.Container) *runtimeapi.LinuxContainerResources
+	// PodResources returns the resources of all containers together, and those of the sandbox itself.
+	PodResources(*corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources)
 }
 
 // allocations knows the resources that belong to one pod alone.
@@ -63,8 +69,14 @@ type Options struct {
 	// Allocations decides which resources can change while a pod runs.
 	Allocations allocations
 	// Swap is set if containers of this node may use swap.
-	Swap   bool
-	Events event.Sink
+	Swap bool
+	// InitFixed means that only sidecars among init containers can be resized. PodFixed means that pod-level resources
+	// cannot be resized.
+	InitFixed, PodFixed bool
+	// KubeletDir is the root directory of a kubelet that may replace this agent, or that it has replaced. "" means that
+	// there is none.
+	KubeletDir string
+	Events     event.Sink
 	// Dir is the directory of the allocations, one file a pod.
 	Dir string
 	// Synced is closed when all desired pods are known. Allocations of unknown pods are removed then.
@@ -108,7 +120,8 @@ func (s *Resizes) Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *
 		return s.complete(want)
 	}
 	a := decide(question{was: now.Pod, want: want.Pod, fixed: s.opts.Allocations.Fixed(now.Pod, want.Pod),
-		alone: alone(want), beside: beside(want), swap: s.opts.Swap})
+		alone: alone(want), beside: beside(want), swap: s.opts.Swap,
+		podFixed: s.opts.PodFixed})
 	if a == (answer{}) {
 		if err := s.promise(want); err != nil {
 			s.opts.Log.Error("save allocated resources of a pod failed, its resize is deferred", "pod",
@@ -125,7 +138,7 @@ func (s *Resizes) Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *
 
 // countRequest counts the sizes that a pod requests and did not request before.
 func (s *Resizes) countRequest(want *pod.Pod) {
-	sizes := sizesOf(want.Pod)
+	sizes := s.sizes(want.Pod)
 	s.with(want.UID, func(e *entry) bool {
 		was := e.wanted
 		if was == nil {
@@ -140,10 +153,11 @@ func (s *Resizes) countRequest(want *pod.Pod) {
 // complete adds the containers to the record that it lacks, such as a new sidecar.
 func (s *Resizes) complete(p *pod.Pod) *pod.Pod {
 	s.with(p.UID, func(e *entry) bool {
-		if len(e.Allocated) == len(sizesOf(p.Pod)) {
+		sizes := s.sizes(p.Pod)
+		if len(e.Allocated) == len(sizes) {
 			return false
 		}
-		e.Allocated = sizesOf(p.Pod)
+		e.Allocated = sizes
 		return true
 	})
 	return p
@@ -154,26 +168,38 @@ func (s *Resizes) promise(want *pod.Pod) error {
 	s.mu.Lock()
 	e := s.pods[want.UID]
 	was := e.record
-	e.Allocated, e.Resizing = sizesOf(want.Pod), true
+	e.Allocated, e.Resizing, e.Generation = s.sizes(want.Pod), true, want.Generation
+	_, resized := e.Actuated[Whole]
+	if !resized && len(changes(was.Allocated[Whole], e.Allocated[Whole])) > 0 {
+		e.Actuated = maps.Clone(e.Actuated)
+		if e.Actuated == nil {
+			e.Actuated = map[string]given{}
+		}
+		e.Actuated[Whole] = given{Resources: was.Allocated[Whole]}
+	}
 	s.mu.Unlock()
 	if err := s.save(want.UID); err != nil {
-		s.with(want.UID, func(e *entry) bool { e.Allocated, e.Resizing = was.Allocated, was.Resizing; return false })
+		s.with(want.UID, func(e *entry) bool {
+			e.Allocated, e.Resizing, e.Generation = was.Allocated, was.Resizing, was.Generation
+			return false // the actuated resources are true whether the promise is kept or not
+		})
 		return err
 	}
 	s.opts.Events.Event(event.PodRef(want.Pod), corev1.EventTypeNormal, ResizeStarted, "Pod resize started: %s",
-		describe(want.Pod))
+		describe(want.Pod, want.Generation, ""))
 	return nil
 }
 
-// pend records why a pod does not get its wanted resources, and emits an event if the reason is new.
+// pend records why a pod does not get its wanted resources. It emits an event if the reason or the pod's generation is
+// new.
 func (s *Resizes) pend(want *pod.Pod, a answer) {
 	news := false
 	s.with(want.UID, func(e *entry) bool {
-		news = a.reason != "" && e.pending.reason != a.reason
+		news = a.reason != "" && (e.pending.reason != a.reason || e.asked != want.Generation)
 		if a == (answer{}) && e.pending.reason == deferred && e.Resizing {
 			s.metrics.accepted.WithLabelValues(retried).Inc()
 		}
-		e.pending = a
+		e.pending, e.asked = a, want.Generation
 		return false
 	})
 	if !news {
@@ -184,8 +210,8 @@ func (s *Resizes) pend(want *pod.Pod, a answer) {
 		why = ResizeInfeasible
 		s.metrics.infeasible.WithLabelValues(a.detail).Inc()
 	}
-	s.opts.Events.Event(event.PodRef(want.Pod), corev1.EventTypeWarning, why, "Pod resize %s: %s: %s", a.reason,
-		describe(want.Pod), a.message)
+	s.opts.Events.Event(event.PodRef(want.Pod), corev1.EventTypeWarning, why, "Pod resize %s: %s", a.reason,
+		describe(want.Pod, want.Generation, a.message))
 }
 
 // Restarts returns the ids of a pod's containers that must restart.
@@ -199,7 +225,8 @@ func (s *Resizes) Restarts(uid types.UID) map[string]bool {
 	return ids
 }
 
-// Actuated returns the resources of a pod's containers by container id.
+// Actuated returns the resources of a pod's containers by container id. Under Whole it returns the resources
+// of the pod's cgroup, if the pod's own resources were ever resized.
 func (s *Resizes) Actuated(uid types.UID) Sizes {
 	all := Sizes{}
 	for _, g := range s.given(uid) {
@@ -221,10 +248,11 @@ func (s *Resizes) Conditions(uid types.UID) []corev1.PodCondition {
 	if e.pending.reason != "" {
 		all = append(all,
 			corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: e.pending.reason,
-				Message: e.pending.message})
+				Message: e.pending.message, ObservedGeneration: e.asked})
 	}
 	if e.Resizing {
-		c := corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue}
+		c := corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue,
+			ObservedGeneration: e.Generation}
 		if e.failed != "" {
 			c.Reason, c.Message = corev1.PodReasonError, e.failed
 		}
@@ -233,15 +261,35 @@ func (s *Resizes) Conditions(uid types.UID) []corev1.PodCondition {
 	return all
 }
 
-func describe(p *corev1.Pod) string {
-	text := ""
+// summary is the part of an event's message that programs read, in the kubelet's form.
+type summary struct {
+	InitContainers []allocation `json:"initContainers,omitempty"`
+	Containers     []allocation `json:"containers,omitempty"`
+	Generation     int64        `json:"generation"`
+	Error          string       `json:"error,omitempty"`
+}
+
+type allocation struct {
+	Name      string                      `json:"name"`
+	Resources corev1.ResourceRequirements `json:"resources"`
+}
+
+// describe returns the resources of a pod's containers as JSON. generation is the one that asks for the resize.
+func describe(p *corev1.Pod, generation int64, failure string) string {
+	s := summary{Generation: generation, Error: failure}
 	for _, c := range pod.Containers(p) {
-		for _, name := range resizable() {
-			request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
-			if c.Kind != pod.Ephemeral && (!request.IsZero() || !limit.IsZero()) {
-				text += ", " + c.Name + " " + string(name) + " " + request.String() + "/" + limit.String()
-			}
+		a := allocation{c.Name, c.Resources}
+		switch c.Kind {
+		case pod.App:
+			s.Containers = append(s.Containers, a)
+		case pod.Init, pod.Sidecar:
+			s.InitContainers = append(s.InitContainers, a)
+		case pod.Ephemeral: // it has no resources
 		}
 	}
-	return "requests/limits " + text[min(len(text), 2):]
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }

@@ -43,4 +43,8 @@ func (s *ledger) flush() {
 			s.mu.Unlock()
 		}
 	}
+	if err := mirror(s); err != nil {
+		s.log.Error("save allocated resources for a kubelet failed; one that takes over may grant deferred resizes",
+			"err", err)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/worker"
 	"github.com/berth-run/berth/internal/record/event"
@@ -41,32 +42,54 @@ type tasks interface {
 }
 
 func (a *actuator) setup(ctx context.Context, p *pod.Pod, o *pod.Observed, tasks tasks) {
-	w := difference(p.Pod, o, a.ledger.given(p.UID))
+	w := difference(p.Pod, o, a.ledger.given(p.UID), a.ledger.initFixed)
 	switch {
 	case w.idle() && w.awaited:
 		// The plan restarts the marked containers. The pod's cgroup has grown already.
 	case w.idle() && a.cgroups.Fits(p.Pod):
 		a.finish(p.Pod)
 	default:
-		tasks.Go(ctx, "resize", func(ctx context.Context) error { return a.carryOut(ctx, p.Pod, w) })
+		box, _ := o.Sandbox()
+		tasks.Go(ctx, "resize", func(ctx context.Context) error { return a.carryOut(ctx, p.Pod, box.ID, w) })
 	}
 }
 
 // carryOut does the work of one pass. The worker retries it after an error.
-func (a *actuator) carryOut(ctx context.Context, p *corev1.Pod, w work) error {
+func (a *actuator) carryOut(ctx context.Context, p *corev1.Pod, sandbox string, w work) error {
 	began := time.Now()
-	err := a.cgroups.Grow(p)
+	err := a.propose(ctx, p, sandbox)
+	if err == nil {
+		err = a.cgroups.Grow(p)
+	}
 	if err == nil {
 		err = a.change(ctx, p, w)
 	}
 	if err == nil && !w.awaited && len(w.restarts) == 0 {
-		err = a.cgroups.Fit(p)
+		if err = a.cgroups.Fit(p); err == nil {
+			a.ledger.giveWhole(p)
+		}
 	}
 	if ctx.Err() == nil {
 		a.metrics.tried(time.Since(began), err)
 		a.note(p, err)
 	}
 	return err
+}
+
+// propose reports to the runtime the new resources of the pod as a whole, before anything changes. A runtime that
+// starts a virtual machine for a pod may refuse them. A runtime without the call has no objection.
+func (a *actuator) propose(ctx context.Context, p *corev1.Pod, sandbox string) error {
+	if sandbox == "" {
+		return nil
+	}
+	containers, overhead := a.resources.PodResources(p)
+	_, err := a.runtime.UpdatePodSandboxResources(ctx, &runtimeapi.UpdatePodSandboxResourcesRequest{
+		PodSandboxId: sandbox, Resources: containers, Overhead: overhead,
+	})
+	if err == nil || cri.IsUnimplemented(err) {
+		return nil
+	}
+	return fmt.Errorf("the runtime refuses the resize: %w", err)
 }
 
 // change updates containers and marks those that must restart.
@@ -101,7 +124,7 @@ func (a *actuator) update(ctx context.Context, p *corev1.Pod, u update) error {
 	if err != nil {
 		return err
 	}
-	a.ledger.give(p.UID, map[string]given{u.container.Name: {ID: u.id, Resources: u.container.Resources}})
+	a.ledger.give(p.UID, map[string]given{u.container.Name: giving(p, u.container, u.id)})
 	return a.ledger.save(p.UID)
 }
 
@@ -112,7 +135,7 @@ func (a *actuator) roomLeft(ctx context.Context, u update) error {
 	if err != nil {
 		return fmt.Errorf("read memory usage: %w", err)
 	}
-	limit := u.container.Resources.Limits[corev1.ResourceMemory]
+	limit := u.want.Limits[corev1.ResourceMemory]
 	if used := int64(stats.GetStats().GetMemory().GetUsageBytes().GetValue()); used > limit.Value() {
 		return fmt.Errorf("attempting to set container memory limit (%d) below current usage (%d)", limit.Value(), used)
 	}
@@ -139,30 +162,31 @@ func updateOf(r *runtimeapi.LinuxContainerResources) *runtimeapi.LinuxContainerR
 
 // note records the result of the last try and emits an event for a new failure.
 func (a *actuator) note(p *corev1.Pod, err error) {
-	text, news := "", false
+	text, news, generation := "", false, int64(0)
 	if err != nil {
 		text = err.Error()
 	}
 	a.ledger.with(p.UID, func(e *entry) bool {
 		news = text != "" && e.failed != text && e.Resizing
-		e.failed = text
+		e.failed, generation = text, e.Generation
 		return false
 	})
 	if news {
-		a.events.Event(event.PodRef(p), corev1.EventTypeWarning, ResizeError, "Error resizing pod: %s", text)
+		a.events.Event(event.PodRef(p), corev1.EventTypeWarning, ResizeError, "Pod resize error: %s",
+			describe(p, generation, text))
 	}
 }
 
 // finish completes a resize that has no work left.
 func (a *actuator) finish(p *corev1.Pod) {
-	ended := false
+	ended, generation := false, int64(0)
 	a.ledger.with(p.UID, func(e *entry) bool {
-		ended = e.Resizing
+		ended, generation = e.Resizing, e.Generation
 		e.Resizing, e.failed = false, ""
 		return ended
 	})
 	if ended {
 		a.events.Event(event.PodRef(p), corev1.EventTypeNormal, ResizeCompleted, "Pod resize completed: %s",
-			describe(p))
+			describe(p, generation, ""))
 	}
 }

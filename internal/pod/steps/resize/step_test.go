@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -23,10 +25,12 @@ func (all) Known(types.UID) bool { return true }
 
 // node records the calls of its methods in order.
 type node struct {
-	log   []string
-	fits  corev1.ResourceRequirements // in the pod's cgroup
-	used  uint64                      // memory usage of each container
-	broke error                       // the error of updates
+	fixed   string // why nothing can change
+	refuses error  // the runtime's answer to the resources of a pod
+	log     []string
+	fits    corev1.ResourceRequirements // in the pod's cgroup
+	used    uint64                      // memory usage of each container
+	broke   error                       // the error of updates
 }
 
 func (n *node) UpdateContainerResources(_ context.Context, r *runtimeapi.UpdateContainerResourcesRequest,
@@ -41,13 +45,23 @@ func (n *node) ContainerStats(context.Context, *runtimeapi.ContainerStatsRequest
 		Memory: &runtimeapi.MemoryUsage{UsageBytes: &runtimeapi.UInt64Value{Value: n.used}}}}, nil
 }
 
+func (n *node) UpdatePodSandboxResources(_ context.Context, r *runtimeapi.UpdatePodSandboxResourcesRequest,
+	_ ...grpc.CallOption) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
+	n.log = append(n.log, fmt.Sprintf("propose %s %d", r.PodSandboxId, r.Resources.GetMemoryLimitInBytes()))
+	return nil, n.refuses
+}
+
+func (n *node) PodResources(p *corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources) {
+	return n.Resources(p, pod.Containers(p)[0]), nil
+}
+
 func (n *node) Fits(p *corev1.Pod) bool {
 	return len(changes(n.fits, p.Spec.Containers[0].Resources)) == 0
 }
 
 func (n *node) Grow(*corev1.Pod) error { n.log = append(n.log, "grow"); return nil }
 
-func (n *node) Fixed(_, _ *corev1.Pod) string { return "" }
+func (n *node) Fixed(_, _ *corev1.Pod) string { return n.fixed }
 
 func (n *node) Resources(_ *corev1.Pod, c pod.Container) *runtimeapi.LinuxContainerResources {
 	return &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: c.Resources.Limits.Memory().Value()}
@@ -150,8 +164,12 @@ func TestInPlace(t *testing.T) {
 	r.admit(newPod(small))
 
 	want := newPod(large)
+	want.Generation = 3
 	if got := r.allocate(want, "", ""); got != want {
 		t.Error("a resize that fits was not granted")
+	}
+	if got := r.Conditions("u")[0].ObservedGeneration; got != 3 {
+		t.Errorf("observed generation %d, want 3", got)
 	}
 	r.expect("allocated", []string{ResizeStarted}, []string{"PodResizeInProgress "})
 	r.pass(want, "a")
@@ -171,18 +189,24 @@ func TestPending(t *testing.T) {
 	want := newPod(large)
 	for _, try := range []struct {
 		alone, beside string
+		generation    int64
 		did           []string
 		conditions    []string
 	}{
-		{"", "others", []string{ResizeDeferred}, []string{"PodResizePending Deferred"}},
-		{"", "yet others", nil, []string{"PodResizePending Deferred"}},
-		{"too much", "others", []string{ResizeInfeasible}, []string{"PodResizePending Infeasible"}},
+		{"", "others", 1, []string{ResizeDeferred}, []string{"PodResizePending Deferred"}},
+		{"", "yet others", 1, nil, []string{"PodResizePending Deferred"}},
+		{"too much", "others", 1, nil, []string{"PodResizePending Deferred"}},
+		{"", "others", 2, []string{ResizeDeferred}, []string{"PodResizePending Deferred"}},
 	} {
+		want.Generation = try.generation
 		got := r.allocate(want, try.alone, try.beside)
 		if diff := cmp.Diff(small, got.Spec.Containers[0].Resources); diff != "" {
 			t.Errorf("allocated (-want +got):\n%s", diff)
 		}
 		r.expect(try.alone+try.beside, try.did, try.conditions)
+		if got := r.Conditions("u")[0].ObservedGeneration; got != try.generation {
+			t.Errorf("observed generation %d, want %d", got, try.generation)
+		}
 	}
 	if r.allocate(want, "", "") != want {
 		t.Error("the deferred resize was not granted after there was room")
@@ -249,6 +273,29 @@ func TestRestart(t *testing.T) {
 	r.expect("fits", []string{ResizeCompleted}, nil)
 }
 
+// A container that is stopped because of a change of its spec starts again, whatever its restart policy says and also
+// under the next agent.
+func TestReplaceIsKept(t *testing.T) {
+	dir := t.TempDir()
+	r := start(t, &node{}, dir)
+	p := newPod(small)
+	r.admit(p)
+	if err := r.Replace("u", "app", "a"); err != nil {
+		t.Fatal(err)
+	}
+	r = start(t, r.node, dir)
+	if diff := cmp.Diff(map[string]bool{"a": true}, r.Restarts("u")); diff != "" {
+		t.Errorf("to start again (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(Sizes{"a": small}, r.Actuated("u")); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+	r.started(p, "b")
+	if diff := cmp.Diff(map[string]bool{}, r.Restarts("u")); diff != "" {
+		t.Errorf("to start again after its start (-want +got):\n%s", diff)
+	}
+}
+
 // The stored allocation counts after a restart of the agent, even if the manifest has changed since. Run writes the
 // remaining records when it ends.
 func TestKept(t *testing.T) {
@@ -271,5 +318,41 @@ func TestKept(t *testing.T) {
 	r = start(t, r.node, dir)
 	if want := newPod(large); r.allocate(want, "", "others") != want {
 		t.Error("a forgotten pod still has an entry")
+	}
+}
+
+func TestEventsAreJSON(t *testing.T) {
+	want := `{"containers":[{"name":"app","resources":{"limits":{"memory":"2Gi"},` +
+		`"requests":{"cpu":"1","memory":"1Gi"}}}],"generation":7,"error":"no room"}`
+	if diff := cmp.Diff(want, describe(newPod(large).Pod, 7, "no room")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The runtime hears of the resources of the whole pod first. It may refuse them, or not have the call.
+func TestRuntimeMayRefuseAResize(t *testing.T) {
+	for name, c := range map[string]struct {
+		err        error
+		did        []string
+		conditions []string
+	}{
+		"agrees": {nil, []string{"propose box 2147483648", "grow", "update a to 2147483648", "fit"},
+			[]string{"PodResizeInProgress "}},
+		"without the call": {status.Error(codes.Unimplemented, "no"),
+			[]string{"propose box 2147483648", "grow", "update a to 2147483648", "fit"},
+			[]string{"PodResizeInProgress "}},
+		"refuses": {status.Error(codes.ResourceExhausted, "no"),
+			[]string{"propose box 2147483648", ResizeError, "failed"}, []string{"PodResizeInProgress Error"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, &node{refuses: c.err}, t.TempDir())
+			r.admit(newPod(small))
+			want := r.allocate(newPod(large), "", "")
+			r.node.did()
+			o := runs("a")
+			o.Sandboxes = []pod.SandboxStatus{{ID: "box", Ready: true, IPs: []string{"10.0.0.7"}}}
+			r.actuator.setup(t.Context(), want, o, r.node)
+			r.expect(name, c.did, c.conditions)
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/sysctl"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -84,7 +85,7 @@ func sysctls(p *corev1.Pod) map[string]string {
 	}
 	s := map[string]string{}
 	for _, c := range p.Spec.SecurityContext.Sysctls {
-		s[pod.SysctlName(c.Name)] = c.Value
+		s[sysctl.Name(c.Name)] = c.Value
 	}
 	return s
 }
@@ -92,7 +93,7 @@ func sysctls(p *corev1.Pod) map[string]string {
 func securityContext(p *corev1.Pod, userns *runtimeapi.UserNamespace) *runtimeapi.LinuxSandboxSecurityContext {
 	sc := &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: namespaces(p, userns),
-		Privileged:       anyPrivileged(p),
+		Privileged:       pod.Privileged(p),
 		// The sandbox runs no user code, so it always has the runtime's profile.
 		Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 	}
@@ -139,13 +140,4 @@ func namespaces(p *corev1.Pod, userns *runtimeapi.UserNamespace) *runtimeapi.Nam
 		o.Pid = runtimeapi.NamespaceMode_POD
 	}
 	return o
-}
-
-func anyPrivileged(p *corev1.Pod) bool {
-	for _, c := range pod.Containers(p) {
-		if s := c.SecurityContext; s != nil && s.Privileged != nil && *s.Privileged {
-			return true
-		}
-	}
-	return false
 }

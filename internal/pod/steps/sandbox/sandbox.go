@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 
@@ -39,6 +40,12 @@ type userns interface {
 	Mapping(p *corev1.Pod) (*runtimeapi.UserNamespace, error)
 }
 
+// kernel says what the machine and the runtime can do now.
+type kernel interface {
+	// CheckUserns returns why a pod cannot have a user namespace of its own, or nil.
+	CheckUserns(p *corev1.Pod) error
+}
+
 // classes has the RuntimeClasses of this node. The error for a missing one is *object.Missing.
 type classes interface {
 	RuntimeClass(name string) (*nodev1.RuntimeClass, error)
@@ -68,11 +75,13 @@ type Options struct {
 	Names     names
 	Cgroups   cgroups
 	Userns    userns
+	Kernel    kernel
 	Resources resources
 	Observer  observer
 	Classes   classes
 	// Limit bounds how many sandboxes are created at the same time. See Gate.
 	Limit Gate
+	Log   *slog.Logger
 }
 
 // Gate limits the number of expensive runtime calls that run at the same time. Enter waits for a place. leave returns
@@ -98,6 +107,9 @@ type Sandboxes struct {
 
 // New returns a Sandboxes that knows no sandbox.
 func New(o Options) *Sandboxes {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	return &Sandboxes{opts: o, known: map[types.UID]info{}}
 }
 
@@ -167,6 +179,16 @@ func (s *Sandboxes) render(p *corev1.Pod, attempt uint32) (*runtimeapi.PodSandbo
 	})
 }
 
+// PullConfig returns the configuration that the runtime sees with an image pull for a pod. It shows whose pull it is,
+// and is made before the pod has a sandbox: without host name, DNS and user namespace, which matter to no pull.
+func (s *Sandboxes) PullConfig(p *corev1.Pod) (*runtimeapi.PodSandboxConfig, error) {
+	resources, overhead := s.opts.Resources.PodResources(p)
+	return Render(p, Given{
+		Resources: resources, Overhead: overhead, LogDir: s.opts.Names.LogDir(p),
+		CgroupParent: s.opts.Cgroups.Parent(p),
+	})
+}
+
 // create makes a new sandbox and stops those that it replaces. When it returns, the observed state shows the result.
 func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 	ctx, span := timeline.Start(ctx, "sandbox")
@@ -178,11 +200,17 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 			s.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.FailedCreatePodSandBox,
 				"Failed to create pod sandbox: %s", reason.Message(err))
 		}
-		err = errors.Join(err, s.opts.Observer.Refresh(context.WithoutCancel(ctx), p.UID))
+		unread := s.opts.Observer.Refresh(context.WithoutCancel(ctx), p.UID)
+		if err == nil && unread != nil {
+			s.opts.Events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.FailedPodSandBoxStatus,
+				"Unable to get pod sandbox status: %v", unread)
+		}
+		err = errors.Join(err, unread)
 	}()
 	if why := r.Plan.Sandbox.Why; why != "" {
+		s.opts.Log.Info("pod sandbox changed, replacing it", "pod", pod.FullName(p), "why", why)
 		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeNormal, reason.SandboxChanged,
-			"Pod sandbox changed, it will be killed and re-created: %s.", why)
+			"Pod sandbox changed, it will be killed and re-created.")
 	}
 	for _, id := range r.Plan.Sandbox.Stop {
 		if err := s.stop(ctx, id); err != nil {
@@ -203,6 +231,12 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 	config, err := s.render(p, r.Plan.Sandbox.Attempt)
 	if err != nil {
 		return err
+	}
+	if config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions() != nil {
+		// Admission has asked when the pod started; a runtime that cannot do it any more may leave it out in silence.
+		if err := s.opts.Kernel.CheckUserns(p); err != nil {
+			return fmt.Errorf("give the pod a user namespace: %w", err)
+		}
 	}
 	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
 		return fmt.Errorf("make log directory: %w", err)

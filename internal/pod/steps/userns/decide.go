@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -91,6 +93,26 @@ func choose(within Range, length uint32, used []Range) (Range, error) {
 type grant struct {
 	user string
 	ids  Range
+}
+
+// hiddenBy returns a mount that hides a part of /proc, or "" if one of the proc file systems is visible as a whole. As
+// in the kernel, mounts on directories that are always empty hide nothing.
+func hiddenBy(all []*mountinfo.Info) (hides string) {
+	for _, proc := range all {
+		if proc.FSType != "proc" || proc.Root != "/" {
+			continue
+		}
+		i := slices.IndexFunc(all, func(m *mountinfo.Info) bool {
+			return m.Parent == proc.ID && m != proc &&
+				!slices.Contains([]string{"/sys/fs/binfmt_misc", "/fs/nfsd", "/openprom"},
+					strings.TrimPrefix(m.Mountpoint, proc.Mountpoint))
+		})
+		if i < 0 {
+			return ""
+		}
+		hides = all[i].Mountpoint
+	}
+	return hides
 }
 
 // delegate is the user whose subordinate ids are for pods, as for the kubelet.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,6 +35,19 @@ func Check(dir, run string) error {
 		&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(ns.Fd())})
 	if err != nil {
 		return fmt.Errorf("the file system of %s cannot be mounted with other ids: %w", dir, err)
+	}
+	return nil
+}
+
+// CheckProc returns an error if the kernel would refuse to mount /proc in a new user namespace. It refuses that while
+// this process sees no proc file system as a whole: the new mount would show what another mount hides.
+func CheckProc() error {
+	all, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		return fmt.Errorf("read the mounts of this process: %w", err)
+	}
+	if hidden := hiddenBy(all); hidden != "" {
+		return fmt.Errorf("%s hides a part of /proc, as in a container that is not privileged", hidden)
 	}
 	return nil
 }

@@ -10,11 +10,33 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/moby/sys/mountinfo"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/roottest"
 )
+
+func TestHiddenBy(t *testing.T) {
+	const proc = "22 1 0:21 / /proc rw - proc proc rw\n"
+	for name, test := range map[string]struct{ mounts, want string }{
+		"all visible":                    {proc, ""},
+		"a mount on what is empty":       {proc + "30 22 0:9 / /proc/sys/fs/binfmt_misc rw - autofs x rw\n", ""},
+		"a masked file":                  {proc + "30 22 0:5 /null /proc/kcore rw - devtmpfs x rw\n", "/proc/kcore"},
+		"a part that is read-only":       {proc + "30 22 0:21 /sys /proc/sys ro - proc proc rw\n", "/proc/sys"},
+		"a mount on a mount of the part": {proc + "30 23 0:5 / /proc/x rw - tmpfs x rw\n", ""},
+		"another one that is visible": {proc + "30 22 0:5 /null /proc/kcore rw - devtmpfs x rw\n" +
+			"31 1 0:21 / /mnt rw - proc proc rw\n", ""},
+	} {
+		all, err := mountinfo.GetMountsFromReader(strings.NewReader(test.mounts), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := hiddenBy(all); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
 
 func TestChoose(t *testing.T) {
 	u := uint32(Unit)

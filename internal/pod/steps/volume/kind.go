@@ -72,6 +72,25 @@ type Targeted interface {
 	TargetName(r Request) string
 }
 
+// Branded is a Kind whose volumes are in directories with the names of its drivers. Dir is then only the name of the
+// directory for shared parts.
+type Branded interface {
+	Kind
+	// DirOf is the name of the directory of a volume in the pod's directory. It is pure.
+	DirOf(r Request) string
+	// OwnsDir reports whether a directory in the pod's directory can be one of this kind.
+	OwnsDir(name string) bool
+}
+
+// Attachments are the volumes that a controller of the cluster attaches to this node.
+type Attachments interface {
+	// Attached reports a volume as in use, and waits until the controller has attached it. It returns the device, which
+	// is empty if the controller knows none. stage is Request.Stage.
+	Attached(ctx context.Context, name corev1.UniqueVolumeName, stage string) (device string, err error)
+	// Release lets the controller detach a volume. It is idempotent.
+	Release(name corev1.UniqueVolumeName, stage string) error
+}
+
 // Featured is a Kind that needs extra treatment of its volumes. A Kind that is not Featured has the zero Features.
 type Featured interface {
 	Kind
@@ -112,6 +131,9 @@ type Request struct {
 	// Persistent is the PersistentVolume that the volume's claim is bound to. It is nil for a source in the pod's own
 	// spec.
 	Persistent *corev1.PersistentVolume
+	// Migrated: Persistent is the CSI volume that an in-tree volume of a cloud was translated to. For a source in the
+	// pod's own spec, it describes a volume that is not an object of the cluster.
+	Migrated bool
 	// Target is the volume's path in the pod's directory. With Block it is below volumeDevices.
 	Target string
 	// Stage is the directory of the part that pods share, or "" for none.

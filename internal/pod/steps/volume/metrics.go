@@ -3,6 +3,7 @@ package volume
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,13 +29,22 @@ func (v *Volumes) Register(reg prometheus.Registerer) error {
 	return nil
 }
 
+// operation is what is done to a volume.
+type operation struct {
+	// dir is the name of the directory of the volume's kind.
+	dir, name string
+	// migrated: the volume is an in-tree volume of a cloud, and was translated to CSI.
+	migrated bool
+}
+
 // observe counts an operation on a volume, by its kind and result.
-func (m metrics) observe(dir, operation string, begin time.Time, err error) {
+func (m metrics) observe(o operation, begin time.Time, err error) {
 	status := "success"
 	if err != nil {
 		status = "fail-unknown"
 	}
-	m.operations.WithLabelValues(plugin(dir), operation, status, "false").Observe(time.Since(begin).Seconds())
+	m.operations.WithLabelValues(plugin(o.dir), o.name, status, strconv.FormatBool(o.migrated)).
+		Observe(time.Since(begin).Seconds())
 }
 
 // plugin is the kubelet's name of a kind, from the name of its directory.

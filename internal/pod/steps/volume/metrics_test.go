@@ -16,8 +16,8 @@ func TestOperationsAreCounted(t *testing.T) {
 	if err := v.Register(reg); err != nil {
 		t.Fatal(err)
 	}
-	v.metrics.observe("kubernetes.io~empty-dir", "volume_mount", time.Now(), nil)
-	v.metrics.observe("kubernetes.io~csi", "volume_unmount", time.Now(), errors.New("busy"))
+	v.metrics.observe(operation{"kubernetes.io~empty-dir", "volume_mount", false}, time.Now(), nil)
+	v.metrics.observe(operation{"kubernetes.io~csi", "volume_unmount", true}, time.Now(), errors.New("busy"))
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestOperationsAreCounted(t *testing.T) {
 		}
 		got = append(got, line)
 	}
-	want := "false volume_mount success kubernetes.io/empty-dir \nfalse volume_unmount fail-unknown kubernetes.io/csi "
+	want := "false volume_mount success kubernetes.io/empty-dir \ntrue volume_unmount fail-unknown kubernetes.io/csi "
 	if text := strings.Join(got, "\n"); text != want {
 		t.Errorf("%q, want %q", text, want)
 	}

@@ -152,7 +152,7 @@ func (s *shares) releaseOne(ctx context.Context, u use) error {
 	// One entry at a time, so that unexpected content, which may be a user's data, is kept.
 	for _, path := range []string{filepath.Join(u.dir, stageMount), mark, filepath.Join(u.dir, stageUsers),
 		filepath.Join(u.dir, stageID), u.dir} {
-		if err := safepath.IgnoreMissing(os.Remove(path)); err != nil {
+		if err := checkpoint.Remove(path); err != nil {
 			return fmt.Errorf("unstage %s: %w", u.dir, err)
 		}
 	}

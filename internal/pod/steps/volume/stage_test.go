@@ -169,6 +169,11 @@ func TestSharedPartIsUnstagedAfterItsLastPod(t *testing.T) {
 	if d := cmp.Diff([]types.UID{"u2"}, orphans); d != "" || err != nil {
 		t.Errorf("orphans: %v, %s", err, d)
 	}
+	ids, err := filepath.Glob(filepath.Join(root, "plugins/test~shared/*/id"))
+	if err != nil || len(ids) != 1 {
+		t.Fatal(ids, err)
+	}
+	write(t, ids[0]+".tmp", "") // as an agent leaves it that is killed while it writes the file
 	for range 2 {
 		if err := fresh().Remove(t.Context(), "u2"); err != nil {
 			t.Fatal(err)
@@ -246,7 +251,7 @@ func TestSetupOfClaims(t *testing.T) {
 			`mount volume "data": volume data has volumeMode Filesystem, but is specified in volumeDevices`},
 		"unknown source": {runAs("u1", claim("data")), &corev1.PersistentVolume{}, newShared(), true,
 			`mount volume "data": this agent does not mount the source of PersistentVolume "": ` +
-				`use one of hostPath, local, nfs or csi`},
+				`use one of hostPath, local, nfs, flexVolume or csi`},
 		"not a group": {runAs("u1", claim("data")), badGroup, newShared(), true,
 			`mount volume "data": the annotation pv.beta.kubernetes.io/gid ` +
 				`of PersistentVolume pv is not a group: "staff"`},

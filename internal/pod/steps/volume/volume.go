@@ -11,11 +11,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	mountutils "k8s.io/mount-utils"
 
 	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/safepath"
+	"github.com/berth-run/berth/internal/model/intree"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/worker"
 	"github.com/berth-run/berth/internal/record/event"
@@ -129,14 +131,13 @@ func (v *Volumes) mount(ctx context.Context, r Request) (err error) {
 	done, err := v.publish(ctx, r)
 	if err != nil {
 		if ctx.Err() == nil {
-			what := "MountVolume.SetUp"
-			if r.Block {
-				what = "MapVolume.SetUpDevice"
-			}
-			v.cfg.Events.Event(event.PodRef(p), corev1.EventTypeWarning, reason.FailedMount,
-				what+" failed for volume %q : %v", name, err)
+			v.reportFailure(r, err)
 		}
 		return fmt.Errorf("mount volume %q: %w", name, err)
+	}
+	if _, before := v.get(p.UID, name); r.Block && !before {
+		v.cfg.Events.Event(event.PodRef(p), corev1.EventTypeNormal, reason.SuccessfulMountVolume,
+			"MapVolume.MapPodDevice succeeded for volume %q volumeMapPath %q", name, filepath.Dir(done.request.Target))
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -145,6 +146,27 @@ func (v *Volumes) mount(ctx context.Context, r Request) (err error) {
 	}
 	v.mounted[p.UID][name] = done
 	return nil
+}
+
+// reportFailure records the event of a failed mount.
+func (v *Volumes) reportFailure(r Request, err error) {
+	what, why := "MountVolume.SetUp", reason.FailedMount
+	if r.Block {
+		what, why = "MapVolume.MapBlockVolume", reason.FailedMapVolume
+	}
+	v.cfg.Events.Event(event.PodRef(r.Pod), corev1.EventTypeWarning, why, what+" failed for volume %q : %v",
+		r.Volume.Name, err)
+}
+
+// reportMismatch records an event of a PersistentVolume whose device has another file system than it names.
+func (v *Volumes) reportMismatch(pv *corev1.PersistentVolume, err error) {
+	wrong, ok := errors.AsType[mountutils.MountError](err)
+	if !ok || wrong.Type != mountutils.FilesystemMismatch || pv == nil {
+		return
+	}
+	ref := corev1.ObjectReference{Kind: "PersistentVolume", APIVersion: "v1", Name: pv.Name, UID: pv.UID}
+	v.cfg.Events.Event(ref, corev1.EventTypeWarning, reason.FailedMountOnFilesystemMismatch,
+		"MountVolume failed for volume %q %v", pv.Name, err)
 }
 
 func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err error) {
@@ -163,14 +185,17 @@ func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err err
 		return done, err
 	}
 	begin := time.Now()
-	defer func() { v.metrics.observe(k.Dir(), "volume_mount", begin, err) }()
+	defer func() {
+		v.metrics.observe(operation{k.Dir(), "volume_mount", r.Migrated}, begin, err)
+		v.reportMismatch(r.Persistent, err)
+	}()
 	features := featuresOf(k, r)
 	r.ReadOnly = r.ReadOnly || features.ReadOnly
 	if r.Block && !features.Block {
 		return done,
 			errors.New("a container has the volume in volumeDevices, but it cannot be a block device: use volumeMounts")
 	}
-	if k.Dir() != "" {
+	if kindDir := dirOf(k, r); kindDir != "" {
 		below := volumesDir
 		if r.Block {
 			below = devicesDir
@@ -182,7 +207,10 @@ func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err err
 		if err := safepath.Name(name); err != nil {
 			return done, err
 		}
-		r.Target = filepath.Join(dir, below, k.Dir(), name)
+		if err := safepath.Name(kindDir); err != nil {
+			return done, err
+		}
+		r.Target = filepath.Join(dir, below, kindDir, name)
 		if err := os.MkdirAll(filepath.Dir(r.Target), 0o750); err != nil {
 			return done, err
 		}
@@ -211,11 +239,13 @@ func (v *Volumes) publish(ctx context.Context, r Request) (done mounted, err err
 	return mounted{Volume: view, kind: k, request: r, remote: features.Remote}, err
 }
 
-// resolve finds the PersistentVolume of a volume that is a claim.
+// resolve finds the PersistentVolume of a volume that is a claim, and translates a volume that migrates to CSI.
 func (v *Volumes) resolve(ctx context.Context, r *Request) error {
 	claim := r.Volume.PersistentVolumeClaim
 	if claim == nil && r.Volume.Ephemeral == nil {
-		return nil
+		migrated, ok, err := intree.Inline(r.Volume, r.Pod.Namespace)
+		r.Persistent, r.Migrated = migrated, ok
+		return err
 	}
 	if v.cfg.Claims == nil {
 		return errors.New("the volume is a claim, and this agent serves no claims")
@@ -223,6 +253,11 @@ func (v *Volumes) resolve(ctx context.Context, r *Request) error {
 	var err error
 	if r.Persistent, err = v.cfg.Claims.Bound(ctx, r.Pod, r.Volume); err != nil {
 		return err
+	}
+	if migrated, ok, err := intree.Persistent(r.Persistent); err != nil {
+		return err
+	} else if ok {
+		r.Persistent, r.Migrated = migrated, true
 	}
 	r.ReadOnly = claim != nil && claim.ReadOnly
 	mode := r.Persistent.Spec.VolumeMode
@@ -249,10 +284,19 @@ func (v *Volumes) kindOf(r Request) (Kind, error) {
 	if r.Persistent != nil {
 		return nil,
 			fmt.Errorf(
-				"this agent does not mount the source of PersistentVolume %q: use one of hostPath, local, nfs or csi",
+				"this agent does not mount the source of PersistentVolume %q: use one of hostPath, local, nfs, "+
+					"flexVolume or csi",
 				r.Persistent.Name)
 	}
 	return nil, errors.New("this agent does not mount the volume's source")
+}
+
+// dirOf returns the name of the volume's directory below the pod's volumes, or "" for a kind without one.
+func dirOf(k Kind, r Request) string {
+	if b, ok := k.(Branded); ok {
+		return b.DirOf(r)
+	}
+	return k.Dir()
 }
 
 func featuresOf(k Kind, r Request) Features {
@@ -303,7 +347,11 @@ func (v *Volumes) Remove(ctx context.Context, uid types.UID) error {
 	if err != nil {
 		return err
 	}
+	migrated := map[string]bool{} // by target
 	v.mu.Lock()
+	for _, m := range v.mounted[uid] {
+		migrated[m.request.Target] = m.request.Migrated
+	}
 	delete(v.mounted, uid)
 	v.mu.Unlock()
 	subPaths := filepath.Join(dir, subPathsDir)
@@ -320,7 +368,8 @@ func (v *Volumes) Remove(ctx context.Context, uid types.UID) error {
 		for _, target := range targets {
 			begin := time.Now()
 			err := v.unpublish(ctx, target)
-			v.metrics.observe(filepath.Base(filepath.Dir(target)), "volume_unmount", begin, err)
+			v.metrics.observe(operation{filepath.Base(filepath.Dir(target)), "volume_unmount", migrated[target]}, begin,
+				err)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("unmount volume %q: %w", filepath.Base(target), err))
 			}
@@ -363,7 +412,7 @@ func list(dir string) ([]string, error) {
 func (v *Volumes) unpublish(ctx context.Context, target string) error {
 	dir := filepath.Base(filepath.Dir(target))
 	for _, k := range v.cfg.Kinds {
-		if k.Dir() == dir {
+		if b, ok := k.(Branded); k.Dir() == dir || ok && b.OwnsDir(dir) {
 			return k.Unpublish(ctx, target)
 		}
 	}

@@ -27,7 +27,8 @@ func Overlap(pods netip.Prefix, taken []Taken) (Taken, bool) {
 }
 
 // Choose returns a free range of each family. If every range of a family overlaps, it chooses one within wider routes
-// only, since the kernel prefers the route to the smaller range. If there is none either, it returns the first candidate.
+// only, since the kernel prefers the route to the smaller range. If there is none either, it returns the first
+// candidate.
 func Choose(taken []Taken) []netip.Prefix {
 	narrow := slices.DeleteFunc(slices.Clone(taken), func(t Taken) bool {
 		return t.Range.Bits() < candidateBits(t.Range.Addr())

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Owner is what a rule says about its pod.
+// Owner identifies the pod of a rule.
 type Owner struct {
 	// Network is the name of the CNI network. It is empty for host ports in nftables, whose rules do not have it.
 	Network string
@@ -27,7 +27,7 @@ func (o Owner) Of(sandbox string) bool {
 var (
 	masquerading = regexp.MustCompile(`^[0-9a-f]+-[0-9a-f]+, net: (.*), if: [^,]*, id: ([0-9a-f]+)$`)
 	hostPort     = regexp.MustCompile(`^[0-9a-f]+$`)
-	ipTables     = regexp.MustCompile(`name: "([^"]*)" id: "([0-9a-f]+)`)
+	idInComment  = regexp.MustCompile(`name: "([^"]*)" id: "([0-9a-f]+)`)
 	quoted       = regexp.MustCompile(`--comment "((?:[^"\\]|\\.)*)"`)
 	ownChain     = regexp.MustCompile(`-j (CNI-[0-9A-Za-z-]+)`)
 )
@@ -54,7 +54,7 @@ func withoutOwned(saved string, match func(Owner) bool) string {
 		if !ok || comment == nil {
 			continue
 		}
-		m := ipTables.FindStringSubmatch(strings.ReplaceAll(comment[1], `\"`, `"`))
+		m := idInComment.FindStringSubmatch(strings.ReplaceAll(comment[1], `\"`, `"`))
 		if m == nil || !match(Owner{m[1], m[2]}) {
 			continue
 		}

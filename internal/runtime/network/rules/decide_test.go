@@ -14,8 +14,8 @@ var (
 
 func TestOwner(t *testing.T) {
 	for comment, want := range map[string]Owner{
-		"05a1319e5ac2a22e-c5729f426ae0182a, net: berth-13c6a42a, if: eth0, id: " + one[:58]: {"berth-13c6a42a", one[:58]},
-		"05a1319e5ac2a22e-c5729f426ae0182a, net: a, b, if: eth0, id: " + one:                {"a, b", one},
+		"05a1319e5ac2a22e-c5729f426ae0182a, net: berth-1, if: eth0, id: " + one[:58]: {"berth-1", one[:58]},
+		"05a1319e5ac2a22e-c5729f426ae0182a, net: a, b, if: eth0, id: " + one:         {"a, b", one},
 		one:                  {"", one},
 		"a rule of somebody": {},
 		"":                   {},
@@ -38,7 +38,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// saved is what iptables-save prints after the plugins bridge and portmap have attached two pods.
+// saved is the output of iptables-save after the plugins bridge and portmap have attached two pods.
 func saved(ids ...string) string {
 	text := "*nat\n:PREROUTING ACCEPT [0:0]\n:CNI-HOSTPORT-DNAT - [0:0]\n" +
 		"-A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT\n"

@@ -5,12 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/packetfilter"
 )
 
 // tries is how often Remove reads the rules again because a plugin has deleted one of them meanwhile.
@@ -56,27 +61,24 @@ func Remove(ctx context.Context, match func(Owner) bool) error {
 	if err != nil {
 		err = fmt.Errorf("remove rules of pods from nftables: %w", err)
 	}
-	for _, command := range []string{"iptables", "ip6tables"} {
-		if failed := removeIPTables(ctx, command, match); failed != nil {
-			err = errors.Join(err, fmt.Errorf("remove rules of pods from %s: %w", command, failed))
+	for _, i := range families() {
+		if !i.mayHaveRules() {
+			continue
+		}
+		if failed := i.remove(ctx, match); failed != nil {
+			err = errors.Join(err, fmt.Errorf("remove rules of pods from %s: %w", i.command, failed))
 		}
 	}
 	return err
 }
 
-// hasNftables reports whether the kernel has nftables.
-func hasNftables(c *nftables.Conn) bool {
-	_, err := c.ListTables()
-	return err == nil
-}
-
 func removeNftables(match func(Owner) bool) error {
+	if !packetfilter.Nftables() {
+		return nil
+	}
 	c, err := nftables.New()
 	if err != nil {
 		return err
-	}
-	if !hasNftables(c) {
-		return nil
 	}
 	found := false
 	for _, chain := range chains() {
@@ -101,21 +103,59 @@ func removeNftables(match func(Owner) bool) error {
 	return c.Flush()
 }
 
-// save returns the rules of iptables. It is empty if the program is not installed or the kernel has no iptables.
-func save(ctx context.Context, command string) string {
-	saved, err := exec.CommandContext(ctx, command+"-save", "-t", "nat").Output()
+// ipTables is the table nat of iptables for one address family.
+type ipTables struct {
+	command string // iptables or ip6tables
+	family  nftables.TableFamily
+	names   string // the file of the kernel that lists the tables of this family
+}
+
+func families() []ipTables {
+	return []ipTables{
+		{"iptables", nftables.TableFamilyIPv4, "/proc/thread-self/net/ip_tables_names"},
+		{"ip6tables", nftables.TableFamilyIPv6, "/proc/thread-self/net/ip6_tables_names"},
+	}
+}
+
+// mayHaveRules reports whether the table may have rules for pods. It asks the kernel, which takes far less time than
+// iptables-save. iptables keeps its tables in one of two places: its own modules of the kernel, which list their tables
+// in a file, or nftables. The plugins keep every rule for a pod in a chain CNI-..., or it jumps to such a chain.
+func (i ipTables) mayHaveRules() bool {
+	text, err := os.ReadFile(i.names)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || slices.Contains(strings.Fields(string(text)), table) {
+		return true
+	}
+	if !packetfilter.Nftables() {
+		return false
+	}
+	c, err := nftables.New()
+	if err != nil {
+		return true
+	}
+	chains, err := c.ListChainsOfTableFamily(i.family)
+	return err != nil || slices.ContainsFunc(chains, func(chain *nftables.Chain) bool {
+		return chain.Table.Name == table && strings.HasPrefix(chain.Name, "CNI-")
+	})
+}
+
+// table is the table of iptables in which the plugins make rules.
+const table = "nat"
+
+// save returns the rules of the table. It is empty if the program is not installed or the kernel has no iptables.
+func (i ipTables) save(ctx context.Context) string {
+	saved, err := exec.CommandContext(ctx, i.command+"-save", "-t", table).Output()
 	if err != nil {
 		return ""
 	}
 	return string(saved)
 }
 
-func removeIPTables(ctx context.Context, command string, match func(Owner) bool) error {
-	text := withoutOwned(save(ctx, command), match)
+func (i ipTables) remove(ctx context.Context, match func(Owner) bool) error {
+	text := withoutOwned(i.save(ctx), match)
 	if text == "" {
 		return nil
 	}
-	restore := exec.CommandContext(ctx, command+"-restore", "-w", "--noflush")
+	restore := exec.CommandContext(ctx, i.command+"-restore", "-w", "--noflush")
 	restore.Stdin = strings.NewReader(text)
 	if out, err := restore.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))

@@ -15,7 +15,8 @@ import (
 const nftRules = `
 add table inet cni_plugins_masquerade
 add chain inet cni_plugins_masquerade masq_checks
-add rule inet cni_plugins_masquerade masq_checks ip saddr 10.0.0.2 ip daddr != 10.0.0.0/24 masquerade comment "01-02, net: n, if: eth0, id: ID"
+add rule inet cni_plugins_masquerade masq_checks ip saddr 10.0.0.2 ip daddr != 10.0.0.0/24 masquerade comment ` +
+	`"01-02, net: n, if: eth0, id: ID"
 add rule inet cni_plugins_masquerade masq_checks ip saddr 10.0.0.9 accept comment "another program's"
 add table ip6 cni_hostport
 add chain ip6 cni_hostport hostports
@@ -31,6 +32,43 @@ func run(t *testing.T, stdin, name string, args ...string) string {
 		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 	}
 	return string(out)
+}
+
+// iptables-save runs only if the kernel may have rules for pods in the table of iptables. The rules of other programs
+// and those of pods in nftables are none.
+func TestMayHaveRulesAsksTheKernel(t *testing.T) {
+	if !roottest.OwnNetwork(t) {
+		return
+	}
+	check := func(when string, want bool) {
+		t.Helper()
+		for _, i := range families() {
+			if got := i.mayHaveRules(); got != want {
+				t.Errorf("%s, %s: %t, want %t", when, i.command, got, want)
+			}
+		}
+	}
+	restore := func(program, text string) {
+		t.Helper()
+		for _, version := range []string{"iptables", "ip6tables"} {
+			run(t, text, version+program)
+		}
+	}
+	const foreign = "*nat\n:OTHER - [0:0]\n-A POSTROUTING -j OTHER\nCOMMIT\n"
+	check("without any rule", false)
+	run(t, strings.ReplaceAll(nftRules, "ID", one), "nft", "-f", "-")
+	check("with rules in nftables", false)
+	restore("-nft-restore", foreign)
+	check("with another program's chain", false)
+	restore("-nft-restore", "*nat\n:CNI-a - [0:0]\nCOMMIT\n")
+	check("with a chain of the plugins", true)
+	run(t, "", "nft", "flush", "ruleset")
+	check("after a flush", false)
+	if _, err := exec.LookPath("iptables-legacy-restore"); err != nil {
+		t.Skip("iptables-legacy-restore is not installed")
+	}
+	restore("-legacy-restore", foreign)
+	check("with the table of the kernel's own iptables", true)
 }
 
 func TestRemove(t *testing.T) {

@@ -52,7 +52,7 @@ type file struct {
 	sum      [sha256.Size]byte
 	dir      object.Directory // where it was read
 	copied   bool             // the copy on disk has the content of sum
-	passed   bool             // the sink has what it wants
+	passed   bool             // the sink has received wanted
 	wanted   content.Wanted
 	problems []content.Problem
 	reported bool      // the problems were passed on
@@ -74,8 +74,8 @@ type Options struct {
 	Settle time.Duration
 	// Keep says that the pods of manifests run on while the directory is missing (see missing.go). Otherwise they end.
 	Keep bool
-	// Copies is the directory for the copies of manifests that Keep needs. Empty: it keeps no copies, and a restart of
-	// the agent forgets the pods of a missing directory.
+	// Copies is the directory for copies of valid manifests. The pods of a manifest that is missing (Keep) or cannot be
+	// read when the agent starts run on from them. Empty: it keeps no copies.
 	Copies string
 	Log    *slog.Logger
 }
@@ -86,7 +86,7 @@ func New(o Options, out content.Sink) *Directory {
 		at:   &target{path: filepath.Clean(o.Path), period: o.Period, log: o.Log},
 		node: o.NodeName, settle: cmp.Or(o.Settle, settleTime), keep: o.Keep, out: out, files: map[string]*file{},
 	}
-	if o.Keep && o.Copies != "" {
+	if o.Copies != "" {
 		d.copies = newCopies(o.Copies, o.Log)
 	}
 	return d
@@ -203,7 +203,7 @@ func (d *Directory) handle(batch []inotify.Event, now time.Time, seen func()) {
 	}
 }
 
-// missingLast is the place of a path in the order in which changed files are read.
+// missingLast sorts changed files before they are read: those that exist come first.
 func missingLast(path string) int {
 	if _, err := os.Lstat(path); err != nil {
 		return 1
@@ -309,9 +309,9 @@ func (d *Directory) look(path string, now time.Time) {
 	f.read, f.copied = true, f.copied && f.sum == sum && f.dir == dir
 	f.sum, f.dir, d.last = sum, dir, dir
 	w, problems := content.Build(text, path, pod.SourceFile, d.node)
-	f.wanted = content.Keep(f.wanted, w, len(problems) > 0)
+	f.wanted = content.Keep(f.wanted, w, content.Faulty(problems))
 	d.pass(path, f, problems, now)
-	if len(problems) == 0 && !f.copied {
+	if !content.Faulty(problems) && !f.copied {
 		f.copied = d.copies.save(path, manifestCopy{Text: text, Dir: dir})
 	}
 }
@@ -332,7 +332,7 @@ func (d *Directory) pass(path string, f *file, problems []content.Problem, now t
 		f.reported = true
 	}
 	w := f.wanted
-	w.Dir, w.Faulty, f.passed = f.dir, len(f.problems) > 0, true
+	w.Dir, w.Faulty, f.passed = f.dir, content.Faulty(f.problems), true
 	d.out.Put(path, w, problems, now)
 }
 

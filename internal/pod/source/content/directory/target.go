@@ -23,7 +23,7 @@ type target struct {
 	place  place
 	info   fs.FileInfo // of the directory or file at path; nil if there is none
 	arrive string      // the name that must appear first if there is nothing at path
-	single bool        // path is that of one manifest, or was when something was last there
+	single bool        // path led to a single manifest when it last existed
 }
 
 // place is the kind of file at the path.

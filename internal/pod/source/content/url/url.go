@@ -131,6 +131,6 @@ func (u *URL) update(text []byte, err error, now time.Time) {
 		return
 	}
 	w, problems := content.Build(text, u.url, pod.SourceURL, u.node)
-	u.last, u.wanted = text, content.Keep(u.wanted, w, len(problems) > 0)
+	u.last, u.wanted = text, content.Keep(u.wanted, w, content.Faulty(problems))
 	u.out.Put(u.url, u.wanted, problems, now)
 }

@@ -14,12 +14,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/retry"
+	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/timeline"
@@ -27,6 +29,7 @@ import (
 
 const (
 	maxBody      = 10 << 10 // bytes read of an HTTP response
+	maxRead      = 64 << 10 // bytes read of a command's output
 	maxOutput    = 1 << 10  // bytes shown from the end of a command's output
 	maxRedirects = 10
 
@@ -46,11 +49,28 @@ type Runner struct {
 	runtime execer
 	events  event.Sink
 	http    *http.Client
+
+	fallbacks, interrupted prometheus.Counter
 }
 
 // New returns a Runner.
 func New(runtime execer, events event.Sink) *Runner {
-	return &Runner{runtime: runtime, events: events, http: newClient()}
+	return &Runner{
+		runtime: runtime, events: events, http: newClient(),
+		fallbacks: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kubelet_lifecycle_handler_http_fallbacks_total",
+			Help: "Number of lifecycle handlers that succeeded with HTTP after HTTPS met a server without TLS.",
+		}),
+		interrupted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kubelet_sleep_action_terminated_early_total",
+			Help: "Number of sleep handlers that ended before their time, because the grace period was over.",
+		}),
+	}
+}
+
+// Metrics returns the metrics of the handlers, under the kubelet's names.
+func (r *Runner) Metrics() []prometheus.Collector {
+	return []prometheus.Collector{r.fallbacks, r.interrupted}
 }
 
 // Target is the container that a handler belongs to.
@@ -85,7 +105,7 @@ func (h call) run(ctx context.Context, name string, l *corev1.LifecycleHandler) 
 		kind, err = fmt.Sprintf("HTTP lifecycle hook (%s)", l.HTTPGet.Path), h.httpGet(ctx, l.HTTPGet)
 	case l.Sleep != nil:
 		kind, err = fmt.Sprintf("Sleep lifecycle hook (%d)", l.Sleep.Seconds),
-			sleep(ctx, time.Duration(l.Sleep.Seconds)*time.Second)
+			h.sleep(ctx, time.Duration(l.Sleep.Seconds)*time.Second)
 	case l.TCPSocket != nil:
 		kind, err = "TCP lifecycle hook", h.tcpSocket(ctx, l.TCPSocket)
 	default:
@@ -100,7 +120,7 @@ func (h call) run(ctx context.Context, name string, l *corev1.LifecycleHandler) 
 
 func (h call) exec(ctx context.Context, command []string) error {
 	seconds := int64((h.Timeout + time.Second - 1) / time.Second)
-	resp, err := h.runtime.ExecSync(ctx,
+	resp, err := h.runtime.ExecSync(cri.LimitOutput(ctx, maxRead),
 		&runtimeapi.ExecSyncRequest{ContainerId: h.ID, Cmd: command, Timeout: seconds})
 	if err != nil {
 		return err
@@ -112,8 +132,9 @@ func (h call) exec(ctx context.Context, command []string) error {
 	return nil
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+func (h call) sleep(ctx context.Context, d time.Duration) error {
 	if retry.Sleep(ctx, d) != nil {
+		h.interrupted.Inc()
 		return errors.New("container terminated before sleep hook finished")
 	}
 	return nil
@@ -149,6 +170,7 @@ func (h call) httpGet(ctx context.Context, a *corev1.HTTPGetAction) error {
 	if again := h.do(plain); again != nil {
 		return err
 	}
+	h.fallbacks.Inc()
 	h.events.Event(event.PodRef(h.Pod), corev1.EventTypeWarning, lifecycleHTTPFallback,
 		"request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded", req.URL.Host)
 	return nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -60,9 +61,11 @@ func TestExecHandler(t *testing.T) {
 	}{
 		{resp: &runtimeapi.ExecSyncResponse{}},
 		{resp: &runtimeapi.ExecSyncResponse{ExitCode: 2, Stdout: []byte("out\n"), Stderr: []byte("err\n")},
-			want: `Exec lifecycle hook ([/bin/x -v]) for Container "app" in Pod "default/web" failed - error: command exited with 2, message: "out\nerr"`},
+			want: `Exec lifecycle hook ([/bin/x -v]) for Container "app" in Pod "default/web" failed - error: ` +
+				`command exited with 2, message: "out\nerr"`},
 		{resp: &runtimeapi.ExecSyncResponse{ExitCode: 1, Stdout: []byte(long)},
-			want: `Exec lifecycle hook ([/bin/x -v]) for Container "app" in Pod "default/web" failed - error: command exited with 1, message: "` + long[:maxOutput] + `"`},
+			want: `Exec lifecycle hook ([/bin/x -v]) for Container "app" in Pod "default/web" failed - error: ` +
+				`command exited with 1, message: "` + long[:maxOutput] + `"`},
 		{err: errors.New("gone"),
 			want: `Exec lifecycle hook ([/bin/x -v]) for Container "app" in Pod "default/web" failed - error: gone`},
 	}
@@ -157,7 +160,8 @@ func TestHTTPHandler(t *testing.T) {
 		{name: "endless", get: corev1.HTTPGetAction{Path: "/endless", Port: port(t, plain.URL)},
 			got: []string{"HOST /endless" + standard}},
 		{name: "no such port", get: corev1.HTTPGetAction{Path: "/", Port: intstr.FromString("nope")},
-			fails: `HTTP lifecycle hook (/) for Container "app" in Pod "default/web" failed - error: port "nope" is neither a number nor the name of a port of the container`},
+			fails: `HTTP lifecycle hook (/) for Container "app" in Pod "default/web" failed - error: port "nope" is ` +
+				`neither a number nor the name of a port of the container`},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -180,6 +184,9 @@ func TestHTTPHandler(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.events, []string(said)); diff != "" {
 				t.Error(diff)
+			}
+			if got := testutil.ToFloat64(h.fallbacks); got != float64(len(c.events)) {
+				t.Errorf("%v fallbacks for %d events", got, len(c.events))
 			}
 		})
 	}
@@ -228,8 +235,12 @@ func TestSleepAndNoHandler(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := h.run(ended, "preStop", &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 60}})
-	if want := `Sleep lifecycle hook (60) for Container "app" in Pod "default/web" failed - error: container terminated before sleep hook finished`; err == nil || err.Error() != want {
+	if want := `Sleep lifecycle hook (60) for Container "app" in Pod "default/web" failed - error: container ` +
+		`terminated before sleep hook finished`; err == nil || err.Error() != want {
 		t.Error(err)
+	}
+	if got := testutil.ToFloat64(h.interrupted); got != 1 {
+		t.Errorf("%v sleeps were cut short, want 1", got)
 	}
 	if err := h.run(t.Context(), "preStop", &corev1.LifecycleHandler{}); err == nil ||
 		!strings.Contains(err.Error(), "it has no handler") {

@@ -76,7 +76,8 @@ func TestEnvironmentLacks(t *testing.T) {
 			"key nul in ConfigMap shop/app has a NUL byte, which no environment variable can hold", []object.Key{app}},
 		"no file": {file("gone"), `environment variable "X": file "gone" is not in volume "work"`, nil},
 		"a bad file": {file("env"),
-			`environment variable "X": couldn't parse env file "env" of volume "work": line 1: the value must be in single quotes`, nil},
+			`environment variable "X": couldn't parse env file "env" of volume "work": line 1: the value must be in ` +
+				`single quotes`, nil},
 		"no such key": {
 			corev1.EnvVarSource{
 				SecretKeyRef: &corev1.SecretKeySelector{

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-run/berth/internal/base/golden"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/poddir"
 	"github.com/berth-run/berth/internal/pod/steps/sandbox"
@@ -181,18 +181,5 @@ func compare(t *testing.T, file string, tree any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v: run go test -update and read what it wrote", err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf(
-			"%s differs; if that is meant, run go test ./internal/pod/steps/container/render -update and read what "+
-				"it wrote (-want +got):\n%s", file, diff)
-	}
+	golden.File(t, file, string(got))
 }

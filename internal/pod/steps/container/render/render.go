@@ -60,6 +60,8 @@ type Node struct {
 	// (KEP-2400), which works on cgroup v2 only.
 	SwapController bool
 	LimitedSwap    bool
+	// StaticCritical makes every static pod critical. Critical pods use no swap.
+	StaticCritical bool
 	// GroupOOMKill makes the kernel kill all processes of a container together when it is out of memory (cgroup v2
 	// only). It is the opposite of the kubelet's singleProcessOOMKill.
 	GroupOOMKill bool

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"flag"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,8 +14,6 @@ import (
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/model/pod"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestConfig(t *testing.T) {
 	lowest := int64(-500)

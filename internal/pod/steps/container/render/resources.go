@@ -125,15 +125,13 @@ func limitOf(in Input, name corev1.ResourceName) resource.Quantity {
 func swap(in Input) int64 {
 	requests, limits := in.Container.Resources.Requests, in.Container.Resources.Limits
 	request, limit := requests.Memory(), limits.Memory()
-	if !in.Node.LimitedSwap || in.Node.MemoryCapacity <= 0 || in.QOS != corev1.PodQOSBurstable || critical(in.Pod) ||
-		request.Cmp(*limit) == 0 || request.Value() > in.Node.MemoryCapacity {
+	if !in.Node.LimitedSwap || in.Node.MemoryCapacity <= 0 || in.QOS != corev1.PodQOSBurstable ||
+		pod.Critical(in.Pod, in.Node.StaticCritical) || request.Cmp(*limit) == 0 ||
+		request.Value() > in.Node.MemoryCapacity {
 		return 0
 	}
 	return int64(float64(request.Value()) / float64(in.Node.MemoryCapacity) * float64(in.Node.SwapCapacity))
 }
-
-// critical reports whether a pod is static or has one of the system's priority classes.
-func critical(p *corev1.Pod) bool { return pod.Static(p) || pod.Priority(p) >= pod.SystemCritical }
 
 const (
 	nodeCritical  = "system-node-critical"

@@ -20,9 +20,13 @@ func TestFormat(t *testing.T) {
 					DeviceIDs: DevicesPerNUMA{1: {"eth<1>"}}, AllocResp: []byte{}},
 			},
 			registered: map[string][]string{"example.com/gpu": {"gpu-0", "gpu-3"}, "example.com/nic": {}},
-			want: `{"Data":{"PodDeviceEntries":[{"PodUID":"pod-1","ContainerName":"app","ResourceName":"example.com/gpu","DeviceIDs":{"-1":["gpu-2"],"0":["gpu-0","gpu-1"]},"AllocResp":"ChYKC0dQVV9ERVZJQ0VTEgdrdWJlbGV0"},` +
-				`{"PodUID":"pod-2","ContainerName":"init","ResourceName":"example.com/nic","DeviceIDs":{"1":["eth\u003c1\u003e"]},"AllocResp":""}],` +
-				`"RegisteredDevices":{"example.com/gpu":["gpu-0","gpu-3"],"example.com/nic":[]}},"Checksum":1777640562,"Writer":"berth"}`,
+			want: `{"Data":{"PodDeviceEntries":[{"PodUID":"pod-1","ContainerName":"app",` +
+				`"ResourceName":"example.com/gpu","DeviceIDs":{"-1":["gpu-2"],"0":["gpu-0","gpu-1"]},` +
+				`"AllocResp":"ChYKC0dQVV9ERVZJQ0VTEgdrdWJlbGV0"},` +
+				`{"PodUID":"pod-2","ContainerName":"init","ResourceName":"example.com/nic",` +
+				`"DeviceIDs":{"1":["eth\u003c1\u003e"]},"AllocResp":""}],` +
+				`"RegisteredDevices":{"example.com/gpu":["gpu-0","gpu-3"],"example.com/nic":[]}},` +
+				`"Checksum":1777640562,"Writer":"berth"}`,
 		},
 		{
 			name: "none", registered: map[string][]string{},

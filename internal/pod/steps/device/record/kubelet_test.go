@@ -45,7 +45,8 @@ func TestReadKubelet(t *testing.T) {
 				recordtest.Entry(t, "u1", "app", "example.com/gpu", `["g0"]`),
 				recordtest.Entry(t, "u3", "", "example.com/gpu", `["g0"]`)),
 			map[types.UID]Answers{"u1": {"app": {gpu: answer(map[device.ID]topology.Nodes{"g0": 0})}}}, both,
-			`entry 0 (pod "u2", container "app", example.com/gpu): decode devices: json: cannot unmarshal number into Go value of type map[string][]string` + "\n" +
+			`entry 0 (pod "u2", container "app", example.com/gpu): decode devices: json: cannot unmarshal number ` +
+				`into Go value of type map[string][]string` + "\n" +
 				`entry 2 (pod "u3", container "", example.com/gpu): the pod, container, resource or device is missing`},
 		{"cut off", recordtest.File()[:30], nil, Resources{},
 			"unexpected end of JSON input"},

@@ -155,7 +155,7 @@ func (r *Records) SaveAnswer(uid types.UID, container string, name corev1.Resour
 	r.answers[uid] = all
 	r.mu.Unlock()
 	if err := r.files.SaveUnsynced(string(uid), all); err != nil {
-		r.o.Log.Error("save answer of device plugin failed; it is asked again after a restart", "pod", uid,
+		r.o.Log.Error("cannot save the answer of a device plugin, requesting it again after a restart", "pod", uid,
 			"resource", name, "err", err)
 	}
 	r.mirror()

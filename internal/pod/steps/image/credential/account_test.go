@@ -39,7 +39,8 @@ func podOf(uid types.UID, account string) *corev1.Pod {
 func granting(t *testing.T, token TokenAttributes, password string) (k *Keyring, dir string) {
 	t.Helper()
 	dir = script(t, "plug",
-		`echo "{\"apiVersion\": \"credentialprovider.kubelet.k8s.io/v1\", \"kind\": \"CredentialProviderResponse\", \"cacheKeyType\": \"Global\", `+
+		`echo "{\"apiVersion\": \"credentialprovider.kubelet.k8s.io/v1\", \"kind\": \"CredentialProviderResponse\", `+
+			`\"cacheKeyType\": \"Global\", `+
 			`\"auth\": {\"*.registry.io\": {\"username\": \"u\", \"password\": \"`+password+`\"}}}"`)
 	p := providerOf(dir)
 	p.Token = &token
@@ -68,7 +69,9 @@ func TestGrant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"kind":"CredentialProviderRequest","apiVersion":"credentialprovider.kubelet.k8s.io/v1","image":"a.registry.io/x","serviceAccountToken":"1 of sa-1 for registry","serviceAccountAnnotations":{"example.com/role":"r"}}`
+	want := `{"kind":"CredentialProviderRequest","apiVersion":"credentialprovider.kubelet.k8s.io/v1",` +
+		`"image":"a.registry.io/x","serviceAccountToken":"1 of sa-1 for ` +
+		`registry","serviceAccountAnnotations":{"example.com/role":"r"}}`
 	if diff := cmp.Diff(want, strings.TrimSpace(string(request))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -130,17 +133,28 @@ func TestEchoedToken(t *testing.T) {
 }
 
 func TestTokenAttributes(t *testing.T) {
-	const config = `{apiVersion: kubelet.config.k8s.io/v1, kind: CredentialProviderConfig, providers: [{name: plug, matchImages: [a.io], defaultCacheDuration: 0s, apiVersion: credentialprovider.kubelet.k8s.io/v1, tokenAttributes: %s}]}`
+	const config = `{apiVersion: kubelet.config.k8s.io/v1, kind: CredentialProviderConfig, providers: [{name: plug, ` +
+		`matchImages: [a.io], defaultCacheDuration: 0s, apiVersion: credentialprovider.kubelet.k8s.io/v1, ` +
+		`tokenAttributes: %s}]}`
 	got, err := parseProviders(fmt.Appendf(nil, config,
-		`{serviceAccountTokenAudience: a, cacheType: Token, requireServiceAccount: true, requiredServiceAccountAnnotationKeys: [x], optionalServiceAccountAnnotationKeys: [z]}`), "/bin")
+		`{serviceAccountTokenAudience: a, cacheType: Token, requireServiceAccount: true, `+
+			`requiredServiceAccountAnnotationKeys: [x], optionalServiceAccountAnnotationKeys: [z]}`), "/bin")
 	want := []Provider{{Name: "plug", Path: "/bin/plug", MatchImages: []string{"a.io"},
 		Token: &TokenAttributes{Audience: "a", PerToken: true, Required: true, RequiredAnnotations: []string{"x"},
 			OptionalAnnotations: []string{"z"}}}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
+	const gate = "KubeletServiceAccountTokenForCredentialProviders"
+	if err := WithoutTokens(got); err == nil || !strings.Contains(err.Error(), gate) {
+		t.Errorf("error %v, want one with %s", err, gate)
+	}
+	if err := WithoutTokens([]Provider{{Name: "plug"}}); err != nil {
+		t.Error(err)
+	}
 	_, err = parseProviders(fmt.Appendf(nil, config,
-		`{cacheType: Pod, requireServiceAccount: false, requiredServiceAccountAnnotationKeys: [x, 'a b'], optionalServiceAccountAnnotationKeys: [x]}`), "/bin")
+		`{cacheType: Pod, requireServiceAccount: false, requiredServiceAccountAnnotationKeys: [x, 'a b'], `+
+			`optionalServiceAccountAnnotationKeys: [x]}`), "/bin")
 	for _, want := range []string{"serviceAccountTokenAudience: must be set", `cacheType: "Pod"`,
 		"requireServiceAccount: must be true", `"a b"`, `"x" occurs twice`} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -52,6 +52,7 @@ type Keyring struct {
 	files    []file
 	plugins  []*plugin
 	accounts Accounts
+	metrics  metrics
 }
 
 // file is a docker configuration on the node.
@@ -62,9 +63,9 @@ type file struct {
 
 // New returns a Keyring. It reads nothing before the first call of Find or SecretsFor.
 func New(o Options) *Keyring {
-	k := &Keyring{accounts: o.Accounts}
+	k := &Keyring{accounts: o.Accounts, metrics: newMetrics()}
 	for _, p := range o.Providers {
-		k.plugins = append(k.plugins, newPlugin(p, o.Environ, o.Now))
+		k.plugins = append(k.plugins, newPlugin(p, o.Environ, o.Now, k.metrics))
 	}
 	// These are the kubelet's places and their order (pkg/credentialprovider/config.go), without the working directory.
 	// Where the agent was started should not matter.

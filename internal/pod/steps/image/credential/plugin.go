@@ -33,6 +33,7 @@ type plugin struct {
 	environ []string
 	now     func() time.Time
 	timeout time.Duration
+	metrics metrics
 
 	// running holds one token while the plugin runs: several pulls wait for one answer.
 	running chan struct{}
@@ -45,9 +46,9 @@ type answer struct {
 	until   time.Time
 }
 
-func newPlugin(p Provider, environ []string, now func() time.Time) *plugin {
-	return &plugin{Provider: p, environ: environ, now: now, timeout: execTimeout, running: make(chan struct{}, 1),
-		cache: map[string]answer{}}
+func newPlugin(p Provider, environ []string, now func() time.Time, m metrics) *plugin {
+	return &plugin{Provider: p, environ: environ, now: now, timeout: execTimeout, metrics: m,
+		running: make(chan struct{}, 1), cache: map[string]answer{}}
 }
 
 // cacheKey returns the cache key of an answer. All requests with the same grant share it.
@@ -110,7 +111,9 @@ func (p *plugin) ask(ctx context.Context, repository, granted string, g *grant) 
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	out, err := p.run(ctx, text)
+	p.metrics.ran(p.Name, time.Since(began), err)
 	if err != nil {
 		return nil, err
 	}

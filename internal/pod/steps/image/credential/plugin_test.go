@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -26,7 +28,8 @@ func script(t *testing.T, name, answer string) (dir string) {
 
 func respond(cacheKey, more string) string {
 	return fmt.Sprintf(
-		`echo '{"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderResponse", "cacheKeyType": %q%s, `+
+		`echo '{"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "CredentialProviderResponse", `+
+			`"cacheKeyType": %q%s, `+
 			`"auth": {"*.registry.io": {"username": "'$USER_NAME'", "password": "p"}}}'`, cacheKey, more)
 }
 
@@ -86,23 +89,37 @@ func TestPluginCache(t *testing.T) {
 }
 
 func TestPluginFaults(t *testing.T) {
-	for name, c := range map[string]struct{ answer, want string }{
-		"fails":         {"echo no access >&2; exit 3", `exit status 3: no access`},
-		"no JSON":       {"echo hello", "not JSON"},
-		"another kind":  {`echo '{"kind": "Secret"}'`, `"Secret"`},
-		"unknown cache": {respond("Pod", ""), "must be Image, Registry or Global"},
-		"too long":      {"head -c 2000000 /dev/zero", "longer than"},
-		"hangs":         {"sleep 60", "did not answer"},
+	for name, c := range map[string]struct {
+		answer, want string
+		failed       float64 // runs, not answers
+	}{
+		"fails":         {"echo no access >&2; exit 3", `exit status 3: no access`, 1},
+		"no JSON":       {"echo hello", "not JSON", 0},
+		"another kind":  {`echo '{"kind": "Secret"}'`, `"Secret"`, 0},
+		"unknown cache": {respond("Pod", ""), "must be Image, Registry or Global", 0},
+		"too long":      {"head -c 2000000 /dev/zero", "longer than", 1},
+		"hangs":         {"sleep 60", "did not answer", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := script(t, "plug", c.answer)
-			p := newPlugin(providerOf(dir), os.Environ(), time.Now)
+			k := New(Options{RootDir: dir, Providers: []Provider{providerOf(dir)}, Environ: os.Environ(),
+				Now: time.Now})
+			reg := prometheus.NewPedanticRegistry()
+			if err := k.Register(reg); err != nil {
+				t.Fatal(err)
+			}
+			p := k.plugins[0]
 			if name == "hangs" {
 				p.timeout = 100 * time.Millisecond
 			}
 			if found, err := p.provide(t.Context(), "a.registry.io/x",
 				nil); err == nil || !strings.Contains(err.Error(), c.want) || found != nil {
 				t.Errorf("%v, error %v, want one with %q", found, err, c.want)
+			}
+			runs, err := testutil.GatherAndCount(reg, "kubelet_credential_provider_plugin_duration")
+			failed := testutil.ToFloat64(k.metrics.failed.WithLabelValues("plug"))
+			if err != nil || runs != 1 || failed != c.failed {
+				t.Errorf("%d plugins ran, %v failed, %v", runs, failed, err)
 			}
 		})
 	}

@@ -78,6 +78,17 @@ func Load(path, binDir string) ([]Provider, error) {
 	return all, errors.Join(errs...)
 }
 
+// WithoutTokens returns an error if a plugin is to receive tokens of service accounts.
+func WithoutTokens(all []Provider) error {
+	for _, p := range all {
+		if p.Token != nil {
+			return fmt.Errorf("read credential providers: provider %q: tokenAttributes needs the feature gate "+
+				"KubeletServiceAccountTokenForCredentialProviders: true", p.Name)
+		}
+	}
+	return nil
+}
+
 func configFiles(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {

@@ -42,7 +42,7 @@ type pods interface {
 	Pods() []*corev1.Pod
 }
 
-// records are what is kept of the pull of each image.
+// records has a record of each pulled image.
 type records interface {
 	// Forget drops the record of an image that is gone.
 	Forget(id string) error

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/berth-run/berth/internal/base/checkpoint"
 	"github.com/berth-run/berth/internal/pod/steps/image/credential"
 )
@@ -27,6 +29,7 @@ type Records struct {
 	log     *slog.Logger
 	intents *checkpoint.Dir[Intent]
 	files   *checkpoint.Dir[Pulled]
+	checks  *prometheus.CounterVec
 
 	mu         sync.Mutex
 	pulling    map[string]int    // number of running pulls by image
@@ -44,7 +47,7 @@ type Intent struct {
 func New(o Options) *Records {
 	format := checkpoint.Format{Version: 1}
 	return &Records{
-		policy: o.Policy, log: o.Log,
+		policy: o.Policy, log: o.Log, checks: newChecks(),
 		intents: checkpoint.NewDir[Intent](filepath.Join(o.Dir, "pulling"), format),
 		files:   checkpoint.NewDir[Pulled](filepath.Join(o.Dir, "pulled"), format),
 		pulling: map[string]int{}, unfinished: map[string]bool{}, pulled: map[string]Pulled{},
@@ -153,7 +156,14 @@ func (r *Records) learn(repository, id string, s *credential.Secret) error {
 
 // Allowed reports whether a pod may use a present image without pulling it. image is the pod's name for it, id its id.
 // have returns the pod's secrets for the repository and is called only if they matter.
-func (r *Records) Allowed(image, repository, id string, have func() []credential.Secret) bool {
+func (r *Records) Allowed(image, repository, id string, have func() []credential.Secret) (allowed bool) {
+	result := recordFound
+	defer func() {
+		if !allowed {
+			result = mustProve
+		}
+		r.checks.WithLabelValues(result).Inc()
+	}()
 	r.mu.Lock()
 	known, ok := r.pulled[id]
 	ours := ok || r.unfinished[image] || r.pulling[image] > 0
@@ -161,6 +171,10 @@ func (r *Records) Allowed(image, repository, id string, have func() []credential
 	record := &known
 	if !ok {
 		record = nil
+	}
+	if !r.policy.verify(repository, ours) {
+		result = policyAllowed
+		return true
 	}
 	if allowed, _ := decide(r.policy, repository, record, ours, nil); allowed || record == nil {
 		return allowed

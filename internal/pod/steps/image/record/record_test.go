@@ -4,9 +4,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/kubelet/config/v1beta1"
 
 	"github.com/berth-run/berth/internal/pod/steps/image/credential"
@@ -120,6 +123,32 @@ func TestRecordsOutliveTheAgent(t *testing.T) {
 	r = open(t, dir)
 	if len(r.unfinished) != 0 || !allowed(r, mine) || allowed(r, other) || allowed(r) {
 		t.Errorf("unfinished %v, pulled %v", r.unfinished, r.pulled)
+	}
+	if err := r.Begin("registry.io/more:1"); err != nil {
+		t.Fatal(err)
+	}
+	r.Allowed("registry.io/preloaded:1", "registry.io/preloaded", "other", nil)
+	reg := prometheus.NewPedanticRegistry()
+	if err := r.Register(reg); err != nil {
+		t.Fatal(err)
+	}
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
+# HELP kubelet_imagemanager_image_mustpull_checks_total Number of checks whether a pod may use an image, by result.
+# TYPE kubelet_imagemanager_image_mustpull_checks_total counter
+kubelet_imagemanager_image_mustpull_checks_total{result="credentialPolicyAllowed"} 1
+kubelet_imagemanager_image_mustpull_checks_total{result="credentialRecordFound"} 1
+kubelet_imagemanager_image_mustpull_checks_total{result="mustAuthenticate"} 2
+# HELP kubelet_imagemanager_ondisk_pulledrecords Number of present images that this node has pulled.
+# TYPE kubelet_imagemanager_ondisk_pulledrecords gauge
+kubelet_imagemanager_ondisk_pulledrecords 1
+# HELP kubelet_imagemanager_ondisk_pullintents Number of images whose pull has begun and has not ended.
+# TYPE kubelet_imagemanager_ondisk_pullintents gauge
+kubelet_imagemanager_ondisk_pullintents 1
+`)); err != nil {
+		t.Error(err)
+	}
+	if err := r.Fail("registry.io/more:1"); err != nil {
+		t.Fatal(err)
 	}
 	damage(t, dir)
 	if r = open(t, dir); allowed(r, mine) {

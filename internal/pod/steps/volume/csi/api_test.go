@@ -270,7 +270,8 @@ func TestStageWaitsForTheAttachment(t *testing.T) {
 	go func() { defer close(set); n.setupWhenReady(t, p) }()
 
 	id := identity{Driver: driverName1, Handle: "vol-data"}
-	for volumes, known := n.kind.InUse(); !known || len(volumes) == 0; volumes, known = n.kind.InUse() {
+	table := n.kind.Attachments()
+	for volumes, known := table.InUse(); !known || len(volumes) == 0; volumes, known = table.InUse() {
 		time.Sleep(time.Millisecond) // until setup waits for the attachment
 	}
 	a := &storagev1.VolumeAttachment{
@@ -286,7 +287,7 @@ func TestStageWaitsForTheAttachment(t *testing.T) {
 	a.Status = storagev1.VolumeAttachmentStatus{Attached: true, AttachmentMetadata: map[string]string{"lun": "4"}}
 	_, err = admin.StorageV1().VolumeAttachments().UpdateStatus(ctx, a, metav1.UpdateOptions{})
 	check(t, err)
-	n.kind.NodeChanged()
+	n.kind.Attachments().NodeChanged()
 	<-set
 	if t.Failed() {
 		return
@@ -296,15 +297,28 @@ func TestStageWaitsForTheAttachment(t *testing.T) {
 		t.Errorf("publish context:\n%s", diff)
 	}
 	check(t, n.volumes.Remove(ctx, podUID))
-	if volumes, _ := n.kind.InUse(); len(volumes) > 0 {
+	if volumes, _ := n.kind.Attachments().InUse(); len(volumes) > 0 {
 		t.Errorf("still in use: %v", volumes)
 	}
 }
 
+// side implements cluster.
+type side struct {
+	full string // the message of the last NodeFull
+}
+
+func (s *side) NodeFull(_ *corev1.Pod, message string) { s.full = message }
+
+func (s *side) Token(_ context.Context, p *corev1.Pod, audience string, _ time.Duration) (string, time.Time, error) {
+	return "token of " + p.Name + " for " + audience, time.Unix(1000, 0), nil
+}
+
+func (s *side) Refresh(...object.Key) {}
+
 // A pod whose volume exceeds the node's limit must not wait on this node for ever.
 func TestFullNodeRejectsThePod(t *testing.T) {
-	full := ""
-	n, admin := joined(t, Options{Full: func(_ *corev1.Pod, message string) { full = message }})
+	side := &side{}
+	n, admin := joined(t, Options{Cluster: side})
 	n.persistent("data", corev1.PersistentVolumeFilesystem)
 	start(t, n, &csidriver.Driver{Can: allCapabilities()})
 	a := &storagev1.VolumeAttachment{
@@ -320,22 +334,18 @@ func TestFullNodeRejectsThePod(t *testing.T) {
 	_, err = admin.StorageV1().VolumeAttachments().UpdateStatus(t.Context(), a, metav1.UpdateOptions{})
 	check(t, err)
 	const want = "Node has reached its volume attachment limit, rejecting pod. volume vol-data: 8 is the most"
-	for full == "" {
+	for side.full == "" {
 		if err := n.setup(t.Context(), podWith(claimed("data"), false)); err == nil {
 			t.Fatal("the volume is mounted")
 		}
 	}
-	if full != want {
-		t.Errorf("the pod is rejected: %s", full)
+	if side.full != want {
+		t.Errorf("the pod is rejected: %s", side.full)
 	}
 }
 
 func TestInlineVolumeGetsPodInfoAndTokens(t *testing.T) {
-	n, admin := joined(t,
-		Options{Token: func(_ context.Context, p *corev1.Pod, audience string, _ time.Duration) (string, time.Time,
-			error) {
-			return "token of " + p.Name + " for " + audience, time.Unix(1000, 0), nil
-		}})
+	n, admin := joined(t, Options{Cluster: &side{}})
 	n.createCSIDriver(t, admin, storagev1.CSIDriverSpec{
 		AttachRequired: new(false), PodInfoOnMount: new(true), RequiresRepublish: new(true),
 		ServiceAccountTokenInSecrets: new(true),

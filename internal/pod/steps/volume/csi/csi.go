@@ -13,10 +13,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-run/berth/internal/base/lock"
+	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
+	"github.com/berth-run/berth/internal/pod/steps/volume/attachment"
 	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
+	"github.com/berth-run/berth/internal/pod/steps/volume/csi/usage"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
@@ -25,6 +28,18 @@ type objects interface {
 	PersistentVolume(name string) (*corev1.PersistentVolume, error)
 	PersistentVolumeClaim(namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	Secret(namespace, name string) (*corev1.Secret, error)
+}
+
+// cluster is the part that speaks with the API server.
+type cluster interface {
+	// Token requests a token of the pod's service account. An empty audience is the API server; life 0 is the API
+	// server's default.
+	Token(ctx context.Context, p *corev1.Pod, audience string, life time.Duration) (value string, expires time.Time,
+		err error)
+	// Refresh reads objects of the table again. It does not block.
+	Refresh(keys ...object.Key)
+	// NodeFull ends a pod because the node cannot attach one more volume. It does not block.
+	NodeFull(p *corev1.Pod, message string)
 }
 
 // Options of a Kind. Fields are required unless they say otherwise.
@@ -42,24 +57,20 @@ type Options struct {
 	// Objects has the claims and volumes of pods. Its Secrets are used only without a Client or while StandsIn:
 	// otherwise a Secret is read from the API server when it is needed.
 	Objects objects
-	// Token requests a token of the pod's service account. An empty audience is the API server; life 0 is the API
-	// server's default. nil: there are no tokens.
-	Token func(ctx context.Context, p *corev1.Pod, audience string, life time.Duration) (value string,
-		expires time.Time, err error)
-	// Reported returns the status.volumesInUse that the API server has accepted. A volume is used only once it is in
-	// that list. nil: there is no such check.
-	Reported func() []corev1.UniqueVolumeName
+	// Cluster is nil on a node without a cluster.
+	Cluster cluster
+	// Nodes has the Node object of this node. An attachable volume is used only once the API server has accepted it in
+	// status.volumesInUse. nil: there is no such check.
+	Nodes *store.Table[string, *corev1.Node]
 	// InUseChanged is raised when InUse has changed, so that the Node's status is written soon.
 	InUseChanged wake.Signal
-	// Changed wakes the pods that wait for these keys: see driver.KindDriver. It must not block.
-	Changed func(map[object.Key]bool)
-	// Refresh reads objects of the table again. It must not block. It may be nil.
-	Refresh func(keys ...object.Key)
-	// Full ends a pod because the node cannot attach one more volume. It must not block. It may be nil.
-	Full func(p *corev1.Pod, message string)
+	// Changed collects the keys that pods may wait for: see driver.KindDriver.
+	Changed driver.Changes
 	// Label returns the SELinux label for the files of a container with these options: see FileLabel. nil on a host
 	// without SELinux.
-	Label  func(*corev1.SELinuxOptions) (string, error)
+	Label func(*corev1.SELinuxOptions) (string, error)
+	// Health: the condition of volumes that drivers report counts (feature gate CSIVolumeHealth).
+	Health bool
 	Events event.Sink
 	Now    func() time.Time
 	Log    *slog.Logger
@@ -70,7 +81,7 @@ type Kind struct {
 	o         Options
 	drivers   *driver.Registry
 	layout    layout
-	attacher  *attacher
+	attacher  attacher
 	expander  expander
 	targets   lock.Keyed  // by path, held while a volume is published or unpublished
 	newVolume wake.Signal // a volume was published
@@ -96,8 +107,8 @@ type published struct {
 	size resource.Quantity
 	// offlineOnly: the driver does not expand the volume while it is in use.
 	offlineOnly bool
-	usage       *Usage // the driver's last answer; nil before the first
-	inspected   bool   // at least once
+	usage       *usage.Usage // the driver's last answer; nil before the first
+	inspected   bool         // at least once
 	inspecting  bool
 }
 
@@ -131,8 +142,10 @@ func New(o Options) *Kind {
 	drivers := driver.New(driver.Options{Node: o.Node, Client: o.Client, Changed: o.Changed, Events: o.Events,
 		Now: o.Now, Log: o.Log})
 	l := layout(o.Root)
+	table := attachment.New(attachment.Options{Root: o.Root, Node: o.Node, Nodes: o.Nodes, StandsIn: o.StandsIn,
+		InUseChanged: o.InUseChanged, Now: o.Now})
 	return &Kind{
-		o: o, drivers: drivers, layout: l, attacher: newAttacher(o, drivers, l), expander: expander{o, drivers, l},
+		o: o, drivers: drivers, layout: l, attacher: attacher{o, drivers, l, table}, expander: expander{o, drivers, l},
 		newVolume: wake.New(), staged: map[string]bool{}, publishContexts: map[string]map[string]string{},
 		published: map[string]*published{},
 	}
@@ -151,7 +164,7 @@ func (*Kind) Serves(v *corev1.Volume) bool { return v.CSI != nil }
 func (*Kind) ServesPersistent(v *corev1.PersistentVolume) bool { return v.Spec.CSI != nil }
 
 // TargetName is the name of the PersistentVolume, or of the pod's own volume. The kubelet names the volume's directory
-// so.
+// so, with "~" for each slash.
 func (*Kind) TargetName(r volume.Request) string { return targetName(r) }
 
 // Features depend on the driver and its CSIDriver object. Publish waits for both.
@@ -177,13 +190,8 @@ func driverName(r volume.Request) string {
 	return r.Volume.CSI.Driver
 }
 
-// InUse returns the volumes for the Node's status.volumesInUse: they must stay attached. known is false until Run has
-// read the volumes of an earlier agent.
-func (k *Kind) InUse() (volumes []corev1.UniqueVolumeName, known bool) { return k.attacher.InUse() }
-
-// NodeChanged wakes the steps that wait for an attachment, after a change of the Node's status.volumesInUse or
-// volumesAttached. It does not block.
-func (k *Kind) NodeChanged() { k.attacher.NodeChanged() }
+// Attachments are the volumes that controllers attach, of drivers and of others.
+func (k *Kind) Attachments() *attachment.Table { return k.attacher.table }
 
 // Uses returns the mounted volumes of pods that share a part, from the vol_data.json files. A kubelet writes these too.
 func (k *Kind) Uses() (all []volume.Use, err error) { return k.layout.Uses() }

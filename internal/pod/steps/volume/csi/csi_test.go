@@ -109,6 +109,13 @@ type node struct {
 	volumes *volume.Volumes
 }
 
+// AddAll implements driver.Changes.
+func (n *node) AddAll(keys map[object.Key]bool) {
+	for key := range keys {
+		n.changed <- key
+	}
+}
+
 func newNode(t *testing.T, root string, o Options) *node {
 	t.Helper()
 	roottest.Need(t, "mounting")
@@ -121,11 +128,7 @@ func newNode(t *testing.T, root string, o Options) *node {
 		o.Node = t.Name()
 	}
 	o.Node = strings.ToLower(o.Node)
-	o.Changed = func(keys map[object.Key]bool) {
-		for key := range keys {
-			n.changed <- key
-		}
-	}
+	o.Changed = n
 	n.kind = New(o)
 	n.volumes = volume.New(volume.Config{Root: root, Kinds: []volume.Kind{n.kind}, Claims: n.table, Events: n.table})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -300,7 +303,13 @@ func TestFileSystemIsStagedPublishedAndRemoved(t *testing.T) {
 		t.Errorf("usage %+v, %t", usage, ok)
 	}
 
-	// A restarted agent finds the volume on disk and removes it.
+	// An agent that is killed while it writes the volume's data leaves a file. The next agent finds the volume on disk
+	// and removes it.
+	for _, dir := range []string{target, filepath.Dir(staging)} {
+		if err := os.WriteFile(filepath.Join(dir, "vol_data.json.tmp"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	again := newNode(t, root, Options{})
 	if err := again.kind.Drivers().Register(t.Context(),
 		plugin.Plugin{Name: driverName1, Endpoint: n.driver(t).Endpoint,

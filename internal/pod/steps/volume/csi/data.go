@@ -26,8 +26,8 @@ type data struct {
 	Label      string `json:"seLinuxMountContext,omitempty"`
 }
 
-// save writes the file. It is on disk, also after a power cut, before the driver is called, so that Unpublish knows that
-// there is something to undo.
+// save writes the file. It is on disk, also after a power cut, before the driver is called, so that Unpublish knows
+// that there is something to undo.
 func (d data) save(dir string) error {
 	text, err := json.Marshal(d)
 	if err != nil {
@@ -61,14 +61,10 @@ func load(dir string) (d data, ok bool, err error) {
 // remove deletes the named files and empty directories in dir, then dir. A directory with content is an error: it may
 // be somebody's data.
 func remove(dir string, names ...string) error {
-	paths := make([]string, 0, len(names)+1)
 	for _, name := range names {
-		paths = append(paths, filepath.Join(dir, name))
-	}
-	for _, path := range append(paths, dir) {
-		if err := safepath.IgnoreMissing(os.Remove(path)); err != nil {
+		if err := checkpoint.Remove(filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
-	return nil
+	return safepath.IgnoreMissing(os.Remove(dir))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/internal/base/roottest"
 )
 
-// The driver is called after the save. If the power fails then, the next agent must know whom to call.
+// The driver is called after the save. If the power fails then, the next agent must know which driver to call.
 func TestSavedDataSurvivesAPowerCut(t *testing.T) {
 	disk, powerCut := roottest.Disk(t)
 	dir := filepath.Join(disk, "pods/uid/volumes/csi/pv")

@@ -16,6 +16,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/model/intree"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
@@ -85,13 +86,16 @@ func attachmentName(id identity, node string) string {
 // inlineHandle is the volume id of a pod's own volume (inline ephemeral).
 func inlineHandle(uid types.UID, name string) string { return "csi-" + hash(string(uid), name) }
 
-// targetName is the name of the volume's directory in the pod's directory.
-func targetName(r volume.Request) string {
+// specName is the name of the PersistentVolume, or of the pod's own volume. That of a migrated volume may have slashes.
+func specName(r volume.Request) string {
 	if r.Persistent != nil {
 		return r.Persistent.Name
 	}
 	return r.Volume.Name
 }
+
+// targetName is the name of the volume's directory in the pod's directory, spelled as the kubelet spells it.
+func targetName(r volume.Request) string { return strings.ReplaceAll(specName(r), "/", "~") }
 
 func lifecycle(r volume.Request) storagev1.VolumeLifecycleMode {
 	if r.Persistent != nil {
@@ -103,11 +107,17 @@ func lifecycle(r volume.Request) storagev1.VolumeLifecycleMode {
 // Drivers returns the sorted names of the drivers that a pod needs. volumes are the PersistentVolumes of its claims.
 func Drivers(p *corev1.Pod, volumes []*corev1.PersistentVolume) (names []string) {
 	for i := range p.Spec.Volumes {
-		if v := p.Spec.Volumes[i].CSI; v != nil {
-			names = append(names, v.Driver)
+		v := &p.Spec.Volumes[i]
+		if v.CSI != nil {
+			names = append(names, v.CSI.Driver)
+		} else if migrated, ok, err := intree.Inline(v, p.Namespace); ok && err == nil {
+			names = append(names, migrated.Spec.CSI.Driver)
 		}
 	}
 	for _, v := range volumes {
+		if migrated, ok, err := intree.Persistent(v); ok && err == nil {
+			v = migrated
+		}
 		if v.Spec.CSI != nil {
 			names = append(names, v.Spec.CSI.Driver)
 		}

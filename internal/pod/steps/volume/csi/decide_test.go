@@ -175,16 +175,29 @@ func TestDrivers(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
 		{Name: "a", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "b.example.com"}}},
 		{Name: "b"},
+		{Name: "c", VolumeSource: corev1.VolumeSource{Cinder: &corev1.CinderVolumeSource{VolumeID: "1"}}},
 	}}}
+	cloud := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{
+		PersistentVolumeSource: corev1.PersistentVolumeSource{
+			GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: "d"}}}}
 	of := func(driver string) *corev1.PersistentVolume {
 		return &corev1.PersistentVolume{
 			Spec: corev1.PersistentVolumeSpec{
 				PersistentVolumeSource: corev1.PersistentVolumeSource{
 					CSI: &corev1.CSIPersistentVolumeSource{Driver: driver}}}}
 	}
-	got := Drivers(p, []*corev1.PersistentVolume{of("b.example.com"), {}, of("a.example.com")})
-	if diff := cmp.Diff([]string{"a.example.com", "b.example.com"}, got); diff != "" {
+	got := Drivers(p, []*corev1.PersistentVolume{of("b.example.com"), {}, of("a.example.com"), cloud})
+	if diff := cmp.Diff([]string{"a.example.com", "b.example.com", "cinder.csi.openstack.org", "pd.csi.storage.gke.io"},
+		got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestTargetNameHasNoSlash(t *testing.T) {
+	r := volume.Request{Persistent: &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
+		Name: "csi.vsphere.vmware.com-[store] kubevols/disk.vmdk"}}}
+	if got, want := targetName(r), "csi.vsphere.vmware.com-[store] kubevols~disk.vmdk"; got != want {
+		t.Errorf("targetName is %q, want %q", got, want)
 	}
 }
 

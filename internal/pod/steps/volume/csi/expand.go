@@ -201,7 +201,7 @@ func (k growth) expand(ctx context.Context, size resource.Quantity) error {
 	if d.Can(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME) {
 		q.StagingTargetPath = k.layout.paths(identityOf(k.Request)).staging
 	}
-	if _, err := driver.Call(ctx, d.Node.NodeExpandVolume, q); err != nil {
+	if _, err := driver.Call(driver.Migrated(ctx, k.Migrated), d.Node.NodeExpandVolume, q); err != nil {
 		return fmt.Errorf("NodeExpandVolume of CSI driver %s: %w", d.Name, err)
 	}
 	return nil
@@ -214,8 +214,8 @@ func (x expander) patchClaim(ctx context.Context, c *corev1.PersistentVolumeClai
 	if status == nil {
 		return c, nil
 	}
-	if x.o.Refresh != nil {
-		defer x.o.Refresh(object.KeyOf(c))
+	if x.o.Cluster != nil {
+		defer x.o.Cluster.Refresh(object.KeyOf(c))
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": c.UID,
 		"resourceVersion": c.ResourceVersion}, "status": status})

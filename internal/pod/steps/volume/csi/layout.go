@@ -42,9 +42,9 @@ func (l layout) paths(id identity) paths {
 // remove deletes the files of a shared part that is not mounted any more.
 func (p paths) remove(id identity) error {
 	if id.Block == "" {
-		return remove(p.data, filepath.Base(p.staging), dataFile, "."+dataFile)
+		return remove(p.data, filepath.Base(p.staging), dataFile)
 	}
-	return errors.Join(remove(p.staging), remove(p.publish), remove(p.data, dataFile, "."+dataFile),
+	return errors.Join(remove(p.staging), remove(p.publish), remove(p.data, dataFile),
 		remove(filepath.Dir(p.data), "dev"))
 }
 
@@ -122,7 +122,7 @@ func unmap(at place) error {
 // forget deletes the files of a pod's volume that is not mounted any more.
 func forget(at place, target string) error {
 	if at.block == "" {
-		return remove(target, mountName, dataFile, "."+dataFile)
+		return remove(target, mountName, dataFile)
 	}
 	if err := unmap(at); err != nil { // vol_data.json stays: all pods that use the device share it
 		return err

@@ -87,7 +87,7 @@ func (k *Kind) publish(ctx context.Context, r volume.Request, path string) error
 	request.TargetPath = path
 	request.VolumeCapability = capability(r, d.Can(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER),
 		d.Can(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP), label)
-	saved := data{SpecName: targetName(r), Handle: request.VolumeId, Driver: name, Node: k.o.Node,
+	saved := data{SpecName: specName(r), Handle: request.VolumeId, Driver: name, Node: k.o.Node,
 		Mode: string(lifecycle(r)), Label: label,
 		Attachment: attachmentName(identity{Driver: name, Handle: request.VolumeId}, k.o.Node)}
 	dir := r.Target
@@ -100,7 +100,7 @@ func (k *Kind) publish(ctx context.Context, r volume.Request, path string) error
 	if err := saved.save(dir); err != nil {
 		return err
 	}
-	if _, err := driver.Call(ctx, d.Node.NodePublishVolume, request); err != nil {
+	if _, err := driver.Call(driver.Migrated(ctx, r.Migrated), d.Node.NodePublishVolume, request); err != nil {
 		return fmt.Errorf("NodePublishVolume of CSI driver %s: %w", name, err)
 	}
 	return nil
@@ -166,7 +166,7 @@ func (k *Kind) request(ctx context.Context, r volume.Request, o *storagev1.CSIDr
 
 // tokens requests the service account tokens that the driver wants (KEP-1855).
 func (k *Kind) tokens(ctx context.Context, p *corev1.Pod, o *storagev1.CSIDriver) (map[string]string, error) {
-	if k.o.Token == nil {
+	if k.o.Cluster == nil {
 		return nil,
 			fmt.Errorf("CSI driver %s needs tokens of the pod's service account, and this agent has none", o.Name)
 	}
@@ -176,7 +176,7 @@ func (k *Kind) tokens(ctx context.Context, p *corev1.Pod, o *storagev1.CSIDriver
 		if t.ExpirationSeconds != nil {
 			life = time.Duration(*t.ExpirationSeconds) * time.Second
 		}
-		value, expires, err := k.o.Token(ctx, p, t.Audience, life)
+		value, expires, err := k.o.Cluster.Token(ctx, p, t.Audience, life)
 		if err != nil {
 			return nil, err
 		}

@@ -6,8 +6,12 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/pod/steps/volume"
 	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
+	"github.com/berth-run/berth/internal/pod/steps/volume/csi/usage"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
 // period is how often Run inspects the volumes in use.
@@ -89,17 +93,10 @@ func (k *Kind) republish(ctx context.Context, path string, p *published) {
 	}
 }
 
-// Usage is the usage of a volume in bytes and inodes. A value that the driver does not report is nil.
-type Usage struct {
-	At                             time.Time
-	Capacity, Available, Used      *uint64
-	Inodes, InodesFree, InodesUsed *uint64
-}
-
 // Stats returns the usage of the volume at a path that Publish returned, from the driver's last answer. That is a
 // minute old at most if the driver answers; last is nil before the first answer. It does no I/O. ok is false if the
 // volume is no CSI volume or its driver reports no usage: then the caller measures the directory.
-func (k *Kind) Stats(path string) (last *Usage, ok bool) {
+func (k *Kind) Stats(path string) (last *usage.Usage, ok bool) {
 	k.mu.Lock()
 	p := k.published[path]
 	k.mu.Unlock()
@@ -128,7 +125,7 @@ func (k *Kind) measure(ctx context.Context, path string, p *published) {
 	} else {
 		q.VolumeId = inlineHandle(r.Pod.UID, r.Volume.Name)
 	}
-	got, err := driver.Call(ctx, d.Node.NodeGetVolumeStats, q)
+	got, err := driver.Call(driver.Migrated(ctx, r.Migrated), d.Node.NodeGetVolumeStats, q)
 	if err != nil {
 		if ctx.Err() == nil {
 			k.o.Log.Warn("cannot ask CSI driver for the usage of a volume", "driver", d.Name, "volume", targetName(r),
@@ -136,23 +133,24 @@ func (k *Kind) measure(ctx context.Context, path string, p *published) {
 		}
 		return
 	}
+	u := usage.Of(got, k.o.Now())
+	if k.o.Health && d.Can(usage.Condition) {
+		c := usage.ConditionOf(got)
+		u.Abnormal = &c.Abnormal
+		k.reportAbnormal(r, c)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.usage = usageOf(got, k.o.Now())
+	p.usage = u
 }
 
-func usageOf(got *csi.NodeGetVolumeStatsResponse, now time.Time) *Usage {
-	u := &Usage{At: now}
-	for _, one := range got.GetUsage() {
-		total, free, used := uint64(max(0, one.GetTotal())), uint64(max(0, one.GetAvailable())),
-			uint64(max(0, one.GetUsed()))
-		switch one.GetUnit() {
-		case csi.VolumeUsage_BYTES:
-			u.Capacity, u.Available, u.Used = &total, &free, &used
-		case csi.VolumeUsage_INODES:
-			u.Inodes, u.InodesFree, u.InodesUsed = &total, &free, &used
-		case csi.VolumeUsage_UNKNOWN: // ignored
-		}
+// volumeConditionAbnormal is the reason of the event for a volume in an abnormal condition, in the kubelet's words.
+const volumeConditionAbnormal = "VolumeConditionAbnormal"
+
+// reportAbnormal records an event of the pod if its volume is in an abnormal condition.
+func (k *Kind) reportAbnormal(r volume.Request, c usage.Health) {
+	if c.Abnormal {
+		k.o.Events.Event(event.PodRef(r.Pod), corev1.EventTypeWarning, volumeConditionAbnormal, "Volume %s: %s",
+			r.Volume.Name, c.Message)
 	}
-	return u
 }

@@ -43,8 +43,8 @@ func (k *Kind) Stage(ctx context.Context, r volume.Request) error {
 	}
 	publishContext, err := k.attacher.attach(ctx, id, o)
 	if err != nil {
-		if full, ok := errors.AsType[*nodeFull](err); ok && k.o.Full != nil {
-			k.o.Full(r.Pod, full.Error())
+		if full, ok := errors.AsType[*nodeFull](err); ok && k.o.Cluster != nil {
+			k.o.Cluster.NodeFull(r.Pod, full.Error())
 		}
 		return err
 	}
@@ -72,7 +72,7 @@ func (k *Kind) Stage(ctx context.Context, r volume.Request) error {
 	if err := os.MkdirAll(at.staging, 0o750); err != nil {
 		return err
 	}
-	_, err = driver.Call(ctx, d.Node.NodeStageVolume, &csi.NodeStageVolumeRequest{
+	_, err = driver.Call(driver.Migrated(ctx, r.Migrated), d.Node.NodeStageVolume, &csi.NodeStageVolumeRequest{
 		VolumeId: id.Handle, PublishContext: publishContext, StagingTargetPath: at.staging, Secrets: secrets,
 		VolumeContext: s.VolumeAttributes,
 		VolumeCapability: capability(r, d.Can(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER),
@@ -125,6 +125,6 @@ func (k *Kind) Unstage(ctx context.Context, stage string) error {
 	k.mu.Lock()
 	delete(k.publishContexts, id.String())
 	k.mu.Unlock()
-	k.attacher.setInUse(id.unique(), false)
+	k.attacher.table.SetInUse(id.unique(), false)
 	return nil
 }

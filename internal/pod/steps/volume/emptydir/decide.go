@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -98,18 +97,4 @@ func mode(base uint32, requested *int32, fsGroup *int64) (uint32, error) {
 		base |= setgid | 0o770
 	}
 	return base, nil
-}
-
-// A volume on disk with a sizeLimit is measured soon after it was made, and then as often as the kubelet does. A
-// measurement that takes long is repeated less often, so that measuring takes at most a hundredth of the time.
-const (
-	firstMeasurement = time.Second
-	measurePeriod    = 10 * time.Second
-	measureShare     = 100
-	measureAtMost    = 10 * time.Minute
-)
-
-// nextMeasurement is the time until the next measurement, after one that took so long.
-func nextMeasurement(took time.Duration) time.Duration {
-	return min(max(measurePeriod, measureShare*took), measureAtMost)
 }

@@ -3,6 +3,6 @@
 // It owns kubernetes.io~empty-dir below a pod's volumes. A volume appears with its mode and group set, so that no
 // container finds it incomplete.
 //
-// The size of a tmpfs or hugetlbfs enforces a sizeLimit. On disk, Limits measures the volume and evicts the pod, as the
-// kubelet does.
+// The size of a tmpfs or hugetlbfs enforces a sizeLimit. On disk, package storage measures the volume and evicts the
+// pod, as the kubelet does.
 package emptydir

@@ -25,8 +25,6 @@ type Kind struct {
 	MemoryLimit func(*corev1.Pod) int64
 	// HugePages is the kernel's directory with the sizes of huge pages. The default is /sys/kernel/mm/hugepages.
 	HugePages string
-	// Limits enforces the sizeLimit of volumes on disk. nil: nothing does.
-	Limits *Limits
 }
 
 // Dir is the name of the kubelet's directory for these volumes.
@@ -52,10 +50,7 @@ func (k Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	}
 	switch {
 	case source.Medium == corev1.StorageMediumDefault:
-		if err = directory(r.Target, mode, fsGroup); err == nil && k.Limits != nil && source.SizeLimit != nil &&
-			source.SizeLimit.Sign() > 0 {
-			k.Limits.add(r)
-		}
+		err = directory(r.Target, mode, fsGroup)
 	case source.Medium == corev1.StorageMediumMemory:
 		err = tmpfs(r.Target, tmpfsSize(source.SizeLimit, k.MemoryLimit(r.Pod), k.Allocatable), mode, fsGroup)
 	case strings.HasPrefix(string(source.Medium), string(corev1.StorageMediumHugePages)):
@@ -67,10 +62,7 @@ func (k Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 }
 
 // Unpublish removes the volume with its content.
-func (k Kind) Unpublish(ctx context.Context, target string) error {
-	if k.Limits != nil {
-		k.Limits.remove(target)
-	}
+func (Kind) Unpublish(ctx context.Context, target string) error {
 	if err := volume.Unmount(target); err != nil {
 		return err
 	}

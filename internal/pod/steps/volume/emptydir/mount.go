@@ -75,3 +75,13 @@ func kernelMessage(fs int) string {
 	}
 	return " (" + text + ")"
 }
+
+// NoSwap reports whether the kernel can keep a tmpfs out of the swap (Linux 6.4).
+func NoSwap() bool {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(fs) }()
+	return unix.FsconfigSetFlag(fs, "noswap") == nil
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth/internal/base/mount"
 	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
+	"github.com/berth-run/berth/internal/pod/steps/volume/disk"
 )
 
 // The test binary is also the child process that mounts.
@@ -193,7 +194,7 @@ func TestMountRefusesOtherDevices(t *testing.T) {
 	fails(t, k.Stage(t.Context(), r), "mkfs.nosuch is not installed, and "+device+" needs it: install it")
 	r.Persistent.Spec.Local.FSType = nil
 
-	none := Kind{Formatter: Formatter{Exec: empty{utilexec.New()}}}
+	none := Kind{Formatter: disk.Formatter{Exec: empty{utilexec.New()}}}
 	fails(t, none.Stage(t.Context(), r),
 		"blkid is not installed, and "+device+" needs it: install it (util-linux)")
 	ctx, cancel := context.WithCancelCause(t.Context())

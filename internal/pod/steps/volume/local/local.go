@@ -15,11 +15,12 @@ import (
 
 	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
+	"github.com/berth-run/berth/internal/pod/steps/volume/disk"
 )
 
 // Kind serves local volumes.
 type Kind struct {
-	Formatter Formatter
+	Formatter disk.Formatter
 }
 
 // Dir is the name of the directory for the shared mounts of devices. A pod's directory contains nothing of the volume.
@@ -51,14 +52,14 @@ func (k Kind) Stage(ctx context.Context, r volume.Request) error {
 		return err
 	}
 	spec := r.Persistent.Spec
-	d := disk{device: device, target: r.Stage, options: spec.MountOptions, readOnly: r.ReadOnly}
+	d := disk.Disk{Device: device, Target: r.Stage, Options: spec.MountOptions, ReadOnly: r.ReadOnly}
 	if spec.Local.FSType != nil {
-		d.fsType = *spec.Local.FSType
+		d.FSType = *spec.Local.FSType
 	}
 	if len(spec.AccessModes) == 1 && spec.AccessModes[0] == corev1.ReadOnlyMany {
-		d.options = append(slices.Clone(d.options), "ro")
+		d.Options = append(slices.Clone(d.Options), "ro")
 	}
-	return k.Formatter.mount(ctx, d)
+	return k.Formatter.Mount(ctx, d)
 }
 
 // Unstage unmounts the file system.

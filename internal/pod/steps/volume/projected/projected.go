@@ -49,6 +49,8 @@ func (Source) Uses(p *corev1.Pod, v *corev1.Volume) []object.Key {
 			keys = append(keys, keyvalue.Secret.Key(p.Namespace, s.Secret.Name))
 		case s.ClusterTrustBundle != nil:
 			keys = append(keys, object.Bundles())
+		case s.PodCertificate != nil:
+			keys = append(keys, object.CertificatesOf(p))
 		}
 	}
 	return keys

@@ -116,11 +116,12 @@ func orNull(text string) any {
 }
 
 // Ensure creates the node's CSINode if there is none, and queues all registered drivers for it. The scheduler needs the
-// object even before the first driver registers: without it, the scheduler knows no limits.
+// object even before the first driver registers: without it, the scheduler knows no limits. An existing object gets the
+// list of migrated plugins.
 func (w *Writer) Ensure(ctx context.Context, node *corev1.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	_, err := w.o.Client.StorageV1().CSINodes().Get(ctx, w.o.Node, metav1.GetOptions{})
+	current, err := w.o.Client.StorageV1().CSINodes().Get(ctx, w.o.Node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		err = w.create(ctx, node, []storagev1.CSINodeDriver{})
 		if err == nil || apierrors.IsAlreadyExists(err) {
@@ -132,12 +133,25 @@ func (w *Writer) Ensure(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return fmt.Errorf("get CSINode %q: %w", w.o.Node, err)
 	}
+	return w.update(ctx, current, current.Spec.Drivers)
+}
+
+// update writes the drivers of a CSINode, and the list of migrated plugins, where they differ.
+func (w *Writer) update(ctx context.Context, current *storagev1.CSINode, drivers []storagev1.CSINodeDriver) error {
+	next := current.DeepCopy()
+	next.Annotations, next.Spec.Drivers = withMigration(current.Annotations), drivers
+	if reflect.DeepEqual(current, next) {
+		return nil
+	}
+	if _, err := w.o.Client.StorageV1().CSINodes().Update(ctx, next, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("update CSINode %q: %w", w.o.Node, err)
+	}
 	return nil
 }
 
 func (w *Writer) create(ctx context.Context, node *corev1.Node, drivers []storagev1.CSINodeDriver) error {
 	n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{
-		Name:            w.o.Node,
+		Name: w.o.Node, Annotations: withMigration(nil),
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
 	}, Spec: storagev1.CSINodeSpec{Drivers: drivers}}
 	if _, err := w.o.Client.StorageV1().CSINodes().Create(ctx, n, metav1.CreateOptions{}); err != nil {
@@ -147,8 +161,7 @@ func (w *Writer) create(ctx context.Context, node *corev1.Node, drivers []storag
 }
 
 func (w *Writer) writeCSINode(ctx context.Context, node *corev1.Node, name string, i *Info) error {
-	nodes := w.o.Client.StorageV1().CSINodes()
-	current, err := nodes.Get(ctx, w.o.Node, metav1.GetOptions{})
+	current, err := w.o.Client.StorageV1().CSINodes().Get(ctx, w.o.Node, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && i == nil:
 		return nil
@@ -157,13 +170,5 @@ func (w *Writer) writeCSINode(ctx context.Context, node *corev1.Node, name strin
 	case err != nil:
 		return fmt.Errorf("get CSINode %q: %w", w.o.Node, err)
 	}
-	next := current.DeepCopy()
-	next.Spec.Drivers = withDriver(current.Spec.Drivers, name, i)
-	if reflect.DeepEqual(current.Spec.Drivers, next.Spec.Drivers) {
-		return nil
-	}
-	if _, err := nodes.Update(ctx, next, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("update CSINode %q: %w", w.o.Node, err)
-	}
-	return nil
+	return w.update(ctx, current, withDriver(current.Spec.Drivers, name, i))
 }

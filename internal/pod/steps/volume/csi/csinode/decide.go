@@ -7,12 +7,15 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/berth-run/berth/internal/base/retry"
+	"github.com/berth-run/berth/internal/model/intree"
 )
 
 // Info is a driver's report about this node (NodeGetInfo).
@@ -40,6 +43,22 @@ func withDriver(drivers []storagev1.CSINodeDriver, name string, i *Info) []stora
 		at = len(rest)
 	}
 	return slices.Insert(rest, at, own)
+}
+
+// withMigration returns the annotations of a CSINode with the list of in-tree plugins whose volumes this node serves
+// through CSI drivers. Without the list, the control plane does not attach these volumes to the node.
+func withMigration(annotations map[string]string) map[string]string {
+	list := strings.Join(intree.Plugins(), ",")
+	if annotations[corev1.MigratedPluginsAnnotationKey] == list {
+		return annotations
+	}
+	next := map[string]string{corev1.MigratedPluginsAnnotationKey: list}
+	for key, value := range annotations {
+		if key != corev1.MigratedPluginsAnnotationKey {
+			next[key] = value
+		}
+	}
+	return next
 }
 
 // withNodeID returns the value of annotationIDs with the driver's id for the node, or without it if i is nil. It

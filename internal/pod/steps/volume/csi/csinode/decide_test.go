@@ -32,6 +32,21 @@ func TestWithDriver(t *testing.T) {
 	}
 }
 
+func TestWithMigration(t *testing.T) {
+	list := "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file,kubernetes.io/cinder," +
+		"kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume"
+	want := map[string]string{"mine": "x", "storage.alpha.kubernetes.io/migrated-plugins": list}
+	for name, annotations := range map[string]map[string]string{
+		"no list":   {"mine": "x"},
+		"old list":  {"mine": "x", "storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs"},
+		"same list": {"mine": "x", "storage.alpha.kubernetes.io/migrated-plugins": list},
+	} {
+		if diff := cmp.Diff(want, withMigration(annotations)); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+}
+
 func TestWithNodeID(t *testing.T) {
 	for _, test := range []struct {
 		text string

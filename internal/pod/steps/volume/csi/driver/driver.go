@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -61,10 +62,11 @@ func Call[Q, A any](
 }
 
 // connect prepares a connection to the driver at a socket. It sends nothing yet.
-func connect(name, endpoint string, v *version.Version) (*Driver, error) {
+func connect(name, endpoint string, v *version.Version, calls *prometheus.HistogramVec) (*Driver, error) {
 	conn, err := grpc.NewClient("unix:"+endpoint, grpc.WithContextDialer(unixsocket.DialTarget),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithNoProxy(), grpc.WithIdleTimeout(0), grpc.WithAuthority("localhost"))
+		grpc.WithNoProxy(), grpc.WithIdleTimeout(0), grpc.WithAuthority("localhost"),
+		grpc.WithChainUnaryInterceptor(measured(calls, name)))
 	if err != nil {
 		return nil, fmt.Errorf("connect to CSI driver: %w", err)
 	}

@@ -113,7 +113,7 @@ func (r *Registry) watchObjects(ctx context.Context) {
 		}
 		r.objects.mu.Unlock()
 		if r.o.Changed != nil {
-			r.o.Changed(keys)
+			r.o.Changed.AddAll(keys)
 		}
 	})
 	controller.RunWithContext(ctx)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -24,14 +25,20 @@ const KindDriver = "CSIDriver"
 // Key is the object.Key of a wait for a driver.
 func Key(name string) object.Key { return object.Key{Kind: KindDriver, Name: name} }
 
+// Changes wakes the pods that wait for objects.
+type Changes interface {
+	// AddAll adds the keys of objects that have changed. It does not block.
+	AddAll(map[object.Key]bool)
+}
+
 // Options of a Registry. Fields are required unless they say otherwise.
 type Options struct {
 	// Node is this node's name.
 	Node string
 	// Client has the node's credentials. It is nil on a node without a cluster, where no driver has a CSIDriver.
 	Client kubernetes.Interface
-	// Changed wakes the pods that wait for these keys. It must not block. It may be nil.
-	Changed func(map[object.Key]bool)
+	// Changed collects the keys that pods may wait for. It may be nil.
+	Changed Changes
 	Events  event.Sink
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -44,6 +51,7 @@ type Registry struct {
 	cluster     *csinode.Writer // nil without a cluster
 	registering lock.Keyed      // by driver name
 	objects     objects
+	calls       *prometheus.HistogramVec
 
 	mu      sync.Mutex
 	drivers map[string]*Driver
@@ -51,7 +59,7 @@ type Registry struct {
 
 // New makes a Registry without drivers.
 func New(o Options) *Registry {
-	r := &Registry{o: o, objects: newObjects(), drivers: map[string]*Driver{}}
+	r := &Registry{o: o, objects: newObjects(), calls: newCalls(), drivers: map[string]*Driver{}}
 	if o.Client != nil {
 		r.cluster = csinode.New(csinode.Options{Client: o.Client, Node: o.Node, Events: o.Events, Log: o.Log})
 	}
@@ -117,7 +125,7 @@ func (r *Registry) Register(ctx context.Context, p plugin.Plugin) error {
 	if err != nil {
 		return err
 	}
-	d, err := connect(p.Name, p.Endpoint, v)
+	d, err := connect(p.Name, p.Endpoint, v, r.calls)
 	if err != nil {
 		return err
 	}
@@ -188,7 +196,7 @@ func (r *Registry) Get(name string) (*Driver, error) {
 // wake wakes the pods that wait for a driver.
 func (r *Registry) wake(name string) {
 	if r.o.Changed != nil {
-		r.o.Changed(map[object.Key]bool{Key(name): true})
+		r.o.Changed.AddAll(map[object.Key]bool{Key(name): true})
 	}
 }
 

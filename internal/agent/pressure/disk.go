@@ -1,0 +1,375 @@
+package pressure
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/diskusage"
+	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/base/retry"
+	"github.com/berth-run/berth/internal/base/wake"
+	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node/eviction"
+	"github.com/berth-run/berth/internal/node/eviction/facts"
+	"github.com/berth-run/berth/internal/node/gc"
+	"github.com/berth-run/berth/internal/node/logrotate"
+	"github.com/berth-run/berth/internal/pod/steps/image/garbage"
+	"github.com/berth-run/berth/internal/pod/worker"
+)
+
+// reclaimAgain is the least time between two removals of dead containers and unused images while no pod has ended.
+const reclaimAgain = 10 * time.Second
+
+// settleTime is how long the runtime may take to free the layer of a removed container. The kubelet waits as long for
+// the end of an evicted pod. smallLayer is the size in bytes up to which a layer is not worth the wait.
+const (
+	settleTime = 30 * time.Second
+	smallLayer = 1 << 20
+)
+
+// layoutRetry is the delay before the runtime is asked again where it keeps images.
+const layoutRetry = 5 * time.Second
+
+// diskPending is the time between two looks while pods end: each look measures the pods.
+const diskPending = time.Second
+
+// diskSoonest is the least time between two looks. Disks fill more slowly than memory.
+const diskSoonest = 250 * time.Millisecond
+
+// DiskOptions are the options of a Disk. All but Layers are required.
+type DiskOptions struct {
+	Pods    *Pods
+	Policy  eviction.Policy
+	Metrics eviction.Metrics
+	// Dir is the root directory, on the file system of logs and volumes.
+	Dir  string
+	CRI  *cri.Client
+	Logs logs
+	// LogsDir is the directory of the logs of all pods.
+	LogsDir string
+	Volumes volumes
+	// Layers measures writable layers. It is nil if only the CRI can say how large they are.
+	Layers     layers
+	Containers *gc.Collector
+	Images     *garbage.Collector
+}
+
+type logs interface {
+	// LogDir is the directory of a pod's logs.
+	LogDir(*corev1.Pod) string
+}
+
+type layers interface {
+	// LayerUsage measures the writable layer of a container now, in bytes.
+	LayerUsage(ctx context.Context, container string) (int64, error)
+}
+
+type volumes interface {
+	// Mounted returns the pod's mounted volumes by name.
+	Mounted(types.UID) map[string]pod.Volume
+}
+
+// Disk are the pods as users of file systems. It implements eviction.Pods and fleet.Watcher. It has a loop of its own,
+// because measuring takes time that memory does not have.
+type Disk struct {
+	o       DiskOptions
+	changed wake.Signal
+	ended   atomic.Bool // a pod has ended since the last Reclaim
+	disks   facts.Disks
+	layout  eviction.Disks
+	evictor atomic.Pointer[eviction.Evictor] // nil until the file systems are known; layout is valid from then on
+	// The fields below are used by the evictor's loop only.
+	last    time.Time                  // of the last removal
+	settled time.Time                  // the space of victims and removed containers is free by then
+	ending  map[types.UID]struct{}     // victims that have not ended
+	sizes   map[string]diskusage.Usage // of writable layers, by container
+}
+
+// NewDisk makes a Disk that has measured nothing.
+func NewDisk(o DiskOptions) *Disk {
+	return &Disk{o: o, changed: wake.New(), sizes: map[string]diskusage.Usage{},
+		ending: map[types.UID]struct{}{}}
+}
+
+// silent is an eviction.Alarm: the kernel notifies of no file system.
+type silent struct{}
+
+func (silent) Arm(eviction.Signal, eviction.Observation, int64) {}
+func (silent) Covers(eviction.Signal) bool                      { return false }
+func (silent) C() <-chan struct{}                               { return nil }
+
+// Run evicts pods when file systems run full, until ctx ends.
+func (d *Disk) Run(ctx context.Context) error {
+	policy := d.o.Policy.Of(corev1.NodeDiskPressure)
+	if len(policy.Thresholds) == 0 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	disks, err := d.find(ctx)
+	if err != nil {
+		return err
+	}
+	d.disks = disks
+	var ignored []eviction.Signal
+	if policy.Thresholds, ignored = d.layout.Complete(policy.Thresholds); len(ignored) > 0 {
+		d.o.Pods.Log.Warn("thresholds ignored: containers have no file system of their own", "signals", ignored)
+	}
+	evictor := eviction.New(eviction.Options{Policy: policy, Facts: disks, Alarm: silent{}, Pods: d,
+		Ready: d.o.Pods.Fleet.Settled(), Pending: diskPending, Soonest: diskSoonest, Metrics: d.o.Metrics,
+		Now: time.Now, Log: d.o.Pods.Log})
+	d.evictor.Store(evictor)
+	return evictor.Run(ctx)
+}
+
+// find asks the runtime for its file systems until it answers.
+func (d *Disk) find(ctx context.Context) (disks facts.Disks, err error) {
+	for reported := ""; ; {
+		if disks, err = d.directories(ctx); err == nil {
+			if d.layout, err = disks.Layout(); err == nil {
+				return disks, nil
+			}
+		}
+		if ctx.Err() != nil {
+			return disks, ctx.Err()
+		}
+		if text := err.Error(); text != reported {
+			reported = text
+			d.o.Pods.Log.Warn("cannot find the file systems of the runtime, retrying", "err", err, "retry", layoutRetry)
+		}
+		if err := retry.Sleep(ctx, layoutRetry); err != nil {
+			return disks, err
+		}
+	}
+}
+
+func (d *Disk) directories(ctx context.Context) (facts.Disks, error) {
+	r, err := d.o.CRI.Images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
+	if err != nil {
+		return facts.Disks{}, err
+	}
+	if len(r.ImageFilesystems) == 0 {
+		return facts.Disks{}, errors.New("the runtime reported no image file system")
+	}
+	disks := facts.Disks{Node: d.o.Dir, Image: r.ImageFilesystems[0].GetFsId().GetMountpoint()}
+	disks.Container = disks.Image
+	if len(r.ContainerFilesystems) > 0 {
+		disks.Container = r.ContainerFilesystems[0].GetFsId().GetMountpoint()
+	}
+	return disks, nil
+}
+
+// Changed implements eviction.Pods.
+func (d *Disk) Changed() <-chan struct{} { return d.changed.C() }
+
+// PodChanged implements fleet.Watcher.
+func (d *Disk) PodChanged(types.UID) {
+	d.ended.Store(true)
+	d.changed.Wake()
+}
+
+// SetPressure implements eviction.Pods.
+func (d *Disk) SetPressure(hold []corev1.NodeConditionType) {
+	d.o.Pods.report([]corev1.NodeConditionType{corev1.NodeDiskPressure}, hold)
+}
+
+// Reclaim implements eviction.Pods. It removes dead containers and unused images if they lie on the file system that is
+// short, and then as many compressed logs as are needed. Images that were imported by hand stay. Victims free their
+// space when their volumes are removed, and the runtime frees layers a while later. Until then no log is removed and no
+// other pod ends, unless half of the threshold is gone too.
+func (d *Disk) Reclaim(ctx context.Context, c eviction.Crossing) (removed, soon bool) {
+	for uid := range d.ending {
+		if d.over(uid) {
+			delete(d.ending, uid)
+			d.settled = time.Now().Add(diskPending)
+		}
+	}
+	parts := d.layout.Parts(c.Threshold.Signal)
+	if (parts.Images || parts.Layers) && (d.ended.Swap(false) || time.Since(d.last) >= reclaimAgain) {
+		removed = d.reclaim(ctx, c.Threshold.Signal)
+		d.last = time.Now()
+	}
+	soon = time.Now().Before(d.settled) && c.Seen.Available > c.Limit/2
+	if !soon && parts.LogsAndVolumes && d.removeLogs(c) {
+		removed = true
+	}
+	return removed, soon
+}
+
+// removeLogs removes compressed logs, oldest first, until enough is free. It reports whether there were any. It looks
+// at the file system anew: since the look of the crossing, space may have been freed, also for another signal.
+func (d *Disk) removeLogs(c eviction.Crossing) bool {
+	missing := c.Shortfall
+	seen, _ := d.disks.Observe(time.Now()) // the evictor's next look reports the error
+	if now, ok := seen[c.Threshold.Signal]; ok {
+		missing -= now.Available - c.Seen.Available
+	}
+	if missing <= 0 || !d.logsOnNode() {
+		return false
+	}
+	need := logrotate.Space{Bytes: missing}
+	if c.Threshold.Signal.Resource() == eviction.Inodes {
+		need = logrotate.Space{Files: missing}
+	}
+	freed, err := logrotate.RemoveOldest(d.o.LogsDir, need)
+	if err != nil {
+		d.o.Pods.Log.Warn("cannot remove all compressed logs, continuing with pods", "err", err)
+	}
+	if freed.Files > 0 {
+		d.o.Pods.Events.Event(d.o.Pods.Node, corev1.EventTypeWarning, reason.RotatedLogsRemoved,
+			"removed the %d oldest compressed logs of containers (%d bytes), because %s is short", freed.Files,
+			freed.Bytes, c.Threshold.Signal)
+	}
+	return freed.Files > 0
+}
+
+// logsOnNode reports whether logs lie on the file system of the root directory.
+func (d *Disk) logsOnNode() bool {
+	var logs, node unix.Stat_t
+	return unix.Stat(d.o.LogsDir, &logs) == nil && unix.Stat(d.o.Dir, &node) == nil && logs.Dev == node.Dev
+}
+
+// Evict implements eviction.Pods.
+func (d *Disk) Evict(v eviction.Victim) {
+	d.o.Pods.Evict(v)
+	d.ending[v.Pod.UID] = struct{}{}
+	d.settled = time.Now().Add(v.Grace + settleTime)
+}
+
+// over reports whether nothing of a pod is left on this node but its logs and dead containers.
+func (d *Disk) over(uid types.UID) bool {
+	m, here := d.o.Pods.Fleet.Member(uid)
+	return here && m.State.Stage == worker.Terminated || !here && !d.o.Pods.Roll.Known(uid)
+}
+
+// reclaim removes dead containers and unused images, and reports whether there were any.
+func (d *Disk) reclaim(ctx context.Context, s eviction.Signal) bool {
+	ended := map[types.UID]bool{}
+	for uid := range d.o.Pods.Observed.Snapshot().All() {
+		ended[uid] = d.over(uid)
+	}
+	dead, err := d.o.Containers.RemoveDead(ctx, ended)
+	images, imageErr := d.o.Images.Prune(ctx, false)
+	if err = errors.Join(err, imageErr); err != nil && ctx.Err() == nil {
+		d.o.Pods.Log.Warn("cannot remove all dead containers and unused images, continuing with pods", "err", err)
+	}
+	for _, id := range dead {
+		if size, known := d.sizes[id]; !known || size.Bytes > smallLayer {
+			d.settled = time.Now().Add(settleTime)
+		}
+		delete(d.sizes, id)
+	}
+	if len(dead)+len(images) == 0 {
+		return false
+	}
+	d.o.Pods.Log.Info("removed dead containers and unused images, because a file system runs full", "signal", s,
+		"containers", len(dead), "images", len(images))
+	return true
+}
+
+// Candidates implements eviction.Pods.
+func (d *Disk) Candidates(ctx context.Context, s eviction.Signal) []eviction.Candidate {
+	layers := d.layers(ctx, nil)
+	maps.Copy(d.sizes, layers)
+	return d.candidates(ctx, s, layers)
+}
+
+// measured is Candidates for any goroutine.
+func (d *Disk) measured(ctx context.Context, s eviction.Signal) []eviction.Candidate {
+	return d.candidates(ctx, s, d.layers(ctx, nil))
+}
+
+func (d *Disk) candidates(ctx context.Context, s eviction.Signal,
+	layers map[string]diskusage.Usage) []eviction.Candidate {
+	return d.o.Pods.candidates(s, func(of *corev1.Pod) (int64, bool) {
+		used := d.measure(ctx, of, d.layout.Parts(s), layers)
+		if s.Resource() == eviction.Inodes {
+			return used.Inodes, true
+		}
+		return used.Bytes, true
+	})
+}
+
+// layers returns the sizes of the writable layers by container, of one pod or of all. It leaves out what it cannot
+// read.
+func (d *Disk) layers(ctx context.Context, of *corev1.Pod) map[string]diskusage.Usage {
+	all, err := d.readLayers(ctx, of)
+	if err != nil {
+		d.o.Pods.Log.Warn("cannot read the sizes of writable layers, continuing without them", "err", err)
+	}
+	return all
+}
+
+// readLayers reads the sizes of the writable layers by container, of one pod or of all. The runtime measures them from
+// time to time.
+func (d *Disk) readLayers(ctx context.Context, of *corev1.Pod) (map[string]diskusage.Usage, error) {
+	q := &runtimeapi.ListContainerStatsRequest{}
+	if of != nil {
+		q.Filter = &runtimeapi.ContainerStatsFilter{LabelSelector: map[string]string{pod.LabelPodUID: string(of.UID)}}
+	}
+	r, err := d.o.CRI.Runtime.ListContainerStats(ctx, q)
+	all := map[string]diskusage.Usage{}
+	for _, c := range r.GetStats() {
+		layer := c.GetWritableLayer()
+		all[c.GetAttributes().GetId()] = diskusage.Usage{Bytes: int64(layer.GetUsedBytes().GetValue()),
+			Inodes: int64(layer.GetInodesUsed().GetValue())}
+	}
+	return all, err
+}
+
+// measure returns what a pod uses of a file system: its logs, its local volumes and its writable layers.
+func (d *Disk) measure(ctx context.Context, of *corev1.Pod, parts eviction.Parts,
+	layers map[string]diskusage.Usage) (sum diskusage.Usage) {
+	add := func(u diskusage.Usage) { sum.Bytes, sum.Inodes = sum.Bytes+u.Bytes, sum.Inodes+u.Inodes }
+	if parts.Layers {
+		for _, c := range d.o.Pods.Observed.Observed(of.UID).ContainersOf() {
+			add(layers[c.ID])
+		}
+	}
+	if !parts.LogsAndVolumes {
+		return sum
+	}
+	add(d.tree(ctx, d.o.Logs.LogDir(of)))
+	mounted := d.o.Volumes.Mounted(of.UID)
+	for _, v := range of.Spec.Volumes {
+		if pod.StoresLocally(v) && mounted[v.Name].Path != "" {
+			add(d.tree(ctx, mounted[v.Name].Path))
+		}
+	}
+	return sum
+}
+
+// tree measures a directory. A directory that is gone, or that a pod makes impossible to measure, counts as far as it
+// was measured.
+func (d *Disk) tree(ctx context.Context, dir string) diskusage.Usage {
+	used, err := diskusage.Measure(ctx, dir)
+	if err != nil {
+		d.o.Pods.Log.Debug("cannot measure a directory of a pod", "dir", dir, "err", err)
+	}
+	return used
+}
+
+// Usage implements eviction.Pods: the logs and the writable layer of each container.
+func (d *Disk) Usage(ctx context.Context, of *corev1.Pod, s eviction.Signal) (used eviction.Usage) {
+	if s.Resource() != corev1.ResourceEphemeralStorage {
+		return used
+	}
+	layers := d.layers(ctx, of)
+	for _, c := range d.o.Pods.Observed.Observed(of.UID).ContainersOf() {
+		if c.State == pod.StateRunning {
+			logs := d.tree(ctx, filepath.Join(d.o.Logs.LogDir(of), c.Name))
+			used.Containers = append(used.Containers,
+				eviction.ContainerUsage{Name: c.Name, Bytes: logs.Bytes + layers[c.ID].Bytes})
+		}
+	}
+	return used
+}

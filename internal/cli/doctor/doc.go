@@ -1,0 +1,3 @@
+// Package doctor implements "berth doctor", and logs the same findings at the start of an agent. The checks are in
+// package node/doctor.
+package doctor

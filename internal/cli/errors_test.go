@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"bytes"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth/internal/api/servertest"
+)
+
+// unreadable matches what no user should read: a Go type or value, a wrong format, and a cause without an explanation.
+var unreadable = regexp.MustCompile(`\*[a-z]+\.[A-Z]|%!|map\[|<nil>|0x[0-9a-f]{6}|goroutine |` +
+	`: context deadline exceeded`)
+
+// complaints returns what is wrong with the words of a failed command. An error names its cause once, and says what to
+// do next.
+func complaints(r result) (all []string) {
+	lines := strings.Split(strings.TrimSpace(r.Err), "\n")
+	switch {
+	case r.Status == 0:
+		return []string{"no error"}
+	case !strings.HasPrefix(r.Err, "error: "):
+		all = append(all, "does not begin with error")
+	case !strings.HasPrefix(lines[len(lines)-1], "next: "):
+		all = append(all, "no next step")
+	}
+	if bad := unreadable.FindString(r.Err); bad != "" {
+		all = append(all, "contains "+bad)
+	}
+	seen := map[string]bool{}
+	for _, part := range strings.Split(lines[0], ": ") {
+		if part = strings.TrimSpace(part); len(part) > 12 && seen[part] {
+			all = append(all, "says twice: "+part)
+		}
+		seen[part] = true
+	}
+	return all
+}
+
+func TestComplaints(t *testing.T) {
+	for text, want := range map[string][]string{
+		"error: get pod web: not found\nnext: list the pods\n": nil,
+		"error: get pod web: not found\n":                      {"no next step"},
+		"pod not found\n":                                      {"does not begin with error"},
+		"error: pull image: context deadline exceeded\nnext: wait\n": {
+			"contains : context deadline exceeded"},
+		"error: pull image web: pull image web: denied\nnext: log in\n": {"says twice: pull image web"},
+		"error: read *fs.PathError\nnext: wait\n":                       {"contains *fs.P"},
+	} {
+		if diff := cmp.Diff(want, complaints(result{Err: text, Status: 1})); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+// leaves calls do with the arguments of each command that has no subcommands.
+func leaves(cmd *cobra.Command, path []string, do func(cmd *cobra.Command, path []string)) {
+	for _, sub := range cmd.Commands() {
+		if sub.Name() == "help" || sub.Name() == "completion" {
+			continue
+		}
+		at := slices.Concat(path, []string{sub.Name()})
+		if !sub.HasSubCommands() {
+			do(sub, at)
+		}
+		leaves(sub, at, do)
+	}
+}
+
+// Every command refuses an unknown flag and a wrong number of arguments in the same way.
+func TestEveryCommandExplainsWrongUse(t *testing.T) {
+	a := servertest.Start(t)
+	leaves(newRoot(&app{}), nil, func(cmd *cobra.Command, path []string) {
+		r := berth(a, "", slices.Concat(path, []string{"--no-such-flag"})...)
+		for _, c := range complaints(r) {
+			t.Errorf("%s --no-such-flag: %s:\n%s", strings.Join(path, " "), c, r.Err)
+		}
+		tooMany := slices.Concat(path, strings.Fields(strings.Repeat("x ", 9)))
+		if cmd.Args == nil || cmd.Args(cmd, tooMany[len(path):]) == nil {
+			return // any number will do
+		}
+		r = berth(a, "", tooMany...)
+		for _, c := range complaints(r) {
+			t.Errorf("%s with 9 arguments: %s:\n%s", strings.Join(path, " "), c, r.Err)
+		}
+	})
+}
+
+// errorExits are command lines that fail without an agent, and with one.
+var errorExits = []struct{ name, stdin, args string }{
+	{"unknown command", "", "frobnicate"},
+	{"unknown resource", "", "get bottles"},
+	{"unknown format", "", "get pods -o xml"},
+	{"name with all namespaces", "", "get pods web -A"},
+	{"no such pod", "", "get pods web"},
+	{"describe no such pod", "", "describe pod web"},
+	{"describe without a name", "", "describe pod"},
+	{"log of no such pod", "", "logs web"},
+	{"wrong duration", "", "logs web --since yesterday"},
+	{"command in no such pod", "", "exec web -- true"},
+	{"attach to no such pod", "", "attach web"},
+	{"debug no such pod", "", "debug web --image x"},
+	{"copy from no such pod", "", "cp web:/etc /none"},
+	{"copy without a pod", "", "cp a b"},
+	{"forward without a port", "", "port-forward web x"},
+	{"delete no such pod", "", "delete pod web"},
+	{"apply no such file", "", "apply -f /none.yaml"},
+	{"apply a directory", "", "apply -f /"},
+	{"run no such file", "", "run /none.yaml"},
+	{"explain no such file", "", "explain /none.yaml"},
+	{"explain without a file", "", "explain"},
+	{"explain a file and the pressure", "", "explain --pressure web.yaml"},
+	{"top by an unknown key", "", "top pods --sort size"},
+	{"trace no such pod", "", "trace web"},
+	{"negative depth", "", "trace web --depth -1"},
+	{"load no such archive", "", "image load /none.tar"},
+	{"save no such image", "", "image save none:1"},
+	{"remove no such image", "", "image rm none:1"},
+	{"wrong selector", "", "get pods -l a=b=c"},
+	{"wrong field selector", "", "get pods --field-selector color=red"},
+	{"resize no such pod", "", "resize web --cpu 1"},
+	{"condition without a value", "", "condition web"},
+	{"wrong log format", "", "agent --log-format xml"},
+	{"wrong log level", "", "agent --log-level loud"},
+	{"wrong file to print", "", "init --print all"},
+	{"reset without a yes", "", "reset"},
+}
+
+func TestEveryErrorExitIsReadable(t *testing.T) {
+	a := servertest.Start(t)
+	none := filepath.Join(t.TempDir(), "none.sock")
+	for _, test := range errorExits {
+		for where, socket := range map[string]string{"with an agent": a.Socket, "without": none} {
+			var out, stderr bytes.Buffer
+			args := append([]string{"--socket", socket}, strings.Fields(test.args)...)
+			status := Main(args, strings.NewReader(test.stdin), &out, &stderr)
+			r := result{out.String(), stderr.String(), status}
+			for _, c := range complaints(r) {
+				t.Errorf("%s, %s (berth %s): %s:\n%s", test.name, where, test.args, c, r.Err)
+			}
+		}
+	}
+}

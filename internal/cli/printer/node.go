@@ -1,0 +1,77 @@
+package printer
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/api"
+)
+
+// DescribeNode writes a description of the agent's node for people: its conditions, and how far it is from evicting
+// pods.
+func DescribeNode(w io.Writer, s *api.Status, p *api.Pressure, events []corev1.Event, now time.Time) error {
+	d := &describer{}
+	d.line(0, "Name", "%s", s.Node)
+	d.line(0, "Root", "%s", s.Root)
+	d.line(0, "Agent", "berth %s, process %d, started %s", s.Version.Version, s.PID, s.StartedAt.Format(time.RFC1123Z))
+	runtime := strings.TrimSpace(s.Runtime.Name + " " + s.Runtime.Version)
+	if s.Runtime.Endpoint != "" {
+		runtime += " at " + s.Runtime.Endpoint
+	}
+	d.line(0, "Runtime", "%s", runtime)
+	if s.Runtime.CgroupDriver != "" {
+		d.line(0, "Cgroup driver", "%s", s.Runtime.CgroupDriver)
+	}
+	if handlers := named(s.Runtime.Handlers); len(handlers) > 0 {
+		d.head(0, "Runtime handlers")
+		table := NewTable(&d.out, "  Name", "UserNamespaces", "RecursiveReadOnlyMounts")
+		for _, h := range handlers {
+			users, mounts := "unknown", "unknown"
+			if h.Features != nil {
+				users, mounts = answer(h.Features.UserNamespaces), answer(h.Features.RecursiveReadOnlyMounts)
+			}
+			table.Row("  "+h.Name, users, mounts)
+		}
+		_ = table.Flush() // a strings.Builder takes everything
+	}
+	d.head(0, "Conditions")
+	conditions := NewTable(&d.out, "  Type", "Status", "Reason", "Message")
+	for _, c := range s.Conditions {
+		conditions.Row("  "+string(c.Type), string(c.Status), c.Reason, c.Message)
+	}
+	_ = conditions.Flush() // a strings.Builder takes everything
+	d.head(0, "Eviction")
+	if len(p.Signals) == 0 && p.Problem == "" {
+		fmt.Fprintln(&d.out, "  no thresholds")
+	}
+	var signals strings.Builder
+	_ = Signals(&signals, p) // a strings.Builder takes everything
+	for line := range strings.Lines(signals.String()) {
+		d.out.WriteString("  " + line)
+	}
+	d.events(events, now)
+	_, err := io.WriteString(w, d.out.String())
+	return err
+}
+
+// named returns the handlers that RuntimeClasses can name. The default handler is listed a second time without a name.
+func named(all []corev1.NodeRuntimeHandler) []corev1.NodeRuntimeHandler {
+	var handlers []corev1.NodeRuntimeHandler
+	for _, h := range all {
+		if h.Name != "" {
+			handlers = append(handlers, h)
+		}
+	}
+	return handlers
+}
+
+func answer(yes *bool) string {
+	if yes != nil && *yes {
+		return "yes"
+	}
+	return "no"
+}

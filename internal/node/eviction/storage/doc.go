@@ -1,0 +1,8 @@
+// Package storage evicts pods whose files on the node exceed the limits of local storage: sizeLimit of an emptyDir, and
+// the limits of ephemeral-storage.
+//
+//	pods --Limited--> measured now and then (Next) --Exceeded--> evicted
+//
+// The limits and their messages are those of the kubelet. Package pressure of the agent measures the pods and ends
+// them. A node without a pod with limits costs nothing.
+package storage

@@ -1,0 +1,175 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/base/wake"
+)
+
+// node implements Pods.
+type node struct {
+	changed wake.Signal
+
+	mu      sync.Mutex
+	pods    []*corev1.Pod
+	used    map[types.UID]int64
+	stuck   map[types.UID]chan struct{}
+	disk    int64
+	looks   map[types.UID]int
+	evicted []string
+}
+
+func newNode(pods ...*corev1.Pod) *node {
+	return &node{changed: wake.New(), pods: pods, used: map[types.UID]int64{}, stuck: map[types.UID]chan struct{}{},
+		looks: map[types.UID]int{}}
+}
+
+func (n *node) Running() []*corev1.Pod {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.pods)
+}
+
+func (n *node) Measure(_ context.Context, p *corev1.Pod) (Usage, error) {
+	n.mu.Lock()
+	stuck := n.stuck[p.UID]
+	n.looks[p.UID]++
+	used := n.used[p.UID]
+	n.mu.Unlock()
+	if stuck != nil {
+		<-stuck
+		return Usage{}, errors.New("disk is gone")
+	}
+	return Usage{Total: used}, nil
+}
+
+func (n *node) Disk() (int64, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.disk, nil
+}
+
+func (n *node) Evict(p *corev1.Pod, e Excess) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.evicted = append(n.evicted, p.Name+": "+e.Signal)
+	return true
+}
+
+func (n *node) Changed() <-chan struct{} { return n.changed.C() }
+
+// write lets a pod write bytes.
+func (n *node) write(uid types.UID, bytes int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.used[uid] += bytes
+	n.disk += bytes
+}
+
+func limited(t *testing.T, name string) *corev1.Pod {
+	t.Helper()
+	p := read(t, "containers: [{name: app, resources: {limits: {ephemeral-storage: 1Gi}}}]")
+	p.Name, p.UID = name, types.UID(name)
+	return p
+}
+
+// start runs Limits in a bubble of synctest.
+func start(t *testing.T, n *node, off bool) (end func()) {
+	t.Helper()
+	ready := make(chan struct{})
+	close(ready)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	l := New(Options{Pods: n, Ready: ready, Off: off, Log: slog.New(slog.DiscardHandler)})
+	go func() { ended <- l.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAPodThatWritesFastIsEvictedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(limited(t, "hog"), limited(t, "quiet"), read(t, "containers: [{name: app}]"))
+		end := start(t, n, false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if diff := cmp.Diff(map[types.UID]int{"hog": 6, "quiet": 6}, n.looks); diff != "" {
+			t.Errorf("measured in a quiet minute (-want +got):\n%s", diff)
+		}
+		n.write("hog", 2<<30)
+		time.Sleep(2500 * time.Millisecond)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"hog: ephemeralpodfs.limit"}, n.evicted); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(n.evicted) != 1 {
+			t.Errorf("evicted again: %v", n.evicted)
+		}
+		end()
+	})
+}
+
+func TestAPodThatStartsLaterIsMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		end := start(t, n, false)
+		time.Sleep(time.Hour)
+		n.mu.Lock()
+		n.pods = append(n.pods, limited(t, "late"))
+		n.mu.Unlock()
+		n.write("late", 2<<30)
+		n.changed.Wake()
+		time.Sleep(firstMeasurement)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"late: ephemeralpodfs.limit"}, n.evicted); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		end()
+	})
+}
+
+func TestAPodWhoseDiskDoesNotAnswerDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(limited(t, "stuck"), limited(t, "hog"))
+		n.stuck["stuck"] = make(chan struct{})
+		end := start(t, n, false)
+		n.write("hog", 2<<30)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"hog: ephemeralpodfs.limit"}, n.evicted); diff != "" || n.looks["stuck"] != 1 {
+			t.Errorf("%d looks at the other, (-want +got):\n%s", n.looks["stuck"], diff)
+		}
+		close(n.stuck["stuck"])
+		end()
+	})
+}
+
+func TestNothingIsMeasuredWithoutIsolation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(limited(t, "hog"))
+		end := start(t, n, true)
+		n.write("hog", 2<<30)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(n.looks) > 0 {
+			t.Errorf("measured %v", n.looks)
+		}
+		end()
+	})
+}

@@ -1,0 +1,135 @@
+package logpath
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/logfile"
+)
+
+// Paths changes the calls of one CRI service. The zero value changes none.
+type Paths struct {
+	// CRI is the service of the plugin.
+	CRI runtimeapi.RuntimeServiceServer
+}
+
+// Before moves the path of a new container's log into an annotation. A caller cannot set the annotation.
+func (p Paths) Before(req any) {
+	create, ok := req.(*runtimeapi.CreateContainerRequest)
+	if !ok || create.GetConfig() == nil || p.CRI == nil {
+		return
+	}
+	config, dir := create.Config, create.GetSandboxConfig().GetLogDirectory()
+	delete(config.Annotations, logfile.Annotation)
+	if dir == "" || config.LogPath == "" {
+		return
+	}
+	if config.Annotations == nil {
+		config.Annotations = map[string]string{}
+	}
+	config.Annotations[logfile.Annotation] = filepath.Join(dir, config.LogPath)
+	config.LogPath = ""
+}
+
+// After puts the paths of logs back into an answer. After a call to reopen a log it creates the file: the shim
+// continues there with the next line.
+func (p Paths) After(ctx context.Context, req, answer any) error {
+	restore(answer)
+	reopen, ok := req.(*runtimeapi.ReopenContainerLogRequest)
+	if !ok || p.CRI == nil {
+		return nil
+	}
+	return p.reopen(ctx, reopen.GetContainerId())
+}
+
+func (p Paths) reopen(ctx context.Context, id string) error {
+	answer, err := p.CRI.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	if err != nil {
+		return err
+	}
+	path := answer.GetStatus().GetAnnotations()[logfile.Annotation]
+	if path == "" {
+		return nil
+	}
+	const mode = 0o640
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, mode)
+	if err != nil {
+		return fmt.Errorf("reopen log of container %s: %w", id, err)
+	}
+	return file.Close()
+}
+
+// restore puts the paths of logs back into an answer or event.
+func restore(message any) {
+	switch message := message.(type) {
+	case *runtimeapi.ContainerStatusResponse:
+		restoreAll(message.GetStatus())
+	case *runtimeapi.PodSandboxStatusResponse:
+		restoreAll(message.GetContainersStatuses()...)
+	case *runtimeapi.ContainerEventResponse:
+		restoreAll(message.GetContainersStatuses()...)
+	case *runtimeapi.ListContainersResponse:
+		hideAll(message.GetContainers())
+	case *runtimeapi.StreamContainersResponse:
+		hideAll(message.GetContainers())
+	case *runtimeapi.ContainerStatsResponse:
+		hide(message.GetStats())
+	case *runtimeapi.ListContainerStatsResponse:
+		hide(message.GetStats()...)
+	case *runtimeapi.StreamContainerStatsResponse:
+		hide(message.GetContainerStats()...)
+	}
+}
+
+func hideAll(containers []*runtimeapi.Container) {
+	for _, container := range containers {
+		_, container.Annotations = split(container.GetAnnotations())
+	}
+}
+
+func restoreAll(statuses ...*runtimeapi.ContainerStatus) {
+	for _, status := range statuses {
+		if path, annotations := split(status.GetAnnotations()); path != "" {
+			status.LogPath, status.Annotations = path, annotations
+		}
+	}
+}
+
+func hide(stats ...*runtimeapi.ContainerStats) {
+	for _, s := range stats {
+		if path, annotations := split(s.GetAttributes().GetAnnotations()); path != "" {
+			s.Attributes.Annotations = annotations
+		}
+	}
+}
+
+// split returns the path of a log and the other annotations. It leaves the map as it is: the plugin keeps it.
+func split(annotations map[string]string) (path string, others map[string]string) {
+	path, ok := annotations[logfile.Annotation]
+	if !ok {
+		return "", annotations
+	}
+	others = maps.Clone(annotations)
+	delete(others, logfile.Annotation)
+	return path, others
+}
+
+// Events is a stream whose messages have the paths of logs.
+type Events struct{ grpc.ServerStream }
+
+// SendMsg implements grpc.ServerStream.
+func (e Events) SendMsg(message any) error {
+	if event, ok := message.(*runtimeapi.ContainerEventResponse); ok {
+		message = proto.Clone(event) // other streams send it too
+	}
+	restore(message)
+	return e.ServerStream.SendMsg(message)
+}

@@ -1,0 +1,182 @@
+package child
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/containerd/go-runc"
+	"golang.org/x/sys/unix"
+)
+
+// start starts a process that exits with the code 7 when its input ends.
+func start(t *testing.T) (command *exec.Cmd, end func()) {
+	t.Helper()
+	command = exec.CommandContext(t.Context(), "sh", "-c", "read x; exit 7")
+	input, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return command, func() { _ = input.Close() }
+}
+
+func open(t *testing.T, pid int) int {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return fd
+}
+
+// zombie waits until a child has ended, and leaves its exit to others.
+func zombie(t *testing.T, pid int) {
+	t.Helper()
+	if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWatchKnowsTheCodeOfAZombie(t *testing.T) {
+	command, end := start(t)
+	pid := command.Process.Pid
+	exits, err := Watch(pid, open(t, pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case exit := <-exits:
+		t.Fatalf("exit of a process that runs: %+v", exit)
+	default:
+	}
+	end()
+	if exit := <-exits; exit.Status != 7 || exit.Pid != pid {
+		t.Errorf("exit %+v of process %d, want the code 7", exit, pid)
+	}
+	_ = command.Wait()
+}
+
+// The parent has waited for the process. The kernel knows the code since version 6.15.
+func TestWatchOfAReapedProcess(t *testing.T) {
+	command, end := start(t)
+	fd := open(t, command.Process.Pid)
+	end()
+	_ = command.Wait()
+	exits, err := Watch(command.Process.Pid, fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := UnknownStatus
+	if _, known, _ := exitInfo(fd); known {
+		want = 7
+	}
+	if exit := <-exits; exit.Status != want {
+		t.Errorf("exit %+v, want the code %d", exit, want)
+	}
+}
+
+func TestPidfdsOfOthersAreFound(t *testing.T) {
+	command, end := start(t)
+	pid := command.Process.Pid
+	stat, err := ReadStat(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stat.Parent != os.Getpid() {
+		t.Errorf("parent %d, want %d", stat.Parent, os.Getpid())
+	}
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	fd, other := open(t, pid), open(t, os.Getpid())
+	check := func(name string, got, want bool) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	check("pidfd of the process", Is(fd, pid, stat.Started), true)
+	check("pidfd of a later process with its number", Is(fd, pid, stat.Started-1), false)
+	check("pidfd of another process", Is(other, pid, stat.Started), false)
+	check("another file", Is(int(file.Fd()), pid, stat.Started), false)
+	check("closed descriptor", Is(1<<20, pid, stat.Started), false)
+	if opened, ok := Open(pid, stat.Started-1); ok {
+		_ = unix.Close(opened)
+		t.Error("opened a later process with the number")
+	}
+	end()
+	zombie(t, pid)
+	check("pidfd of a zombie", Is(fd, pid, stat.Started), true)
+	_ = command.Wait()
+	check("pidfd of a process that is gone", Is(fd, pid, stat.Started), true)
+	check("a process that is gone has ended", Ended(fd), true)
+	check("this process has ended", Ended(other), false)
+}
+
+// A child that ends before its starter knows its number is still found. Its exit is dropped when all starts are over
+// that began before it: a later child may have its number.
+func TestReaperKeepsEarlyExits(t *testing.T) {
+	r := NewReaper()
+	exitEarly := func() int {
+		command, end := start(t)
+		end()
+		zombie(t, command.Process.Pid)
+		r.reap()
+		return command.Process.Pid
+	}
+	finish := r.Begin()
+	followed, stale := exitEarly(), exitEarly()
+	exits, pidfd := r.Follow(followed)
+	if exit := <-exits; pidfd != -1 || exit.Status != 7 {
+		t.Errorf("exit %+v with the descriptor %d, want the code 7 and -1", exit, pidfd)
+	}
+	later := r.Begin()
+	if _, ok := r.early[stale]; !ok {
+		t.Error("the exit is lost before the start is over")
+	}
+	finish()
+	if len(r.early) > 0 {
+		t.Errorf("exits that are older than the only start in progress: %v", r.early)
+	}
+	kept := exitEarly()
+	r.Begin()()
+	if exit, ok := r.early[kept]; !ok || exit.Status != 7 {
+		t.Errorf("early exits %v, want that of %d", r.early, kept)
+	}
+	later()
+	if len(r.early) > 0 {
+		t.Errorf("exits after all starts: %v", r.early)
+	}
+	exitEarly()
+	if len(r.early) > 0 {
+		t.Errorf("exits while nothing starts: %v", r.early)
+	}
+}
+
+func TestReaperIsAMonitorOfRunc(t *testing.T) {
+	r := NewReaper()
+	for name, begin := range map[string]func(*exec.Cmd) (chan runc.Exit, error){
+		"Start": r.Start, "StartLocked": r.StartLocked,
+	} {
+		command := exec.CommandContext(t.Context(), "sh", "-c", "kill -9 $$")
+		exits, err := begin(command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		zombie(t, command.Process.Pid)
+		r.reap()
+		const killed = 137
+		if status, err := r.Wait(command, exits); err != nil || status != killed {
+			t.Errorf("%s: exit code %d, %v, want %d", name, status, err, killed)
+		}
+	}
+	if _, err := r.Start(exec.CommandContext(t.Context(), "/no/such/program")); err == nil || len(r.starting) > 0 {
+		t.Errorf("start of no program: %v, starts in progress %v", err, r.starting)
+	}
+}

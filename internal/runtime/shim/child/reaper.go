@@ -1,0 +1,188 @@
+package child
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/containerd/go-runc"
+	"golang.org/x/sys/unix"
+)
+
+// Reaper waits for all children of this process: runc's, and the containers that runc has left to it. It never blocks
+// on those who want to know of an exit.
+type Reaper struct {
+	mu sync.Mutex
+	// waiting has a channel with room for the exit of each known child.
+	waiting map[int]chan runc.Exit
+	// starting has the numbers of the starts in progress, and started is the number of the last start. While a start is
+	// in progress, early keeps the exits of unknown children since then: one may be of a child whose number its starter
+	// does not know yet.
+	starting map[uint64]bool
+	started  uint64
+	early    map[int]earlyExit
+}
+
+// earlyExit is the exit of an unknown child. started is the number of the last start before it.
+type earlyExit struct {
+	runc.Exit
+	started uint64
+}
+
+// NewReaper makes a reaper. Run starts it.
+func NewReaper() *Reaper {
+	return &Reaper{
+		waiting: map[int]chan runc.Exit{}, starting: map[uint64]bool{}, early: map[int]earlyExit{},
+	}
+}
+
+// Run reaps for ever.
+func (r *Reaper) Run() {
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, syscall.SIGCHLD)
+	for {
+		r.reap()
+		<-children
+	}
+}
+
+// reap takes the exits of all children that have ended. It holds the lock meanwhile: until then, the number of an ended
+// child belongs to no other process.
+func (r *Reaper) reap() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return
+		}
+		exit := runc.Exit{Timestamp: time.Now(), Pid: pid, Status: codeOf(status)}
+		if waiter, ok := r.waiting[pid]; ok {
+			delete(r.waiting, pid)
+			waiter <- exit
+		} else if len(r.starting) > 0 {
+			r.early[pid] = earlyExit{exit, r.started}
+		}
+	}
+}
+
+// codeOf is the code of an exit as shells have it: 128 and the signal's number for a process that a signal ended.
+func codeOf(status unix.WaitStatus) int {
+	if status.Signaled() {
+		const signalled = 128
+		return signalled + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// Begin announces that a process is being started. Call the result afterwards.
+func (r *Reaper) Begin() (end func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started++
+	number := r.started
+	r.starting[number] = true
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.starting, number)
+		oldest := r.started + 1
+		for other := range r.starting {
+			oldest = min(oldest, other)
+		}
+		// An exit that is older than all starts in progress belongs to none of them. A later child may have its number.
+		maps.DeleteFunc(r.early, func(_ int, exit earlyExit) bool { return exit.started < oldest })
+	}
+}
+
+// Follow returns a channel that gets the exit of a child, and a pidfd of it, which is -1 if it has ended. Call it
+// between Begin and its end.
+func (r *Reaper) Follow(pid int) (<-chan runc.Exit, int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	waiter := make(chan runc.Exit, 1)
+	if exit, ok := r.early[pid]; ok {
+		delete(r.early, pid)
+		waiter <- exit.Exit
+		return waiter, -1
+	}
+	r.waiting[pid] = waiter
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		fd = -1
+	}
+	return waiter, fd
+}
+
+// Own is Follow for a process that may be a child. It reports whether it is one.
+func (r *Reaper) Own(pid int) (<-chan runc.Exit, bool) {
+	r.mu.Lock()
+	_, ended := r.early[pid]
+	stat, err := ReadStat(pid)
+	r.mu.Unlock()
+	if !ended && (err != nil || stat.Parent != os.Getpid()) {
+		return nil, false
+	}
+	exits, pidfd := r.Follow(pid)
+	if pidfd >= 0 {
+		_ = unix.Close(pidfd)
+	}
+	return exits, true
+}
+
+// Start implements runc.ProcessMonitor.
+func (r *Reaper) Start(command *exec.Cmd) (chan runc.Exit, error) {
+	defer r.Begin()()
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	exit, pidfd := r.Follow(command.Process.Pid)
+	if pidfd >= 0 {
+		_ = unix.Close(pidfd)
+	}
+	result := make(chan runc.Exit, 1)
+	go func() {
+		result <- <-exit
+		close(result)
+	}()
+	return result, nil
+}
+
+// StartLocked implements runc.ProcessMonitor. The thread that starts the process stays until the process has ended,
+// since its end would end the process too (PR_SET_PDEATHSIG).
+func (r *Reaper) StartLocked(command *exec.Cmd) (chan runc.Exit, error) {
+	type started struct {
+		exits chan runc.Exit
+		err   error
+	}
+	start := make(chan started, 1)
+	result := make(chan runc.Exit, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		exits, err := r.Start(command)
+		start <- started{exits, err}
+		if err == nil {
+			result <- <-exits
+		}
+		close(result)
+	}()
+	s := <-start
+	return result, s.err
+}
+
+// Wait implements runc.ProcessMonitor.
+func (*Reaper) Wait(command *exec.Cmd, exits chan runc.Exit) (int, error) {
+	exit := <-exits
+	_ = command.Wait() // closes its pipes; somebody else has its exit
+	return exit.Status, nil
+}

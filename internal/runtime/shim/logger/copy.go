@@ -1,0 +1,79 @@
+package logger
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// copier writes a copy of the output to the FIFO from which containerd reads for attached clients. While nobody has the
+// FIFO open for reading, nothing is written.
+type copier struct {
+	path string
+	file *os.File
+	// stalled is set while the reader does not read. The copy then has gaps.
+	stalled bool
+}
+
+// patience is how long a copy may take. The container waits meanwhile, so that an attached client gets all output.
+const patience = time.Second
+
+// open opens the FIFO if somebody has it open for reading.
+func (c *copier) open() bool {
+	if c.file == nil {
+		fd, err := unix.Open(c.path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return false
+		}
+		c.file = os.NewFile(uintptr(fd), c.path)
+	}
+	return true
+}
+
+// write copies output. A reader that does not read delays it once.
+func (c *copier) write(b []byte) {
+	if len(b) == 0 || !c.open() {
+		return
+	}
+	if c.stalled {
+		n := 0
+		raw, err := c.file.SyscallConn()
+		if err == nil {
+			_ = raw.Control(func(fd uintptr) { n, _ = unix.Write(int(fd), b) })
+		}
+		c.stalled = n < len(b)
+		return
+	}
+	_ = c.file.SetWriteDeadline(time.Now().Add(patience))
+	_, err := c.file.Write(b)
+	c.stalled = errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// unread reports whether the reader has not read all of the copy.
+func (c *copier) unread() (unread bool) {
+	if c.file == nil || c.stalled {
+		return false
+	}
+	raw, err := c.file.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = raw.Control(func(fd uintptr) {
+		poll := []unix.PollFd{{Fd: int32(fd)}}
+		if _, err := unix.Poll(poll, 0); err != nil || poll[0].Revents&unix.POLLERR != 0 {
+			return // nobody reads
+		}
+		n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+		unread = err == nil && n > 0
+	})
+	return unread
+}
+
+func (c *copier) close() {
+	if c.file != nil {
+		_ = c.file.Close()
+	}
+	c.file = nil
+}

@@ -1,0 +1,124 @@
+package logger
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/logfile"
+)
+
+// rotate renames the current file and creates another. If that fails, the log continues in its file, beyond the limit,
+// and the rotation is tried again after a second.
+func (l *Log) rotate(now time.Time) {
+	const pause = time.Second
+	l.limits = logfile.ReadLimits(l.limitsFile)
+	if err := l.replace(now); err != nil {
+		l.warn(err, "cannot rotate a log, retrying")
+		l.retry = now.Add(pause)
+	}
+}
+
+func (l *Log) replace(now time.Time) error {
+	dir, base := filepath.Split(l.path)
+	rotated, last, err := rotatedFiles(dir, base)
+	if err != nil {
+		return err
+	}
+	for len(rotated) > max(l.limits.MaxFiles, 2)-2 { // with the current and the next one there are MaxFiles
+		for _, name := range rotated[0] {
+			if err := os.Remove(dir + name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+		rotated = rotated[1:]
+	}
+	name := l.path + "." + logfile.Next(last, now)
+	if err := unix.Renameat2(unix.AT_FDCWD, l.path, unix.AT_FDCWD, name, unix.RENAME_NOREPLACE); err != nil {
+		return &os.LinkError{Op: "rename", Old: l.path, New: name, Err: err}
+	}
+	if err := l.open(); err != nil {
+		back := unix.Renameat2(unix.AT_FDCWD, name, unix.AT_FDCWD, l.path, unix.RENAME_NOREPLACE)
+		return errors.Join(err, back)
+	}
+	return nil
+}
+
+// rotatedFiles returns the names of rotated files, oldest first. Files of the same rotation are together. last is the
+// time of the last rotation.
+func rotatedFiles(dir, base string) (names [][]string, last string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	byTime := map[string][]string{}
+	var stamps []string
+	for _, entry := range entries {
+		stamp, _, ok := logfile.Stamp(entry.Name(), base)
+		if !ok {
+			continue
+		}
+		if byTime[stamp] == nil {
+			stamps = append(stamps, stamp)
+		}
+		byTime[stamp] = append(byTime[stamp], entry.Name())
+	}
+	slices.Sort(stamps)
+	for _, stamp := range stamps {
+		names, last = append(names, byTime[stamp]), stamp
+	}
+	return names, last, nil
+}
+
+// linesAfter returns how many lines of a stream follow a place in the log, in the same file, and the end of the log.
+// The file may have been renamed since.
+func (l *Log) linesAfter(at place, stream string) (lines int, end place) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refresh()
+	for _, path := range append([]string{l.path}, l.rotatedPaths()...) {
+		file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		if err != nil {
+			continue
+		}
+		end, err := placeOf(file)
+		if err == nil && end.sameFile(at) {
+			lines = linesIn(file, at, end, stream)
+			_ = file.Close()
+			break
+		}
+		_ = file.Close()
+	}
+	return lines, l.at
+}
+
+// linesIn counts the lines of a stream between two places in a file.
+func linesIn(file *os.File, from, to place, stream string) int {
+	to, err := cutTorn(file, to)
+	if err != nil || to.Offset <= from.Offset {
+		return 0
+	}
+	content := make([]byte, to.Offset-from.Offset)
+	n, _ := file.ReadAt(content, int64(from.Offset))
+	return countLines(content[:n], stream)
+}
+
+// rotatedPaths returns the paths of rotated files that are not compressed, newest first.
+func (l *Log) rotatedPaths() (paths []string) {
+	dir, base := filepath.Split(l.path)
+	rotated, _, _ := rotatedFiles(dir, base)
+	for _, names := range slices.Backward(rotated) {
+		for _, name := range names {
+			if !strings.HasSuffix(name, logfile.Gzip) {
+				paths = append(paths, dir+name)
+			}
+		}
+	}
+	return paths
+}

@@ -1,0 +1,2 @@
+// Package outbox delivers events to containerd. It keeps them in memory while containerd is away.
+package outbox

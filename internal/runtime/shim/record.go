@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth/internal/runtime/shim/stdio"
+)
+
+// recordVersion changes when a shim of the version before could not continue from a record. A shim reads records up to
+// its own version.
+const recordVersion = 2
+
+// The phases of a process. A container that a next shim finds in phaseCreating is removed, and its creation is
+// repeated.
+const (
+	phaseCreating = "creating"
+	phaseCreated  = "created"
+	phaseRunning  = "running"
+	phaseExited   = "exited"
+)
+
+// record has the state that a next shim needs to continue with a container. The file task.json beside the bundle has
+// it.
+type record struct {
+	Version   int               `json:"version"`
+	Boot      string            `json:"boot"` // the kernel's ID of the boot, which process IDs belong to
+	Namespace string            `json:"namespace"`
+	ID        string            `json:"id"`
+	Bundle    string            `json:"bundle"`
+	Runtime   runtimeRecord     `json:"runtime"`
+	Cgroups   map[string]string `json:"cgroups,omitempty"`  // paths by hierarchy
+	OOMKills  uint64            `json:"oomKills,omitempty"` // that containerd knows of
+	// Log is the path of the log of the first process. It is empty for a container of version 1, whose log containerd
+	// writes, and for one without a log.
+	Log  string        `json:"log,omitempty"`
+	Init processRecord `json:"init"`
+	// Execs has the further processes that have started, by ID.
+	Execs map[string]processRecord `json:"execs,omitempty"`
+}
+
+// runtimeRecord names the OCI runtime of a container and its options.
+type runtimeRecord struct {
+	Binary        string `json:"binary"`
+	Root          string `json:"root"`
+	SystemdCgroup bool   `json:"systemdCgroup,omitempty"`
+	NoPivotRoot   bool   `json:"noPivotRoot,omitempty"`
+	NoNewKeyring  bool   `json:"noNewKeyring,omitempty"`
+	IOUID         uint32 `json:"ioUID,omitempty"`
+	IOGID         uint32 `json:"ioGID,omitempty"`
+	Checkpoint    string `json:"checkpoint,omitempty"`
+	CriuWork      string `json:"criuWork,omitempty"`
+}
+
+// processRecord describes one process.
+type processRecord struct {
+	Phase   string `json:"phase"`
+	Pid     int    `json:"pid,omitempty"`
+	Started uint64 `json:"started,omitempty"` // clock ticks after the boot, see proc_pid_stat(5)
+	Status  uint32 `json:"status,omitempty"`
+	// NeverRan says that the first process of a container has ended without a start.
+	NeverRan bool      `json:"neverRan,omitempty"`
+	ExitedAt time.Time `json:"exitedAt,omitzero"`
+	Stdin    string    `json:"stdin,omitempty"`
+	Stdout   string    `json:"stdout,omitempty"`
+	Stderr   string    `json:"stderr,omitempty"`
+	Terminal bool      `json:"terminal,omitempty"`
+	// InputClosed says that CloseIO has ended the standard input.
+	InputClosed bool `json:"inputClosed,omitempty"`
+	// Console is the process that owns the terminal.
+	Console        int    `json:"console,omitempty"`
+	ConsoleStarted uint64 `json:"consoleStarted,omitempty"`
+}
+
+// paths returns containerd's FIFOs of the process.
+func (p processRecord) paths() stdio.Paths {
+	return stdio.Paths{In: p.Stdin, Out: p.Stdout, Err: p.Stderr, Terminal: p.Terminal, InputClosed: p.InputClosed}
+}
+
+func recordFile(bundle string) string { return filepath.Join(bundle, "task.json") }
+
+// write replaces the file of the record atomically. It does not sync: the file has no meaning after a reboot.
+func (r record) write() error {
+	content, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	file := recordFile(r.Bundle)
+	if err := os.WriteFile(file+".tmp", content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".tmp", file)
+}
+
+func readRecord(file string) (record, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return record{}, err
+	}
+	var r record
+	if err := json.Unmarshal(content, &r); err != nil {
+		return record{}, fmt.Errorf("read %s: %w", file, err)
+	}
+	if r.Version > recordVersion {
+		return record{}, fmt.Errorf("read %s: version %d is newer than this shim's %d", file, r.Version, recordVersion)
+	}
+	return r, nil
+}
+
+// bootID identifies the boot of the machine.
+func bootID() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(id))
+}

@@ -1,0 +1,428 @@
+package runtime_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// The shim is killed again and again while a container writes and commands are executed. No container ends, no output
+// is lost, and the exit code of a container that ends in between is known.
+func TestShimKilled(t *testing.T) {
+	dir := scratchWithImage(t)
+	agent := serveChild(t, dir, selfPath)
+	t.Cleanup(func() { kill(t, agent) })
+	c := newClient(t, dial(t, dir), dir)
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("killed")})
+	writer := c.container(t, id, pod, "writer", "log", "2000", "100")
+	staying := c.container(t, id, pod, "staying", "sleep")
+	pids := map[string]int{writer: c.pid(t, writer), staying: c.pid(t, staying)}
+	// Signals above 31 are the C library's: make leaves two of them ignored for all that it starts.
+	status := readFile(fmt.Sprintf("/proc/%d/status", pids[staying]))
+	if !regexp.MustCompile(`(?m)^SigIgn:\t[0-9a-f]{8}[08]0000000$`).MatchString(status) {
+		t.Errorf("a container ignores signals:\n%s", status)
+	}
+
+	const rounds = 5
+	var leaving [rounds]string // one ends in each round
+	for round := range rounds {
+		leaving[round] = c.container(t, id, pod, fmt.Sprint("leaving", round), "print", "up", "then", "sleep", "5")
+	}
+	for round := range rounds {
+		eventually(t, "container runs", func() bool {
+			return strings.Contains(readFile(filepath.Join(dir, "logs", fmt.Sprintf("leaving%d.log", round))), "up")
+		})
+	}
+	for round, leaving := range leaving {
+		pid := c.pid(t, leaving)
+		var commands sync.WaitGroup
+		for range 3 {
+			commands.Go(func() {
+				// A command that is being started while its shim ends fails. One that starts later does not.
+				_, _ = c.ExecSync(t.Context(),
+					&cri.ExecSyncRequest{ContainerId: staying, Cmd: []string{"/workload", "true"}})
+			})
+		}
+		killed := time.Now()
+		if err := unix.Kill(shimPID(t, dir), unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Kill(pid, unix.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.ContainerStats(t.Context(), &cri.ContainerStatsRequest{ContainerId: staying}); err != nil {
+			t.Error(err)
+		}
+		t.Logf("the next shim answered after %s", time.Since(killed))
+		commands.Wait()
+		if _, err := c.ExecSync(t.Context(),
+			&cri.ExecSyncRequest{ContainerId: staying, Cmd: []string{"/workload", "true"}}); err != nil {
+			t.Errorf("command after the end of shim %d: %v", round, err)
+		}
+		if code := c.exitCode(t, leaving); code != lostExitCode(t, 5) {
+			t.Errorf("exit code of a container that ended without a shim: %d, want %d", code, lostExitCode(t, 5))
+		}
+	}
+	for container, pid := range pids {
+		if status := c.status(t, container); status.State != cri.ContainerState_CONTAINER_RUNNING ||
+			c.pid(t, container) != pid {
+			t.Errorf("container %s after the ends of its shims: %v, pid %d, had %d", status.Metadata.Name, status,
+				c.pid(t, container), pid)
+		}
+	}
+	if err := unix.Kill(pids[writer], unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.exitCode(t, writer); code != 0 {
+		t.Errorf("exit code of the writer: %d", code)
+	}
+	checkSequence(t, filepath.Join(dir, "logs", "writer.log"))
+	c.removeAll(t)
+	eventually(t, "a shim without containers ends", func() bool { return len(running(dir)) == 0 })
+	removeNetwork(t, dir)
+}
+
+// The shim is killed while it creates containers. Each creation is repeated, and the output arrives.
+func TestShimKilledWhileItCreates(t *testing.T) {
+	dir := scratchWithImage(t)
+	agent := serveChild(t, dir, selfPath)
+	t.Cleanup(func() { kill(t, agent) })
+	c := newClient(t, dial(t, dir), dir)
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("creating")})
+	c.container(t, id, pod, "first", "sleep")
+	// The files that appear in the bundle in the course of a creation.
+	steps := []string{"task.json", "rootfs/workload", "log.json", "init.pid"}
+	for round, file := range slices.Concat(steps, steps) {
+		name := fmt.Sprint("main", round)
+		created, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{
+			PodSandboxId: id, SandboxConfig: pod,
+			Config: &cri.ContainerConfig{
+				Metadata: &cri.ContainerMetadata{Name: name}, Image: &cri.ImageSpec{Image: imageName},
+				Args: []string{"print", "up", "then", "sleep"}, LogPath: name + ".log",
+				Linux: &cri.LinuxContainerConfig{},
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shim := shimPID(t, dir)
+		started := make(chan error, 1)
+		go func() {
+			_, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: created.ContainerId})
+			started <- err
+		}()
+		file = filepath.Join(dir, "state/tasks/k8s.io", created.ContainerId, file)
+		eventually(t, file+" is there", func() bool {
+			_, err := os.Stat(file)
+			return err == nil
+		})
+		if err := unix.Kill(shim, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-started:
+			if err != nil {
+				t.Errorf("round %d: %v", round, err)
+			}
+		case <-time.After(timeout):
+			t.Fatalf("round %d: the creation hangs", round)
+		}
+		eventually(t, "output is in the log",
+			func() bool { return strings.Contains(readFile(filepath.Join(dir, "logs", name+".log")), "up") })
+	}
+	c.removeAll(t)
+	removeNetwork(t, dir)
+}
+
+// The agent is killed after it has deleted an ended container and before it has recorded the exit. The next agent still
+// finds the exit code.
+func TestExitOfDeletedContainer(t *testing.T) {
+	dir := scratchWithImage(t)
+	agent := serveChild(t, dir, selfPath)
+	t.Cleanup(func() { kill(t, agent) })
+	c := newClient(t, dial(t, dir), dir)
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("deleted")})
+	leaving := c.container(t, id, pod, "leaving", "print", "up", "then", "sleep", "5")
+	eventually(t, "container runs",
+		func() bool { return strings.Contains(readFile(filepath.Join(dir, "logs", "leaving.log")), "up") })
+	recorded := filepath.Join(dir, "root/io.containerd.grpc.v1.cri/containers", leaving, "status")
+	running := readFile(recorded)
+	if err := unix.Kill(c.pid(t, leaving), unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.exitCode(t, leaving); code != 5 {
+		t.Fatalf("exit code %d, want 5", code)
+	}
+	for range 2 { // also if the next agent is killed so early
+		kill(t, agent)
+		if err := os.WriteFile(recorded, []byte(running), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		agent = serveChild(t, dir, selfPath)
+		if code := c.exitCode(t, leaving); code != 5 {
+			t.Errorf("exit code that the agent before has not recorded: %d, want 5", code)
+		}
+	}
+	c.removeAll(t)
+	removeNetwork(t, dir)
+}
+
+// A terminal outlives the shim: its container is not hung up, and the size still changes.
+func TestTerminalOfKilledShim(t *testing.T) {
+	dir := scratchWithImage(t)
+	agent := serveChild(t, dir, selfPath)
+	t.Cleanup(func() { kill(t, agent) })
+	c := newClient(t, dial(t, dir), dir)
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("terminal")})
+	main := c.run(t, id, pod, &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: "main"}, Tty: true, Stdin: true, Args: []string{"log", "100", "20"},
+		Linux: &cri.LinuxContainerConfig{},
+	})
+	pid := c.pid(t, main)
+	log := filepath.Join(dir, "logs", "main.log")
+	eventually(t, "the container has written", func() bool { return readFile(log) != "" })
+	if err := unix.Kill(shimPID(t, dir), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	before := readFile(log)
+	if _, err := c.ExecSync(t.Context(),
+		&cri.ExecSyncRequest{ContainerId: main, Cmd: []string{"/workload", "true"}}); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the container writes on", func() bool { return len(readFile(log)) > len(before) })
+	if err := unix.Kill(pid, unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.exitCode(t, main); code != 0 {
+		t.Errorf("exit code %d of a container with a terminal", code)
+	}
+	checkSequence(t, log)
+	c.removeAll(t)
+	removeNetwork(t, dir)
+}
+
+// A shim that does not answer, also to an agent of another version, is replaced. Its containers run on.
+func TestShimHangs(t *testing.T) {
+	dir := scratchWithImage(t)
+	agent := serveChild(t, dir, selfPath)
+	t.Cleanup(func() { kill(t, agent) })
+	c := newClient(t, dial(t, dir), dir)
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("hung")})
+	staying := c.container(t, id, pod, "staying", "sleep")
+	pid := c.pid(t, staying)
+	check := func() {
+		t.Helper()
+		if _, err := c.ExecSync(t.Context(),
+			&cri.ExecSyncRequest{ContainerId: staying, Cmd: []string{"/workload", "true"}}); err != nil {
+			t.Error(err)
+		}
+		if c.pid(t, staying) != pid {
+			t.Error("the container was started again")
+		}
+	}
+
+	hung := shimPID(t, dir)
+	hang(t, hung)
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := c.ContainerStats(short, &cri.ContainerStatsRequest{ContainerId: staying}); err == nil {
+		t.Error("a shim that is stopped has answered")
+	}
+	eventually(t, "the shim is replaced", func() bool { return running(dir)[hung] == "" })
+	check()
+
+	kill(t, agent)
+	hang(t, shimPID(t, dir))
+	age(t, dir)
+	agent = serveChild(t, dir, selfPath)
+	check()
+	c.removeAll(t)
+	removeNetwork(t, dir)
+}
+
+// hang stops a shim with SIGSTOP. The shim is then a child of the agent or of process 1, and the test kills it in the
+// end.
+func hang(t *testing.T, shim int) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(shim, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0), unix.Close(fd) })
+	if err := unix.PidfdSendSignal(fd, unix.SIGSTOP, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A container is killed for lack of memory, and the shim is killed too, both while no agent runs. The next agent still
+// knows the exit code and the reason.
+func TestOOMWithoutAgent(t *testing.T) {
+	dir := scratchWithImage(t)
+	agent := serveChild(t, dir, selfPath)
+	t.Cleanup(func() { kill(t, agent) })
+	c := newClient(t, dial(t, dir), dir)
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("memory")})
+	const limit = 64 << 20
+	greedy := c.run(t, id, pod, &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: "greedy"},
+		Args:     []string{"print", "up", "then", "until", "/go", "then", "eat", "500000000"},
+		Linux: &cri.LinuxContainerConfig{Resources: &cri.LinuxContainerResources{
+			MemoryLimitInBytes: limit, MemorySwapLimitInBytes: limit,
+		}},
+	})
+	log := filepath.Join(dir, "logs", "greedy.log")
+	eventually(t, "container runs", func() bool { return strings.Contains(readFile(log), "up") })
+	pid := c.pid(t, greedy)
+
+	kill(t, agent)
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/root/go", pid), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	awaitExitRecord(t, dir, greedy)
+	if err := unix.Kill(shimPID(t, dir), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	agent = serveChild(t, dir, selfPath)
+	const killed = 137
+	if code := c.exitCode(t, greedy); code != killed {
+		t.Errorf("exit code %d, want %d", code, killed)
+	}
+	eventually(t, "the reason is known", func() bool { return c.status(t, greedy).Reason == "OOMKilled" })
+	c.removeAll(t)
+	removeNetwork(t, dir)
+}
+
+// awaitExitRecord waits until the shim has recorded the exit of a container.
+func awaitExitRecord(t *testing.T, dir, container string) {
+	t.Helper()
+	eventually(t, "the shim records the exit", func() bool {
+		return strings.Contains(readFile(filepath.Join(dir, "state/tasks/k8s.io", container, "task.json")), `"exited"`)
+	})
+}
+
+// Thirty pods are removed at the same time. None waits for another's end.
+func TestParallelRemovals(t *testing.T) {
+	dir := scratchWithImage(t)
+	agent := serveChild(t, dir, selfPath)
+	t.Cleanup(func() { kill(t, agent) })
+	c := newClient(t, dial(t, dir), dir)
+	const pods = 30
+	var ids [pods]string
+	var all sync.WaitGroup
+	start := time.Now()
+	for i := range pods {
+		all.Go(func() {
+			pod := hostPod(c, fmt.Sprint("removal", i))
+			box, err := c.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: pod})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ids[i] = box.PodSandboxId
+			c.container(t, ids[i], pod, fmt.Sprint("main", i), "sleep")
+		})
+	}
+	all.Wait()
+	t.Logf("%d pods in %s", pods, time.Since(start))
+	start = time.Now()
+	for _, id := range ids {
+		all.Go(func() {
+			_, stopped := c.StopPodSandbox(t.Context(), &cri.StopPodSandboxRequest{PodSandboxId: id})
+			_, removed := c.RemovePodSandbox(t.Context(), &cri.RemovePodSandboxRequest{PodSandboxId: id})
+			if stopped != nil || removed != nil {
+				t.Error(stopped, removed)
+			}
+		})
+	}
+	all.Wait()
+	took := time.Since(start)
+	t.Logf("%d removals in %s", pods, took)
+	// The stock task service took 10 to 33 s. A quiet machine needs less than a second.
+	if took > 8*time.Second {
+		t.Errorf("%d removals took %s", pods, took)
+	}
+	removeNetwork(t, dir)
+}
+
+// hostPod is a pod in the host's network, so that no network is set up for it.
+func hostPod(c *client, name string) *cri.PodSandboxConfig {
+	return &cri.PodSandboxConfig{
+		Metadata: meta(name), LogDirectory: c.logs,
+		Linux: &cri.LinuxPodSandboxConfig{
+			CgroupParent: "/" + cgroup + "/" + name,
+			SecurityContext: &cri.LinuxSandboxSecurityContext{
+				NamespaceOptions: &cri.NamespaceOption{Network: cri.NamespaceMode_NODE},
+			},
+		},
+	}
+}
+
+// shimPID finds the shim of the runtime in dir.
+func shimPID(t *testing.T, dir string) int {
+	t.Helper()
+	for pid := range running(dir) {
+		if strings.Contains(readFile(fmt.Sprintf("/proc/%d/cmdline", pid)), "\x00serve\x00") {
+			return pid
+		}
+	}
+	t.Fatal("there is no shim")
+	return 0
+}
+
+// lostExitCode is the exit code that the runtime reports for a process that ended while no shim ran. The kernel keeps
+// the real one since version 6.15.
+func lostExitCode(t *testing.T, code int32) int32 {
+	t.Helper()
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		t.Fatal(err)
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor); err != nil {
+		t.Fatal(err)
+	}
+	if major < 6 || major == 6 && minor < 15 {
+		return 255
+	}
+	return code
+}
+
+// checkSequence checks that the numbered lines of a log are complete and in order.
+func checkSequence(t *testing.T, file string) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := 0
+	for line := range strings.Lines(string(content)) {
+		fields := strings.Fields(line)
+		const stampStreamTagText = 4
+		if len(fields) < stampStreamTagText {
+			t.Fatalf("line %q", line)
+		}
+		number, err := strconv.Atoi(strings.TrimRight(fields[3], "x"))
+		if err != nil {
+			continue // the last words of the workload
+		}
+		if number != next {
+			t.Fatalf("line %d of the log follows line %d", number, next-1)
+		}
+		next++
+	}
+	if next == 0 {
+		t.Errorf("the log has no line: %.200q", content)
+	}
+	t.Logf("%d lines", next)
+}

@@ -1,0 +1,2 @@
+// Package spans connects containerd's spans to the trace of the caller of the CRI.
+package spans

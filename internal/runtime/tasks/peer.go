@@ -1,0 +1,141 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/ttrpc"
+	"golang.org/x/sys/unix"
+)
+
+// peer is the process at the other end of a connection.
+type peer struct {
+	pid, pidfd int
+	program    string
+}
+
+// peerOf returns the process at the other end of a connection. Close it.
+func peerOf(conn net.Conn) (peer, error) {
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		return peer{}, fmt.Errorf("find process of a connection: it is a %T", conn)
+	}
+	raw, err := unixConn.SyscallConn()
+	if err != nil {
+		return peer{}, err
+	}
+	var credentials *unix.Ucred
+	if failed := raw.Control(func(fd uintptr) {
+		credentials, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); failed != nil || err != nil {
+		return peer{}, errors.Join(failed, err)
+	}
+	pid := int(credentials.Pid)
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return peer{}, fmt.Errorf("open pidfd of process %d: %w", pid, err)
+	}
+	program, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "exe"))
+	if err != nil {
+		return peer{}, errors.Join(err, unix.Close(fd))
+	}
+	return peer{pid, fd, program}, nil
+}
+
+func (p peer) close() { _ = unix.Close(p.pidfd) }
+
+// await waits until the process has ended, for at most the given time.
+func (p peer) await(limit time.Duration) error {
+	_, err := unix.Poll([]unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}, int(limit.Milliseconds()))
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		return fmt.Errorf("wait for the end of process %d: %w", p.pid, err)
+	}
+	return nil
+}
+
+// signal signals the process if it is a shim: its number may belong to another process by now.
+func (l *link) signal(p peer, signal unix.Signal) error {
+	if !strings.HasPrefix(filepath.Base(p.program), filepath.Base(l.config.Program)) {
+		return fmt.Errorf("signal shim: process %d runs %s", p.pid, p.program)
+	}
+	return unix.PidfdSendSignal(p.pidfd, signal, nil, 0)
+}
+
+// outdated reports whether the shim of a connection runs another program than the installed one.
+func (l *link) outdated(conn net.Conn) bool {
+	shim, err := peerOf(conn)
+	if err != nil {
+		return false // it has ended, and the next call finds that
+	}
+	defer shim.close()
+	installed, err := filepath.EvalSymlinks(l.config.Program)
+	return err == nil && shim.program != installed
+}
+
+// upgrade asks a shim of another version to become the installed program, and waits until it has closed the connection.
+// It kills a shim that does not react.
+func (l *link) upgrade(conn net.Conn) error {
+	const limit = 10 * time.Second
+	shim, err := peerOf(conn)
+	if err != nil {
+		return err
+	}
+	defer shim.close()
+	l.config.Log.Info("shim of another version continues as the installed one", "pid", shim.pid,
+		"running", shim.program)
+	if err := l.signal(shim, unix.SIGUSR1); err != nil {
+		return err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	l.config.Log.Error("shim of another version does not react, replacing it", "pid", shim.pid, "after", limit)
+	return errors.Join(err, l.signal(shim, unix.SIGKILL))
+}
+
+// check kills the shim of a connection if it does not answer at all. Call it after a call that took too long, which may
+// be the fault of a single container.
+func (l *link) check(client *ttrpc.Client) {
+	if !l.checking.CompareAndSwap(false, true) {
+		return
+	}
+	defer l.checking.Store(false)
+	const limit = 10 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	_, _ = taskapi.NewTTRPCTaskClient(client).Connect(ctx, &taskapi.ConnectRequest{})
+	if ctx.Err() == nil {
+		return // it has answered, or has ended
+	}
+	l.config.Log.Error("shim does not answer, replacing it", "after", limit)
+	if err := l.kill(); err != nil {
+		l.config.Log.Error("cannot kill the shim, calls wait for it", "err", err)
+	}
+}
+
+// kill kills the shim. The next call starts another.
+func (l *link) kill() error {
+	conn, err := l.dial()
+	if err != nil {
+		return nil // it has ended
+	}
+	defer conn.Close()
+	shim, err := peerOf(conn)
+	if err != nil {
+		return err
+	}
+	defer shim.close()
+	return l.signal(shim, unix.SIGKILL)
+}
