@@ -359,14 +359,32 @@ func (h *harness) await(ts *testscript.TestScript, args []string) {
 	fail(ts, "%s is not %s: %s", args[0], args[1], last)
 }
 
-// fail ends the script, after it has logged the ends of the logs of the agent and of the containers.
+// fail ends the script, after it has logged the ends of the logs of the agent and of the containers. A log of a container
+// may be on a file system that does not answer.
 func fail(ts *testscript.TestScript, format string, args ...any) {
-	logs, _ := filepath.Glob(filepath.Join(rootOf(ts), "logs/*/*/*.log"))
-	for _, path := range append(logs, ts.MkAbs("agent.log")) {
-		text, _ := os.ReadFile(path)
-		ts.Logf("%s:\n%s", path, text[max(0, len(text)-8000):])
+	const patience = 5 * time.Second
+	found := make(chan []string, 1)
+	go func() {
+		logs, _ := filepath.Glob(filepath.Join(rootOf(ts), "logs/*/*/*.log"))
+		for i, path := range logs {
+			logs[i] = logEnd(path)
+		}
+		found <- logs
+	}()
+	select {
+	case logs := <-found:
+		ts.Logf("%s", strings.Join(logs, "\n"))
+	case <-time.After(patience):
+		ts.Logf("the logs of the containers cannot be read within %v", patience)
 	}
+	ts.Logf("%s", logEnd(ts.MkAbs("agent.log")))
 	ts.Fatalf(format, args...)
+}
+
+// logEnd returns the path and the last bytes of a log.
+func logEnd(path string) string {
+	text, _ := os.ReadFile(path)
+	return fmt.Sprintf("%s:\n%s", path, text[max(0, len(text)-8000):])
 }
 
 // shows says whether a pod's status matches a condition of the command await, Gone aside.

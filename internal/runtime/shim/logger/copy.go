@@ -15,6 +15,7 @@ type copier struct {
 	file *os.File
 	// stalled is set while the reader does not read. The copy then has gaps.
 	stalled bool
+	closed  bool
 }
 
 // patience is how long a copy may take. The container waits meanwhile, so that an attached client gets all output.
@@ -34,7 +35,7 @@ func (c *copier) open() bool {
 
 // write copies output. A reader that does not read delays it once.
 func (c *copier) write(b []byte) {
-	if len(b) == 0 || !c.open() {
+	if len(b) == 0 || c.closed || !c.open() {
 		return
 	}
 	if c.stalled {
@@ -75,5 +76,5 @@ func (c *copier) close() {
 	if c.file != nil {
 		_ = c.file.Close()
 	}
-	c.file = nil
+	c.file, c.closed = nil, true
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/log"
@@ -19,13 +20,14 @@ import (
 // Log is the log of a container. Its streams write to it.
 type Log struct {
 	path, limitsFile string
+	streams          atomic.Int32 // that have not ended
 
-	mu      sync.Mutex
-	streams int // that have not ended
-	file    *os.File
-	at      place // the end of the current file
-	limits  logfile.Limits
-	retry   time.Time // of the rotation, after a failure
+	// mu is held while the log is written, which lasts for ever on a file system that does not answer.
+	mu     sync.Mutex
+	file   *os.File
+	at     place // the end of the current file
+	limits logfile.Limits
+	retry  time.Time // of the rotation, after a failure
 	// dropped counts the lines that could not be written since the last line that was.
 	dropped int
 }
@@ -44,14 +46,10 @@ func Open(path, limitsFile string) (*Log, error) {
 	return l, l.open()
 }
 
-// Reopen is Open for a log that a logger before has written. If it cannot be opened, Reopen tries again with each
-// write.
+// Reopen is Open for a log that a logger before has written. The streams open its file, and try again with each line if
+// they cannot: a file system that does not answer delays the log, and not the caller.
 func Reopen(path, limitsFile string) *Log {
-	l := &Log{path: path, limitsFile: limitsFile, limits: logfile.ReadLimits(limitsFile)}
-	if err := l.open(); err != nil {
-		l.warn(err, "cannot open a log, trying again with the next line")
-	}
-	return l
+	return &Log{path: path, limitsFile: limitsFile, limits: logfile.ReadLimits(limitsFile)}
 }
 
 // open opens the current file, in place of the one before.
@@ -197,11 +195,11 @@ func (l *Log) warn(err error, message string) {
 // end notes the end of a stream. The log is closed with the last one: other processes wait for this before they read
 // the end of the log.
 func (l *Log) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.streams--; l.streams > 0 {
+	if l.streams.Add(-1) > 0 {
 		return
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.dropped > 0 {
 		log.L.WithFields(log.Fields{"log": l.path, "lines": l.dropped}).
 			Warn("the container has ended, the last lines of its log were dropped")
@@ -214,9 +212,12 @@ func (l *Log) end() {
 
 // Close closes a log without streams.
 func (l *Log) Close() {
+	if l.streams.Load() > 0 {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.streams == 0 && l.file != nil {
+	if l.file != nil {
 		_ = l.file.Close()
 		l.file = nil
 	}

@@ -67,9 +67,7 @@ func (l *Log) read(name string, p Paths, spool *spool) (*Stream, error) {
 		done: make(chan struct{}), dropped: make(chan struct{}),
 	}
 	s.copy.open()
-	l.mu.Lock()
-	l.streams++
-	l.mu.Unlock()
+	l.streams.Add(1)
 	go s.run()
 	return s, nil
 }
@@ -82,6 +80,9 @@ func (s *Stream) Drop() {
 	s.once.Do(func() { close(s.dropped) })
 	s.End()
 }
+
+// LogPath returns the path of the log's current file.
+func (s *Stream) LogPath() string { return s.log.path }
 
 // Done is closed when all output is in the log.
 func (s *Stream) Done() <-chan struct{} { return s.done }

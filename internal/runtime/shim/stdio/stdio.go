@@ -16,6 +16,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/fifo"
+	"github.com/containerd/log"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/runtime/shim/logger"
@@ -298,12 +299,16 @@ func (s *IO) CloseInput() {
 }
 
 // Drain closes the output of a process that has ended when all of it has been read, or after Close. The reader then
-// sees the end of the output.
+// sees the end of the output. A log whose file system does not answer is waited for 5 s. It is written later if the
+// file system answers again.
 func (s *IO) Drain() {
+	const patience = 5 * time.Second
 	s.CloseInput()
+	if !s.awaitLogged(patience) {
+		log.L.WithField("log", s.streams()[0].LogPath()).
+			Warn("cannot write a log, its file system does not answer, ending the container before its last lines")
+	}
 	for _, stream := range s.streams() {
-		stream.End()
-		<-stream.Done()
 		stream.CloseCopy()
 	}
 	const slowest = 500 * time.Millisecond // while the agent is away
@@ -317,18 +322,28 @@ func (s *IO) Drain() {
 func (s *IO) AwaitRead(limit time.Duration) {
 	const slowest = 10 * time.Millisecond
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	for _, stream := range s.streams() {
-		stream.End()
-		select {
-		case <-stream.Done():
-		case <-ctx.Done():
-		}
-	}
+	s.awaitLogged(limit)
 	for wait := 100 * time.Microsecond; s.unread() && time.Since(start) < limit; wait = min(2*wait, slowest) {
 		time.Sleep(wait)
 	}
+}
+
+// awaitLogged waits until the output of a process that has ended is in the log. It returns false if that takes longer
+// than limit.
+func (s *IO) awaitLogged(limit time.Duration) bool {
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	for _, stream := range s.streams() {
+		stream.End()
+	}
+	for _, stream := range s.streams() {
+		select {
+		case <-stream.Done():
+		case <-late.C:
+			return false
+		}
+	}
+	return true
 }
 
 func (s *IO) unread() bool {

@@ -4,10 +4,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/roottest"
 )
 
 func makeFIFOs(t *testing.T, names ...string) (paths []string) {
@@ -127,5 +131,65 @@ func TestOpenWithoutFIFOs(t *testing.T) {
 	}
 	if err := s.Open(t.Context(), Paths{Out: "binary:///bin/logger"}, Owner{}); err == nil {
 		t.Error("opened a logger")
+	}
+}
+
+// A process whose log is on a file system that does not answer ends all the same, for the shim that started it and for
+// the next one. Its log has everything when the file system answers again.
+func TestLogThatHangsDelaysTheEndOnly(t *testing.T) {
+	roottest.Need(t, "mounting")
+	for _, name := range []string{"the same shim", "the next shim"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testHangingLog(t, name == "the next shim")
+		})
+	}
+}
+
+func testHangingLog(t *testing.T, next bool) {
+	paths := makeFIFOs(t, "out", "err")
+	dir := t.TempDir()
+	p := Paths{Out: paths[0], Err: paths[1], Log: &Log{Path: filepath.Join(dir, "logs", "0.log"), Dir: dir}}
+	copies := []*os.File{reader(t, paths[0]), reader(t, paths[1])}
+	var s IO
+	if err := s.Open(t.Context(), p, Owner{}); err != nil {
+		t.Fatal(err)
+	}
+	process := s.process
+	s.process = [3]*os.File{}
+	release, err := roottest.Hang(filepath.Dir(p.Log.Path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	released := sync.OnceValue(release)
+	defer func() { _ = released() }()
+	if next {
+		_ = s.Close()
+		s = IO{}
+		s.Reopen(p)
+	}
+	for _, file := range process[1:] {
+		if _, err := file.WriteString("the last line\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range process { // the process ends
+		_ = file.Close()
+	}
+	s.Drain()
+	for _, file := range copies {
+		if _, err := io.ReadAll(file); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := released(); err != nil {
+		t.Fatal(err)
+	}
+	for _, stream := range s.streams() {
+		<-stream.Done()
+	}
+	content, err := os.ReadFile(p.Log.Path)
+	if n := strings.Count(string(content), "the last line\n"); err != nil || n != 2 {
+		t.Errorf("the log has %q, %v", content, err)
 	}
 }
