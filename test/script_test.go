@@ -359,8 +359,8 @@ func (h *harness) await(ts *testscript.TestScript, args []string) {
 	fail(ts, "%s is not %s: %s", args[0], args[1], last)
 }
 
-// fail ends the script, after it has logged the ends of the logs of the agent and of the containers. A log of a container
-// may be on a file system that does not answer.
+// fail ends the script, after it has logged the ends of the logs of the agent and of the containers. A log of a
+// container may be on a file system that does not answer.
 func fail(ts *testscript.TestScript, format string, args ...any) {
 	const patience = 5 * time.Second
 	found := make(chan []string, 1)
