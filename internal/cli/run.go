@@ -53,7 +53,7 @@ without waiting. With --detach, the pods stay with the running agent, as after "
 
 The exit status is 0 if every container exited with 0. If exactly one container failed, it is the exit
 code of that container. In all other cases it is 1: several containers failed, a pod was rejected, or a
-pod was not ready within --timeout.`,
+pod was not ready within --timeout. With --exit-when-ready, only pods that ended before all were ready count.`,
 		Example: "  berth run --image-archive web.tar web.yaml",
 		Args:    command.Usage(cobra.MinimumNArgs(1)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.run(cmd, &f, args) },
@@ -219,14 +219,14 @@ func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, mani
 		return client.Next(errors.New("the manifests have no pod to run"), `objects alone are kept with "berth apply"`)
 	}
 	width, color := screen(cmd.ErrOrStderr())
-	last, err := follow.Run(ctx, follow.Options{
+	status, err := follow.Run(ctx, follow.Options{
 		Client: c, Pods: pods, Logs: !f.noLogs, Timeout: f.timeout, UntilReady: f.ready, Interrupts: interrupts,
 		Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Width: width, Color: color, Now: time.Now,
 	})
 	if err != nil {
 		return err
 	}
-	if status := follow.ExitStatus(last); status != 0 {
+	if status != 0 {
 		return &command.ExitError{Code: status}
 	}
 	return nil

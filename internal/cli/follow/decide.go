@@ -144,10 +144,10 @@ func unready(p *corev1.Pod) string {
 	return pod.FullName(p) + " (" + strings.Join(waits, "; ") + ")"
 }
 
-// ExitStatus returns the exit status for pods that have ended. It is 0 if every container exited with 0,
+// exitStatus returns the exit status for pods that have ended. It is 0 if every container exited with 0,
 // the exit code of the failed container if exactly one failed, and 1 otherwise. Sidecars and ephemeral
 // containers do not count, as in a pod's phase.
-func ExitStatus(pods []*corev1.Pod) int {
+func exitStatus(pods []*corev1.Pod) int {
 	clean := len(pods) > 0
 	var failures []int
 	for _, p := range pods {

@@ -128,7 +128,7 @@ func TestExitStatus(t *testing.T) {
 		{"its end was not seen", []*corev1.Pod{onePod(corev1.PodRunning, corev1.ContainerStatus{State: runs})}, 1},
 	}
 	for _, tt := range tests {
-		if got := ExitStatus(tt.pods); got != tt.want {
+		if got := exitStatus(tt.pods); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}

@@ -33,7 +33,8 @@ type Options struct {
 	Logs bool
 	// Timeout is how long the pods may take to be ready or to end. 0 means no limit.
 	Timeout time.Duration
-	// UntilReady stops the pods when all of them have been ready or have ended.
+	// UntilReady stops the pods when all of them have been ready or have ended. It asks whether they come up,
+	// so how they end after that is not in the exit status.
 	UntilReady bool
 	// Interrupts delivers the user's interrupts. The first stops the pods within their grace period, the
 	// second kills them, and the third returns without waiting.
@@ -67,10 +68,11 @@ type session struct {
 	failure error       // reason for stopping the pods, if it was not the user
 }
 
-// Run follows pods until they are gone. It returns their last states in the order of Options.Pods. A pod
-// that ends by itself is deleted after its logs have been shown. The error is the reason why the pods could
-// not be followed to the end.
-func Run(ctx context.Context, o Options) ([]*corev1.Pod, error) {
+// Run follows pods until they are gone. It returns the exit status of the command that follows them. A pod
+// that ends by itself is deleted after its logs have been shown. A pod that was stopped because all were
+// ready does not count in the exit status, whatever the signal did to its containers. The error is the reason
+// why the pods could not be followed to the end.
+func Run(ctx context.Context, o Options) (status int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	group, groupCtx := errgroup.WithContext(ctx)
 	s := &session{
@@ -85,7 +87,7 @@ func Run(ctx context.Context, o Options) ([]*corev1.Pod, error) {
 	}
 	group.Go(s.watchPods)
 	group.Go(s.watchEvents)
-	err := s.loop()
+	err = s.loop()
 	if err == nil {
 		for _, t := range s.pods {
 			s.drain(t.tails())
@@ -95,13 +97,7 @@ func Run(ctx context.Context, o Options) ([]*corev1.Pod, error) {
 	if other := group.Wait(); err == nil {
 		err = other
 	}
-	var last []*corev1.Pod
-	for _, t := range s.pods {
-		if t.pod != nil {
-			last = append(last, t.pod)
-		}
-	}
-	return last, cmp.Or(s.failure, err)
+	return s.pods.exitStatus(), cmp.Or(s.failure, err)
 }
 
 func (s *session) watchPods() error {
@@ -156,6 +152,7 @@ func (s *session) loop() error {
 			t.shown = true
 			if s.UntilReady && s.pods.all(func(t *track) bool { return t.shown || t.gone }) {
 				s.screen.print("all are up; stopping the pods within their grace")
+				s.pods.complete()
 				s.stop(nil)
 			}
 		case <-s.Interrupts:

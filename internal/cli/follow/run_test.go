@@ -33,7 +33,7 @@ type watched struct {
 	interrupts chan os.Signal
 	out, err   *screen
 	done       chan error
-	last       []*corev1.Pod
+	status     int
 }
 
 // screen stores its input and signals each write.
@@ -80,7 +80,7 @@ func start(t *testing.T, a *servertest.Agent, o follow.Options, pods ...*corev1.
 	t.Cleanup(cancel)
 	go func() {
 		var err error
-		w.last, err = follow.Run(ctx, o)
+		w.status, err = follow.Run(ctx, o)
 		w.done <- err
 	}()
 	return w
@@ -141,7 +141,7 @@ Pod default/web: ready after 1.0 s
 	if got := w.out.String(); got != "app | hello\n" {
 		t.Errorf("logs: %q", got)
 	}
-	if got := follow.ExitStatus(w.last); got != 3 {
+	if got := w.status; got != 3 {
 		t.Errorf("exit status %d", got)
 	}
 	if d := a.Deleted(); len(d) != 1 || d[0].Key != web {
@@ -225,7 +225,7 @@ func TestInterruptWithACleanEnd(t *testing.T) {
 	if got := w.out.String(); got != "app | hello\napp | goodbye\n" {
 		t.Errorf("logs: %q", got)
 	}
-	if got := follow.ExitStatus(w.last); got != 0 {
+	if got := w.status; got != 0 {
 		t.Errorf("exit status %d", got)
 	}
 }
@@ -243,8 +243,31 @@ func TestUntilReady(t *testing.T) {
 		t.Error(err)
 	}
 	w.shows(w.err, "all are up")
-	if got := follow.ExitStatus(w.last); got != 0 || len(a.Deleted()) != 2 {
+	if got := w.status; got != 0 || len(a.Deleted()) != 2 {
 		t.Errorf("exit status %d, deleted %v", got, a.Deleted())
+	}
+}
+
+// A container that its own stop kills has not failed: the pod was ready, and that was the question. A pod that
+// ended before counts.
+func TestUntilReadyEndsByASignal(t *testing.T) {
+	for code, want := range map[int32]int{0: 0, 3: 3} {
+		a := servertest.Start(t)
+		job, up := running(a, "job", "app"), a.Put(servertest.Pod("web", "app"))
+		a.OnDelete(func(p *corev1.Pod) {
+			if p.Name == up.Name {
+				a.Finish(web, 143)
+			}
+			a.Remove(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
+		})
+		w := start(t, a, follow.Options{UntilReady: true}, job, up)
+		w.shows(w.err, "job: ready")
+		a.Finish(types.NamespacedName{Namespace: "default", Name: "job"}, code)
+		w.shows(w.err, "job: container app ended")
+		a.Change(web, servertest.Run)
+		if err := <-w.done; err != nil || w.status != want {
+			t.Errorf("a job that ended with %d: exit status %d (%v), want %d", code, w.status, err, want)
+		}
 	}
 }
 
@@ -282,8 +305,8 @@ func TestAgentGoesAway(t *testing.T) {
 func TestPodThatIsGoneAlready(t *testing.T) {
 	a := servertest.Start(t)
 	w := run(t, a, 0, &corev1.Pod{})
-	if err := <-w.done; err != nil || len(w.last) != 0 {
-		t.Errorf("got %v, %v", w.last, err)
+	if err := <-w.done; err != nil || w.status != 1 {
+		t.Errorf("got %v, %v", w.status, err)
 	}
 }
 

@@ -12,6 +12,7 @@ type track struct {
 	pod      *corev1.Pod // last seen state
 	settled  bool        // its start is over: it was ready, or has ended
 	shown    bool        // its timeline has been drawn
+	complete bool        // it runs, and Run needs no more of it: its end is not in the exit status
 	deleting bool
 	gone     bool
 	logs     map[string]*logTrack // by container
@@ -37,6 +38,27 @@ func (ts tracks) all(is func(*track) bool) bool {
 		}
 	}
 	return true
+}
+
+// complete notes that the pods which run have done what Run waited for.
+func (ts tracks) complete() {
+	for _, t := range ts {
+		t.complete = !t.gone && t.pod != nil && !ended(t.pod)
+	}
+}
+
+// exitStatus returns the exit status for the pods that had to end by themselves, or 0 if none had to.
+func (ts tracks) exitStatus() int {
+	var last []*corev1.Pod
+	for _, t := range ts {
+		if t.pod != nil && !t.complete {
+			last = append(last, t.pod)
+		}
+	}
+	if len(last) == 0 && ts.all(func(t *track) bool { return t.complete }) {
+		return 0
+	}
+	return exitStatus(last)
 }
 
 // name returns a pod's name. It includes the namespace if the pods are in several.
