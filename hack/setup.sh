@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the Debian packages that building and testing Berth needs besides Go. Does nothing when all of them are
-# installed. Starts no service.
+# Installs the Debian packages that building and testing Berth needs besides Go. "setup.sh release" also installs those
+# of hack/release.sh. Does nothing when all of them are installed. Starts no service.
 set -eu
 
 packages="
@@ -23,6 +23,16 @@ zstd
 "
 # The external runtime that the test scripts use. Its package depends on its own runc.
 packages="$packages containerd"
+
+case ${1-} in
+"") ;;
+# The compiler for arm64 brings its own libc.
+release) packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross" ;;
+*)
+	echo "usage: $0 [release]" >&2
+	exit 2
+	;;
+esac
 
 missing=
 for package in $packages; do

@@ -1,15 +1,20 @@
 #!/bin/sh
 # Downloads Debian packages and unpacks them into one directory, without installing them. "kernel" is the current cloud
-# kernel, "systemd" the service manager with its bus. Prints the directory. It is kept in $BERTH_CACHE (default
-# ~/.cache/berth), so that the network is used only once.
+# kernel, "systemd" the service manager with its bus, "seccomp-arm64" libseccomp for arm64. Prints the directory. It is
+# kept in $BERTH_CACHE (default ~/.cache/berth), so that the network is used only once.
 set -eu
 
+architecture=
 case ${1-} in
 # The meta-package depends on the current kernel.
 kernel) packages() { apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[^ ]*\).*/\1/p'; } ;;
 systemd) packages() { echo systemd libsystemd-shared dbus dbus-bin dbus-daemon dbus-system-bus-common libapparmor1 libdbus-1-3 libexpat1 libip4tc2 libkmod2 libseccomp2; } ;;
+seccomp-arm64)
+	packages() { echo libseccomp-dev; }
+	architecture=arm64
+	;;
 *)
-	echo "usage: $0 kernel|systemd" >&2
+	echo "usage: $0 kernel|systemd|seccomp-arm64" >&2
 	exit 2
 	;;
 esac
@@ -21,6 +26,13 @@ if [ ! -e "$cache/$1" ]; then
 	trap 'rm -rf "$work"' EXIT
 	trap 'exit 1' HUP INT TERM
 	cd "$work"
+	if [ -n "$architecture" ]; then
+		# Lists of another architecture are kept apart, so that apt's own ones stay as they are.
+		mkdir -p apt/lists/partial apt/cache/archives/partial
+		printf '%s "%s";\n' APT::Architecture "$architecture" APT::Architectures "$architecture" \
+			Dir::State::Lists "$work/apt/lists" Dir::Cache "$work/apt/cache" Dir::State::status /dev/null >apt/conf
+		export APT_CONFIG="$work/apt/conf"
+	fi
 	names=$(packages)
 	if [ -z "$names" ] || ! apt-get download $names >log 2>&1; then
 		apt-get update >log 2>&1 || { cat log >&2; exit 1; }
