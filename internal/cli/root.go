@@ -68,6 +68,9 @@ func isUsage(err error) bool {
 	return false
 }
 
+// Tree returns the commands, for programs that write pages about them. They cannot be run.
+func Tree() *cobra.Command { return newRoot(&app{}) }
+
 func newRoot(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "berth",
