@@ -12,7 +12,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath -vet=off -ldflags
 EMBEDDED = ./internal/runtime/... ./internal/cri/critest/... ./internal/agent/engine/kind ./internal/cli
 RACE     = $(filter-out $(shell $(GO) list $(EMBEDDED)),$(shell $(GO) list ./internal/...))
 
-.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak script e2e chaos powercut vmtest before leftovers bench clean
+.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak script e2e chaos powercut vmtest before leftovers bench packages release clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -117,6 +117,14 @@ chaos: build image ## disturb an agent on each runtime for a minute: kill and st
 
 bench: build image ## measure; write bench/RESULTS.md and bench/results.json
 	$(GO) run ./bench
+
+packages: image ## build this machine's .deb and .rpm, twice; install, upgrade, remove and purge the .deb (as root)
+	@sh hack/release-check.sh $$($(GO) env GOARCH)
+	@sh test/packages/lifecycle.sh
+
+# VERSION=1.2.3 chooses the version; otherwise it is the commit's tag.
+release: ## build a release of the last commit for amd64 and arm64 in bin/release, twice, and compare the bytes
+	@sh hack/release-check.sh
 
 clean: ## remove what was built
 	rm -rf bin internal/runtime/assets/*.zst
