@@ -17,8 +17,11 @@ import (
 	"github.com/containerd/plugin/registry"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/inflight"
 	"github.com/berth-run/berth/internal/runtime/command"
 	"github.com/berth-run/berth/internal/runtime/handler"
 	"github.com/berth-run/berth/internal/runtime/logpath"
@@ -168,20 +171,22 @@ func (*server) Start(context.Context) error { return nil }
 // not notice when its caller disconnects, and would block a graceful stop for ever.
 type service struct {
 	*grpc.Server
-	calls *sync.WaitGroup // unary calls in progress
+	calls *inflight.Gate // unary calls in progress
 }
 
 // newGRPC makes a server whose spans go to tracer, as children of the callers' spans. With a nil tracer it makes no
 // spans.
 func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
-	calls := &sync.WaitGroup{}
+	calls := &inflight.Gate{}
 	server := grpc.NewServer(
 		grpc.MaxRecvMsgSize(defaults.DefaultMaxRecvMsgSize),
 		grpc.MaxSendMsgSize(defaults.DefaultMaxSendMsgSize),
 		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 			handle grpc.UnaryHandler) (any, error) {
-			calls.Add(1)
-			defer calls.Done()
+			if !calls.Enter() {
+				return nil, status.Error(codes.Unavailable, "the runtime is stopping")
+			}
+			defer calls.Leave()
 			if pull, ok := req.(*runtimeapi.PullImageRequest); ok {
 				var done func()
 				ctx, done = s.transfers.begin(ctx, pull.GetImage().GetImage())
@@ -228,10 +233,8 @@ func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
 // end closes the connections, which cancels the calls in progress, and waits up to stopTimeout for them to clean up.
 func (s service) end() {
 	s.Stop()
-	done := make(chan struct{})
-	go func() { s.calls.Wait(); close(done) }()
 	select {
-	case <-done:
+	case <-s.calls.Close():
 	case <-time.After(stopTimeout):
 	}
 }

@@ -71,7 +71,7 @@ func FuzzStreams(f *testing.F) {
 			t.Error("the server keeps a connection whose client has ended")
 		}
 		_ = conn.Close() // the server may have closed it
-		n.active.Wait()
+		<-n.active.Idle()
 		runtime.ReadMemStats(&after)
 		if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {
 			t.Errorf("%d bytes were allocated for %d bytes of frames", grown, len(frames))

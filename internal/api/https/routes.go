@@ -185,8 +185,11 @@ func (s *Server) handler(kind string, routes []route, check func(*http.Request, 
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.active.Add(1)
-		defer s.active.Done()
+		if !s.active.Enter() {
+			http.Error(w, errStopping.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		defer s.active.Leave()
 		// Look up the route by the pattern that mux will use, so that the checked route is the one that
 		// answers.
 		_, pattern := mux.Handler(r)

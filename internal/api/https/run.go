@@ -51,7 +51,7 @@ func (s *Server) Run(ctx context.Context) error {
 		closing.Go(func() { p.end(context.WithoutCancel(ctx)) })
 	}
 	closing.Wait()
-	s.active.Wait()
+	<-s.active.Close()
 	return group.Wait()
 }
 

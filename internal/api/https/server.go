@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +16,7 @@ import (
 	statsv1alpha1 "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/base/inflight"
 	"github.com/berth-run/berth/internal/record/podlog"
 )
 
@@ -133,7 +133,7 @@ type Server struct {
 	bound    map[string]net.Addr
 	requests *requests
 	health   *health
-	active   sync.WaitGroup
+	active   inflight.Gate // requests in progress, closed by Run at its end
 }
 
 // New returns a server that Run starts. It fails if its counters are already registered.

@@ -154,7 +154,7 @@ func TestStreamsEnd(t *testing.T) {
 				case <-time.After(10 * time.Second):
 					t.Fatalf("%s: the stream goes on", how)
 				}
-				n.active.Wait()
+				<-n.active.Idle()
 				cancel()
 				_ = errors.Join(typed.Close(), shown.Close())
 				if name == "agent" {
@@ -196,7 +196,7 @@ func TestPortForward(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	n.active.Wait()
+	<-n.active.Idle()
 }
 
 func TestLogs(t *testing.T) {
@@ -255,7 +255,7 @@ func TestPortForwardWithoutWebSockets(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	n.active.Wait()
+	<-n.active.Idle()
 }
 
 // A followed log delivers new lines at once and ends with its container. It leaves nothing behind when its
@@ -283,7 +283,7 @@ func TestFollowedLog(t *testing.T) {
 	}
 	cancel()
 	body.Close()
-	n.active.Wait()
+	<-n.active.Idle()
 
 	lines, body = follow(t.Context())
 	defer body.Close()
@@ -311,7 +311,7 @@ func TestLogFollowersLeaveNoGoroutine(t *testing.T) {
 		must(answer.Body.Read(make([]byte, 1)))
 		cancel()
 		answer.Body.Close()
-		n.active.Wait()
+		<-n.active.Idle()
 		if i == 0 {
 			before = runtime.NumGoroutine()
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/inflight"
 	"github.com/berth-run/berth/internal/runtime/network/lease"
 	"github.com/berth-run/berth/internal/runtime/network/link"
 	"github.com/berth-run/berth/internal/runtime/network/nat"
@@ -29,6 +30,9 @@ type Config struct {
 	Log *slog.Logger
 }
 
+// errClosed is the error of a removal that would begin after Close.
+var errClosed = errors.New("the pod network is closed; the next agent removes the pod's devices")
+
 // Endpoints are the pods of the built-in network.
 type Endpoints struct {
 	config   Config
@@ -39,7 +43,7 @@ type Endpoints struct {
 	filter sync.Mutex      // orders changes of the packet filter table
 	ending map[string]bool // pods whose elements have been removed from the table, guarded by filter
 
-	background sync.WaitGroup
+	background inflight.Gate // removals of devices
 	removing   sync.Mutex
 	removals   map[string]*removal // by the sandbox's ID, guarded by removing
 }
@@ -163,7 +167,8 @@ func (e *Endpoints) addToTable(id string, l lease.Lease) error {
 
 // Detach removes what a pod has of the built-in network. leased is false if it has nothing of it. When Detach returns,
 // the packet filter has no element of the pod any more. The removal of a device takes the kernel several times as long,
-// so it goes on in the background. The pod has its lease until then. Await waits for it.
+// so it goes on in the background. The pod has its lease until then. Await waits for it. Detach fails after Close, and
+// the next agent removes what is left.
 func (e *Endpoints) Detach(id string) (leased bool, err error) {
 	l, ok := e.leases.Get(id)
 	if !ok {
@@ -177,12 +182,16 @@ func (e *Endpoints) Detach(id string) (leased bool, err error) {
 	if e.removals[id] != nil {
 		return true, nil
 	}
+	if !e.background.Enter() {
+		return true, errClosed
+	}
 	r := &removal{ended: make(chan struct{})}
 	e.removals[id] = r
-	e.background.Go(func() {
+	go func() {
+		defer e.background.Leave()
 		defer close(r.ended)
 		r.err = e.removeDevices(id, l)
-	})
+	}()
 	return true, nil
 }
 
@@ -209,8 +218,8 @@ func (e *Endpoints) Await(id string) error {
 	return r.err
 }
 
-// Close waits for the removals in the background.
-func (e *Endpoints) Close() { e.background.Wait() }
+// Close waits for the removals in the background. Detach begins no further ones.
+func (e *Endpoints) Close() { <-e.background.Close() }
 
 // removeDevices removes the devices of a pod, and then its lease.
 func (e *Endpoints) removeDevices(id string, l lease.Lease) error {
