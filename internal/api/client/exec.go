@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	utilexec "k8s.io/client-go/util/exec"
 
@@ -63,24 +62,24 @@ func (c Container) Attach(ctx context.Context, tty bool, streams Streams) error 
 }
 
 // prepare asks the agent for the URL of the runtime's streaming server.
-func prepare(ctx context.Context, c *Client, path string, q url.Values) (*rest.Config, *url.URL, error) {
+func prepare(ctx context.Context, c *Client, path string, q url.Values) (*url.URL, error) {
 	var prepared api.Stream
 	if err := c.call(ctx, http.MethodPost, path, q, nil, &prepared); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	target, err := url.Parse(prepared.URL)
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect streams: %w", err)
+		return nil, fmt.Errorf("connect streams: %w", err)
 	}
-	return &rest.Config{Host: target.Scheme + "://" + target.Host}, target, nil
+	return target, nil
 }
 
 func stream(ctx context.Context, c *Client, path string, q url.Values, tty bool, streams Streams) error {
-	config, target, err := prepare(ctx, c, path, q)
+	target, err := prepare(ctx, c, path, q)
 	if err != nil {
 		return err
 	}
-	executor, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, target)
+	executor, status, err := newExecutor(target)
 	if err != nil {
 		return fmt.Errorf("connect streams: %w", err)
 	}
@@ -92,6 +91,9 @@ func stream(ctx context.Context, c *Client, path string, q url.Values, tty bool,
 	err = executor.StreamWithContext(ctx, options)
 	if exit, ok := errors.AsType[utilexec.CodeExitError](err); ok {
 		return &ExitError{Code: exit.Code}
+	}
+	if err == nil && !status.arrived.Load() {
+		return Next(errCut, "see the agent's log for why it ended; the process in the container may run on")
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 )
@@ -23,11 +24,11 @@ type Forward struct {
 // PortForward listens until ctx ends, and returns nil then. It returns an error if the connection to the
 // pod is lost.
 func (p Pod) PortForward(ctx context.Context, f Forward) error {
-	config, target, err := prepare(ctx, p.client, p.path()+"/portforward", nil)
+	target, err := prepare(ctx, p.client, p.path()+"/portforward", nil)
 	if err != nil {
 		return err
 	}
-	roundTripper, upgrader, err := spdy.RoundTripperFor(config)
+	roundTripper, upgrader, err := spdy.RoundTripperFor(&rest.Config{Host: target.Scheme + "://" + target.Host})
 	if err != nil {
 		return fmt.Errorf("connect streams: %w", err)
 	}
