@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/manager"
@@ -27,6 +25,7 @@ import (
 	"github.com/berth-run/berth/internal/base/logfile"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
 	"github.com/berth-run/berth/internal/runtime/shim/outbox"
+	"github.com/berth-run/berth/internal/runtime/shim/socket"
 )
 
 func main() {
@@ -54,7 +53,7 @@ func serve(args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	tasks := flags.String("tasks", "", "directory of bundles, NAMESPACE/ID")
 	exits := flags.String("exits", "", "directory for the exits of deleted containers, NAMESPACE/ID")
-	socket := flags.String("socket", "", "path of the socket to serve")
+	path := flags.String("socket", "", "path of the socket to serve")
 	eventSocket := flags.String("events", "", "path of containerd's socket for events")
 	ready := flags.Int("ready", 0, "descriptor to close when the shim serves")
 	outputs := flags.String("outputs", "", "comma-separated descriptors of unread output, of the program before")
@@ -68,7 +67,7 @@ func serve(args []string) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become a subreaper: %w", err)
 	}
-	lock, err := lockSocket(*socket)
+	lock, err := socket.Lock(*path)
 	if err != nil {
 		return err
 	}
@@ -87,15 +86,8 @@ func serve(args []string) error {
 	restored()
 	closeAll(*outputs) // the containers have opened their output again
 
-	if err := os.Remove(*socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: *socket, Net: "unix"})
+	listener, err := socket.Listen(*path)
 	if err != nil {
-		return err
-	}
-	listener.SetUnlinkOnClose(false)
-	if err := os.Chmod(*socket, 0o600); err != nil {
 		return err
 	}
 	server, err := ttrpc.NewServer(ttrpc.WithServerHandshaker(ttrpc.UnixSocketRequireSameUser()))
@@ -105,31 +97,10 @@ func serve(args []string) error {
 	taskapi.RegisterTTRPCTaskService(server, &service{containers, k})
 	upgrade, err := serveUntilTerm(server, listener, *ready, idle, signals)
 	if err != nil || !upgrade {
+		listener.CloseAll()
 		return err
 	}
 	return syscall.Exec(os.Args[0], continuing(os.Args, containers.outputs()), os.Environ())
-}
-
-// lockSocket keeps other shims from the socket. One that was killed may keep it for a moment, until all its threads
-// have ended.
-func lockSocket(socket string) (*os.File, error) {
-	lock, err := os.OpenFile(socket+".lock", os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	const (
-		limit = 5 * time.Second
-		again = 2 * time.Millisecond
-	)
-	for start := time.Now(); ; time.Sleep(again) {
-		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return lock, nil
-		}
-		if time.Since(start) > limit {
-			return nil, fmt.Errorf("lock %s: another shim serves there: %w", lock.Name(), err)
-		}
-	}
 }
 
 // serveUntilTerm serves until SIGTERM or SIGUSR1, or until there is nothing to serve. It returns upgrade for SIGUSR1:

@@ -87,6 +87,10 @@ func (l *link) connect() (*ttrpc.Client, error) {
 		return l.client, nil
 	}
 	conn, err := l.dial()
+	if err == nil && hasEnded(conn) {
+		_ = conn.Close()
+		err = errors.Join(errEnded, l.forget())
+	}
 	if err == nil && l.outdated(conn) {
 		err = l.upgrade(conn)
 		_ = conn.Close()
@@ -147,6 +151,13 @@ func (l *link) awaitUpgrade() (net.Conn, error) {
 			return conn, err
 		}
 	}
+}
+
+// current returns the connection, or nil if there is none.
+func (l *link) current() *ttrpc.Client {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.client
 }
 
 // drop forgets a connection that is closed.

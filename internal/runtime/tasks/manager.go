@@ -143,7 +143,7 @@ func newManager(ctx context.Context, config Config, before stock) (*Manager, err
 	err := m.loadAll(limited)
 	if limited.Err() != nil && ctx.Err() == nil {
 		config.Log.Error("shim does not answer, replacing it", "after", timeout.Get(loadTimeout))
-		if err := m.shim.kill(); err != nil {
+		if err := m.shim.kill(m.shim.current()); err != nil {
 			return nil, fmt.Errorf("kill shim that does not answer: %w", err)
 		}
 		err = m.loadAll(ctx)

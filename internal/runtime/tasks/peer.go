@@ -22,7 +22,12 @@ type peer struct {
 	program    string
 }
 
-// peerOf returns the process at the other end of a connection. Close it.
+// errEnded means that the process at the other end of a connection has ended. The connection is open nevertheless if
+// one of its threads waits for a file system that does not answer: the kernel closes the descriptors after the last
+// thread.
+var errEnded = errors.New("the shim has ended")
+
+// peerOf returns the process at the other end of a connection, or errEnded. Close it.
 func peerOf(conn net.Conn) (peer, error) {
 	unixConn, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -40,12 +45,19 @@ func peerOf(conn net.Conn) (peer, error) {
 	}
 	pid := int(credentials.Pid)
 	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return peer{}, errEnded
+	}
 	if err != nil {
 		return peer{}, fmt.Errorf("open pidfd of process %d: %w", pid, err)
 	}
 	program, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "exe"))
 	if err != nil {
-		return peer{}, errors.Join(err, unix.Close(fd))
+		_ = unix.Close(fd)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) { // a zombie has no program
+			return peer{}, errEnded
+		}
+		return peer{}, err
 	}
 	return peer{pid, fd, program}, nil
 }
@@ -67,6 +79,15 @@ func (l *link) signal(p peer, signal unix.Signal) error {
 		return fmt.Errorf("signal shim: process %d runs %s", p.pid, p.program)
 	}
 	return unix.PidfdSendSignal(p.pidfd, signal, nil, 0)
+}
+
+// hasEnded reports whether the process at the other end of a connection has ended.
+func hasEnded(conn net.Conn) bool {
+	shim, err := peerOf(conn)
+	if err == nil {
+		shim.close()
+	}
+	return errors.Is(err, errEnded)
 }
 
 // outdated reports whether the shim of a connection runs another program than the installed one.
@@ -102,7 +123,7 @@ func (l *link) upgrade(conn net.Conn) error {
 		return nil
 	}
 	l.config.Log.Error("shim of another version does not react, replacing it", "pid", shim.pid, "after", limit)
-	return errors.Join(err, l.signal(shim, unix.SIGKILL))
+	return errors.Join(err, l.killPeer(conn))
 }
 
 // check kills the shim of a connection if it does not answer at all. Call it after a call that took too long, which may
@@ -120,22 +141,53 @@ func (l *link) check(client *ttrpc.Client) {
 		return // it has answered, or has ended
 	}
 	l.config.Log.Error("shim does not answer, replacing it", "after", limit)
-	if err := l.kill(); err != nil {
+	if err := l.kill(client); err != nil {
 		l.config.Log.Error("cannot kill the shim, calls wait for it", "err", err)
 	}
 }
 
-// kill kills the shim. The next call starts another.
-func (l *link) kill() error {
-	conn, err := l.dial()
-	if err != nil {
-		return nil // it has ended
+// kill kills the shim of a connection, and closes the connection. The next call starts another shim. If that has
+// happened already, kill does nothing.
+func (l *link) kill(client *ttrpc.Client) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if client == nil || l.client != client {
+		return nil
 	}
-	defer conn.Close()
+	conn, err := l.dial()
+	if err == nil {
+		defer conn.Close()
+		err = l.killPeer(conn)
+	} else {
+		err = nil // it has ended
+	}
+	if err == nil {
+		l.client = nil
+		_ = client.Close()
+	}
+	return err
+}
+
+// killPeer kills the shim at the other end of a connection and makes way for the next one.
+func (l *link) killPeer(conn net.Conn) error {
 	shim, err := peerOf(conn)
-	if err != nil {
+	if err == nil {
+		defer shim.close()
+		err = l.signal(shim, unix.SIGKILL)
+	}
+	if err != nil && !errors.Is(err, errEnded) {
 		return err
 	}
-	defer shim.close()
-	return l.signal(shim, unix.SIGKILL)
+	return l.forget()
+}
+
+// forget removes the socket of a shim that has been killed or has ended, and its lock. Such a shim does nothing any
+// more, but has both open for as long as one of its threads cannot end.
+func (l *link) forget() error {
+	for _, name := range []string{l.config.Socket, l.config.Socket + ".lock"} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("make way for the next shim: %w", err)
+		}
+	}
+	return nil
 }

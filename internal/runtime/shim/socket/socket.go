@@ -1,0 +1,86 @@
+package socket
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lock keeps other shims from the socket at a path. One that was killed may keep it for a moment, until all its threads
+// have ended. Close the file to release the lock.
+func Lock(path string) (*os.File, error) {
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	const (
+		limit = 5 * time.Second
+		again = 2 * time.Millisecond
+	)
+	for start := time.Now(); ; time.Sleep(again) {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return lock, nil
+		}
+		if time.Since(start) > limit {
+			return nil, fmt.Errorf("lock %s: another shim serves there: %w", lock.Name(), err)
+		}
+	}
+}
+
+// Listener is a socket with its connections.
+type Listener struct {
+	*net.UnixListener
+	mu   sync.Mutex
+	open []net.Conn
+}
+
+// Listen makes a socket at a path, which only its owner can open. It replaces the socket of a shim before: the caller
+// has the lock.
+func Listen(path string) (*Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // the path may be the next shim's by then
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &Listener{UnixListener: l}, nil
+}
+
+// Accept implements net.Listener.
+func (l *Listener) Accept() (net.Conn, error) {
+	conn, err := l.UnixListener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	open := []net.Conn{conn}
+	for _, earlier := range l.open {
+		if !errors.Is(earlier.SetDeadline(time.Time{}), net.ErrClosed) {
+			open = append(open, earlier)
+		}
+	}
+	l.open = open
+	return conn, nil
+}
+
+// CloseAll closes the socket and all its connections.
+func (l *Listener) CloseAll() {
+	_ = l.Close() // the process ends next
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, conn := range l.open {
+		_ = conn.Close()
+	}
+}
