@@ -23,7 +23,7 @@ func (s State) Failing() time.Duration { return s.Last.Sub(s.First) }
 // outcome is the result of a request.
 type outcome struct {
 	Began, Ended time.Time
-	Err          error // nil for any response, even a refusal
+	Err          error // nil for any response, even a refusal, unless its body missed the deadline
 }
 
 // judge returns the state after a request. A failure counts only if its request began after the last response.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -207,5 +208,29 @@ func (o *observer) RoundTrip(r *http.Request) (*http.Response, error) {
 		out.Err = fmt.Errorf("API server: %s", response.Status)
 	}
 	o.health.note(out)
+	if err == nil {
+		response.Body = &observedBody{response.Body, r, o.health, out.Ended}
+	}
 	return response, err
+}
+
+// observedBody reports a response whose body is still incomplete at the deadline of its request. A server that hangs
+// may have sent the header before. A watch has no deadline: its end does not say that the server is away.
+type observedBody struct {
+	io.ReadCloser
+	request  *http.Request
+	health   *Health
+	progress time.Time // when data arrived last
+}
+
+func (b *observedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	now := b.health.now()
+	if err != nil && !errors.Is(err, io.EOF) && errors.Is(b.request.Context().Err(), context.DeadlineExceeded) {
+		b.health.note(outcome{Began: b.progress, Ended: now, Err: fmt.Errorf("read response: %w", err)})
+	}
+	if n > 0 {
+		b.progress = now
+	}
+	return n, err
 }

@@ -107,6 +107,28 @@ func TestHealthFollowsTheRequestsOfAllClients(t *testing.T) {
 	}
 }
 
+// A server may hang after it has sent the header of a response.
+func TestABodyThatMissesTheDeadlineIsAFailure(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	a, err := Connect(Options{Base: &rest.Config{Host: server.URL}, Cluster: clusterConfig(), Version: "v1",
+		Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err = a.Heartbeat.CoreV1().Nodes().Get(ctx, "n", metav1.GetOptions{})
+	header := a.Health.LastAnswer()
+	if s := a.Health.State(); err == nil || !s.Away() || header.IsZero() || s.First.Before(header) {
+		t.Errorf("%v: %+v, header at %v", err, s, header)
+	}
+}
+
 // Reviews that use up their budget delay no other request.
 func TestReviewsDelayNoOtherRequest(t *testing.T) {
 	a, err := Connect(Options{Base: &rest.Config{Host: "http://127.0.0.1:1"}, Cluster: clusterConfig(), Version: "v1",
