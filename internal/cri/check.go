@@ -73,7 +73,7 @@ func missingInSandbox(s *runtimeapi.PodSandboxStatus) string {
 		field{"Status.Metadata.Name", m.GetName() != ""},
 		field{"Status.Metadata.Namespace", m.GetNamespace() != ""},
 		field{"Status.Metadata.Uid", m.GetUid() != ""},
-		field{"Status.CreatedAt", s.GetCreatedAt() != 0})
+		field{"Status.CreatedAt", s.GetCreatedAt() > 0})
 }
 
 func missingInContainer(s *runtimeapi.ContainerStatus) string {
@@ -82,7 +82,7 @@ func missingInContainer(s *runtimeapi.ContainerStatus) string {
 		field{"Status.Id", s.GetId() != ""},
 		field{"Status.Metadata", s.GetMetadata() != nil},
 		field{"Status.Metadata.Name", s.GetMetadata().GetName() != ""},
-		field{"Status.CreatedAt", s.GetCreatedAt() != 0},
+		field{"Status.CreatedAt", s.GetCreatedAt() > 0},
 		field{"Status.Image", s.GetImage().GetImage() != ""},
 		field{"Status.ImageRef", s.GetImageRef() != ""})
 }
