@@ -12,7 +12,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath -vet=off -ldflags
 EMBEDDED = ./internal/runtime/... ./internal/cri/critest/... ./internal/agent/engine/kind ./internal/cli
 RACE     = $(filter-out $(shell $(GO) list $(EMBEDDED)),$(shell $(GO) list ./internal/...))
 
-.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak script e2e chaos powercut vmtest before leftovers bench packages release clean
+.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak browser script e2e chaos powercut vmtest before leftovers bench packages release clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -20,14 +20,15 @@ help: ## list the targets
 setup: ## install the Debian packages that building and testing needs
 	@sh hack/setup.sh
 
-assets: setup ## build the programs inside the binary: runc, CNI plugins, the holder, the shim
+assets: setup ## build what the binary carries: runc, CNI plugins, the holder, the shim, the web page
 	@sh hack/assets.sh
+	@sh hack/webui.sh
 
 # The script writes the stamp only if a program has changed.
-internal/runtime/assets/stamp: assets
+internal/runtime/assets/stamp internal/ui/assets/stamp: assets
 	@:
 
-$(BIN): $(SRC) go.mod go.sum internal/runtime/assets/stamp
+$(BIN): $(SRC) go.mod go.sum internal/runtime/assets/stamp internal/ui/assets/stamp
 	@mkdir -p bin
 	$(GO) build -ldflags '-s -w' -o $@ ./cmd/berth
 
@@ -45,7 +46,7 @@ run: build image ## run the example pod until it is Ready; show its timeline, lo
 	@sh example/run.sh
 
 test: ## everything that CI runs, with the seconds of each stage at the end (as root)
-	@MAKE='$(MAKE)' sh hack/test.sh setup before assets cluster check race embedded fuzz build script e2e \
+	@MAKE='$(MAKE)' sh hack/test.sh setup before assets cluster check race embedded fuzz build browser script e2e \
 		vmtest leftovers
 
 check: lint vuln ## formatting, linters (go vet is one of them), vulnerabilities, the rules of test/arch_test.go, links
@@ -82,6 +83,9 @@ hostile: build image ## measure other pods and the agent beside pods that do har
 # SOAKFLAGS="-soak.pods 10000 -soak.time 12h -soak.seed 7" chooses how many pods, and repeats a sequence.
 soak: build image ## run hundreds of pods through one agent; writes bin/soak/soak.html with plots of what they use
 	$(GO) test -count=1 -timeout 12h -v -run TestSoak ./test/ -soak $(SOAKFLAGS)
+
+browser: assets ## the web page of berth ui in Chromium
+	$(GO) test -count=1 -timeout 5m ./test/browser
 
 script: build image ## end to end: run the scripts in test/script on the real runtimes
 	$(GO) test -count=1 -timeout 40m -parallel 6 -skip TestE2E ./test/
@@ -127,4 +131,4 @@ release: ## build a release of the last commit for amd64 and arm64 in bin/releas
 	@sh hack/release-check.sh
 
 clean: ## remove what was built
-	rm -rf bin internal/runtime/assets/*.zst
+	rm -rf bin internal/runtime/assets/*.zst internal/ui/assets/*.gz internal/ui/assets/stamp

@@ -32,6 +32,7 @@ if [ -n "$(git status --porcelain)" ]; then
 	echo "release: the work tree has changes that are in no commit, so this build cannot be repeated" >&2
 fi
 
+sh hack/webui.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM

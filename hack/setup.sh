@@ -6,6 +6,7 @@ set -eu
 packages="
 apparmor
 ca-certificates
+chromium-headless-shell
 dbus-daemon
 dmsetup
 e2fsprogs

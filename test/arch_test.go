@@ -81,6 +81,8 @@ var rules = []rule{
 			"internal/node",
 			"internal/config", "internal/pod", "internal/cluster", "internal/api", "internal/agent"},
 		"agent wires everything but the command line"},
+	{"internal/ui", []string{"internal/base", "internal/model", "internal/record", "internal/api"},
+		"the web page is a client of the agent, as the command line is"},
 	{"internal/cli", []string{"internal"}, "the command line is at the top"},
 	{"cmd", []string{"internal/cli", "internal/base"}, "main only starts"},
 	{"test", []string{"internal", "test"}, "tests may look at everything"},

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-run/berth/internal/cli/setup"
 	"github.com/berth-run/berth/internal/cli/top"
 	"github.com/berth-run/berth/internal/cli/topology"
+	"github.com/berth-run/berth/internal/cli/ui"
 	"github.com/berth-run/berth/internal/config"
 )
 
@@ -97,7 +98,7 @@ func newRoot(a *app) *cobra.Command {
 		getCommand(a), describeCommand(a),
 		resizeCommand(a), conditionCommand(a), eventsCommand(a), traceCommand(a),
 		explain.Command(a.RootClient, command.ReadManifest), imageCommand(a),
-		topology.Command(&a.App), top.Command(&a.App),
+		topology.Command(&a.App), top.Command(&a.App), ui.Command(&a.App),
 		doctor.Command(&a.App), setup.Command(&a.App),
 		agentCommand(a), runtimeCommand(a), resetCommand(a), versionCommand(),
 	)

@@ -1,0 +1,61 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth/internal/cli/command"
+	"github.com/berth-run/berth/internal/ui"
+)
+
+// Command returns "berth ui".
+func Command(a *command.App) *cobra.Command {
+	var port uint16
+	cmd := &cobra.Command{
+		Use:   "ui",
+		Short: "Show this node as a web page, until Ctrl-C",
+		Long: `Show this node as a web page: its pods, live, and for each pod its start, containers, logs, events,
+volumes and YAML. Pods can be restarted and deleted there.
+
+The command prints a link that works once. It serves the page on 127.0.0.1 only and talks to the
+agent's socket. Press Enter for another link, for example for a second browser.
+
+From another machine, forward the port: ssh -L 8080:127.0.0.1:8080 NODE, with --port 8080.`,
+		Example: "  berth ui --port 8080",
+		Args:    command.Usage(cobra.NoArgs),
+	}
+	cmd.Flags().Uint16Var(&port, "port", 0, "`port` of 127.0.0.1 to serve the page on; 0: a free one")
+	command.Mark(cmd.RegisterFlagCompletionFunc("port", cobra.NoFileCompletions))
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return serve(cmd, a, port) }
+	return cmd
+}
+
+func serve(cmd *cobra.Command, a *command.App, port uint16) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	agent := a.Client()
+	if _, err := agent.Status(ctx); err != nil {
+		return err
+	}
+	s, err := ui.Listen(ctx, port, agent)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "Open this link in a browser. It works once; press Enter for another one.\n%s\n",
+		s.Link())
+	go moreLinks(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), s)
+	return s.Run()
+}
+
+// moreLinks prints a link for each line of the input. It ends with the process: a read from a terminal cannot be ended.
+func moreLinks(ctx context.Context, in io.Reader, out io.Writer, s *ui.Server) {
+	for lines := bufio.NewScanner(in); lines.Scan() && ctx.Err() == nil; {
+		fmt.Fprintln(out, s.Link())
+	}
+}

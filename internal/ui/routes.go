@@ -1,0 +1,290 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorilla/websocket"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/base/unixsocket"
+)
+
+// podPath is the path of a pod in the Kubernetes API, and ownPath that of its parts in the agent's own API.
+const (
+	podPath = "/api/v1/namespaces/{namespace}/pods/{name}"
+	ownPath = "/berth/v1/pods/{namespace}/{name}"
+)
+
+// requests are the routes of the agent that the page may use below /api. Secrets are not among them.
+var requests = []string{
+	"GET " + podPath,
+	"DELETE " + podPath,
+	"GET " + podPath + "/log",
+	"GET " + ownPath + "/timeline",
+	"GET /berth/v1/timelines",
+	"GET /berth/v1/status",
+	"GET /berth/v1/topology",
+	"GET /berth/v1/pressure",
+	"GET /berth/v1/images",
+	"GET /berth/v1/images/usage",
+	"GET /api/v1/persistentvolumeclaims",
+	"GET /api/v1/persistentvolumes",
+	"GET /api/v1/configmaps",
+}
+
+// streams are the routes of the agent that the page may use below /live, as WebSockets.
+var streams = []string{"/api/v1/pods", "/api/v1/events", "/api/v1/namespaces/{namespace}/events", podPath + "/log"}
+
+func (s *Server) routes(mux *http.ServeMux) {
+	agent := httputil.ReverseProxy{
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return unixsocket.Dial(ctx, s.agent.Socket())
+			},
+			DisableCompression: true,
+			DisableKeepAlives:  true, // an idle connection would delay the agent's end
+		},
+		Rewrite:       func(r *httputil.ProxyRequest) { rewrite(r.Out) },
+		FlushInterval: -1,
+		ModifyResponse: func(r *http.Response) error {
+			// The agent answers data. A browser must never read it as a page.
+			kind := r.Header.Get("Content-Type")
+			r.Header = http.Header{"Content-Type": {kind}}
+			if !strings.HasPrefix(kind, "application/json") {
+				r.Header.Set("Content-Type", "text/plain; charset=utf-8")
+			}
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if r.Context().Err() == nil {
+				answer.WriteError(w, unreachable(s.agent, err))
+			}
+		},
+	}
+	for _, route := range requests {
+		method, pattern, _ := strings.Cut(route, " ")
+		mux.Handle(method+" /api"+pattern, http.StripPrefix("/api", &agent))
+	}
+	for _, pattern := range streams {
+		mux.Handle("GET /live"+pattern, http.StripPrefix("/live", s.stream(agent.Transport)))
+	}
+	mux.HandleFunc("GET /live/usage", s.showUsage)
+	mux.HandleFunc("GET /yaml/{namespace}/{name}", s.yaml)
+	mux.HandleFunc("POST /restart/{namespace}/{name}", s.restart)
+	mux.HandleFunc("POST /explain/{namespace}/{name}", s.explain)
+}
+
+// rewrite turns a request of the page into one for the agent. Nothing of the browser's headers goes along.
+func rewrite(out *http.Request) {
+	out.URL.Scheme, out.URL.Host, out.Host = "http", "berth", "berth"
+	out.Header = http.Header{"User-Agent": {"berth"}, "Content-Type": out.Header.Values("Content-Type")}
+}
+
+func unreachable(agent *client.Client, err error) error {
+	err = client.Explain(agent.Socket(), err)
+	return answer.Next(answer.Failure(http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, err.Error()),
+		client.NextStep(err))
+}
+
+// closing is how long a browser may take to read the reason for the end of a stream.
+const closing = time.Second
+
+// ended is the code of a WebSocket's end that has a message of the agent.
+const ended = 4000
+
+// stream copies an answer of the agent that lasts into a WebSocket. A regular end has the code 1000. Any other end has
+// the code 4000, and the cause.
+func (s *Server) stream(transport http.RoundTripper) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, ctx, err := upgrade(w, r)
+		if err != nil {
+			return // Upgrade has answered
+		}
+		defer func() { _ = conn.Close() }() // the browser may be gone already
+		finish(conn, s.copy(ctx, transport, r.URL, conn))
+	})
+}
+
+func (s *Server) copy(ctx context.Context, transport http.RoundTripper, from *url.URL, conn *websocket.Conn) error {
+	to := url.URL{Scheme: "http", Host: "berth", Path: from.Path, RawPath: from.RawPath, RawQuery: from.RawQuery}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return client.Explain(s.agent.Socket(), err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		var st metav1.Status
+		if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&st); err == nil && st.Message != "" {
+			return fmt.Errorf("%s", st.Message)
+		}
+		return fmt.Errorf("the agent answered %s", resp.Status)
+	}
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := resp.Body.Read(buffer)
+		if n > 0 {
+			if err := conn.WriteMessage(websocket.BinaryMessage, buffer[:n]); err != nil {
+				return nil // the browser is gone
+			}
+		}
+		switch cause := resp.Trailer.Get(api.TrailerError); {
+		case err == io.EOF && cause != "":
+			return fmt.Errorf("%s", cause)
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return client.Explain(s.agent.Socket(), err)
+		}
+	}
+}
+
+// upgrade makes a WebSocket of a request. The context ends with the request's and when the browser closes the socket.
+func upgrade(w http.ResponseWriter, r *http.Request) (*websocket.Conn, context.Context, error) {
+	// The guard has checked the origin.
+	upgrader := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}
+	conn, err := upgrader.Upgrade(w, r, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn.SetReadLimit(1 << 20)
+	ctx, cancel := context.WithCancel(r.Context())
+	context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) }) // ends NextReader below
+	go func() {
+		defer cancel()
+		for {
+			if _, _, err := conn.NextReader(); err != nil {
+				return
+			}
+		}
+	}()
+	return conn, ctx, nil
+}
+
+// finish sends why a stream ends. WebSockets limit a reason to 123 bytes, so the whole text goes before it.
+func finish(conn *websocket.Conn, err error) {
+	message := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+	if err != nil {
+		_ = conn.SetWriteDeadline(time.Now().Add(closing))
+		_ = conn.WriteMessage(websocket.TextMessage, []byte(err.Error()))
+		message = websocket.FormatCloseMessage(ended, "")
+	}
+	_ = conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(closing))
+}
+
+func key(r *http.Request) types.NamespacedName {
+	return types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+}
+
+// yaml answers a pod as YAML.
+func (s *Server) yaml(w http.ResponseWriter, r *http.Request) {
+	p, err := s.agent.Pod(key(r)).Get(r.Context())
+	if err != nil {
+		answer.WriteError(w, err)
+		return
+	}
+	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	text, err := yaml.Marshal(p)
+	if err != nil {
+		answer.WriteError(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write(text) // it fails only if the browser is gone
+}
+
+// annotationRestarted has the time of the last restart by a user.
+const annotationRestarted = "berth.run/restarted-at"
+
+// manifest returns the manifest of an existing pod. extra are added annotations.
+func manifest(p *corev1.Pod, extra map[string]string) ([]byte, error) {
+	kept := map[string]string{}
+	for name, value := range p.Annotations {
+		if !strings.HasPrefix(name, "kubernetes.io/config.") {
+			kept[name] = value
+		}
+	}
+	for name, value := range extra {
+		kept[name] = value
+	}
+	return json.Marshal(&corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Annotations: kept,
+			OwnerReferences: slices.Clone(p.OwnerReferences)},
+		Spec: *p.Spec.DeepCopy(),
+	})
+}
+
+// restart replaces a pod by a new one with the same manifest. The agent stores the new pod before it ends the old one.
+func (s *Server) restart(w http.ResponseWriter, r *http.Request) {
+	handle := s.agent.Pod(key(r))
+	p, err := handle.Get(r.Context())
+	if err == nil && string(p.UID) != r.URL.Query().Get("uid") {
+		err = answer.Failure(http.StatusConflict, metav1.StatusReasonConflict, "the pod was replaced meanwhile")
+	}
+	if err != nil {
+		answer.WriteError(w, err)
+		return
+	}
+	p.Spec.NodeName, p.Spec.EphemeralContainers = "", nil
+	data, err := manifest(p, map[string]string{annotationRestarted: time.Now().UTC().Format(time.RFC3339Nano)})
+	if err == nil {
+		data, err = withUID(data, uuid.NewUUID())
+	}
+	if err == nil {
+		_, err = s.agent.Apply(r.Context(), data, client.Apply{Origin: "berth ui"})
+	}
+	if err != nil {
+		answer.WriteError(w, err)
+		return
+	}
+	answer.WriteJSON(w, http.StatusOK, metav1.Status{Status: metav1.StatusSuccess})
+}
+
+// withUID gives a manifest a UID. Another UID than the existing pod's makes the agent replace that pod.
+func withUID(data []byte, uid types.UID) ([]byte, error) {
+	var p corev1.Pod
+	if err := json.Unmarshal(data, &p); err != nil {
+		return nil, err
+	}
+	p.UID = uid
+	return json.Marshal(&p)
+}
+
+// explain answers what admission says about a pod now.
+func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
+	p, err := s.agent.Pod(key(r)).Get(r.Context())
+	var data []byte
+	if err == nil {
+		data, err = manifest(p, nil)
+	}
+	var all []api.Explanation
+	if err == nil {
+		all, err = client.Explanations(r.Context(), s.agent, data, client.Apply{Origin: "berth ui"})
+	}
+	if err != nil {
+		answer.WriteError(w, err)
+		return
+	}
+	answer.WriteJSON(w, http.StatusOK, api.ExplanationList{TypeMeta: api.Type("ExplanationList"), Items: all})
+}

@@ -1,0 +1,456 @@
+// Package browser tests the web page of "berth ui" in Chromium. The agent is one of package servertest.
+package browser
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/api/servertest"
+	"github.com/berth-run/berth/internal/record/timeline"
+	"github.com/berth-run/berth/internal/ui"
+)
+
+// patience is how long a test waits for the browser.
+const patience = 60 * time.Second
+
+// page is a browser with the page of an agent.
+type page struct {
+	t     *testing.T
+	ctx   context.Context
+	agent *servertest.Agent
+	// complaints has what the browser reports: violations of the policy and errors of scripts.
+	complaints chan string
+}
+
+// open starts an agent with pods, the server of its page, and a browser, and opens the page.
+func open(t *testing.T, pods ...*corev1.Pod) *page {
+	t.Helper()
+	chromium := chromiumPath(t)
+	agent := servertest.Start(t)
+	for _, p := range pods {
+		agent.Put(p)
+	}
+	serving, stop := context.WithCancel(context.Background())
+	s, err := ui.Listen(serving, 0, client.New(agent.Socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Run() }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox,
+		chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(patience),
+		chromedp.Flag("lang", "en-US"))
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	ctx, end := chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(end)
+	ctx, closeTab := chromedp.NewContext(ctx)
+	t.Cleanup(func() {
+		_ = chromedp.Cancel(ctx) // waits for the end of the browser
+		closeTab()
+	})
+	b := &page{t: t, ctx: ctx, agent: agent, complaints: make(chan string, 100)}
+	chromedp.ListenTarget(ctx, func(ev any) {
+		switch ev := ev.(type) {
+		case *log.EventEntryAdded:
+			if ev.Entry.Level == log.LevelError {
+				b.complain(ev.Entry.Text)
+			}
+		case *runtime.EventExceptionThrown:
+			b.complain(ev.ExceptionDetails.Error())
+		}
+	})
+	b.run(log.Enable(), runtime.Enable(), chromedp.Navigate(s.Link()))
+	return b
+}
+
+// chromiumPath returns the browser of hack/setup.sh. A machine without it skips the tests, except in "make test".
+func chromiumPath(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium-headless-shell", "chromium"} {
+		if found, err := exec.LookPath(name); err == nil {
+			return found
+		}
+	}
+	t.Skip("no Chromium is installed; run hack/setup.sh as root")
+	return ""
+}
+
+func (b *page) complain(text string) {
+	select {
+	case b.complaints <- text:
+	default:
+	}
+}
+
+func (b *page) run(actions ...chromedp.Action) {
+	b.t.Helper()
+	if err := chromedp.Run(b.ctx, actions...); err != nil {
+		b.t.Fatalf("%v; the page shows: %s", err, b.text())
+	}
+}
+
+// text returns the text of the page, for a failure.
+func (b *page) text() string {
+	var text string
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), 5*time.Second)
+	defer cancel()
+	if err := chromedp.Run(ctx, chromedp.Evaluate(`document.body.innerText`, &text)); err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// wait waits until an expression is true in the page.
+func (b *page) wait(expression string) {
+	b.t.Helper()
+	var ok bool
+	if err := chromedp.Run(b.ctx, chromedp.Poll(expression, &ok, chromedp.WithPollingTimeout(patience/4))); err != nil {
+		b.t.Fatalf("wait for %s: %v; the page shows: %s", expression, err, b.text())
+	}
+}
+
+func quote(text string) string {
+	data, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+// shows waits until the page contains a text.
+func (b *page) shows(text string) {
+	b.t.Helper()
+	b.wait("document.body.innerText.includes(" + quote(text) + ")")
+}
+
+// clean fails if the browser has reported anything.
+func (b *page) clean() {
+	b.t.Helper()
+	for {
+		select {
+		case text := <-b.complaints:
+			b.t.Errorf("the browser reports: %s", text)
+		default:
+			return
+		}
+	}
+}
+
+// click clicks with the mouse on the first element of a CSS selector, once it is there.
+func (b *page) click(selector string) {
+	b.t.Helper()
+	b.wait("document.querySelector(" + quote(selector) + ") !== null")
+	var at struct{ X, Y float64 }
+	b.run(chromedp.Evaluate(`(() => {
+		const r = document.querySelector(`+quote(selector)+`).getBoundingClientRect();
+		return {X: r.x + r.width / 2, Y: r.y + r.height / 2};
+	})()`, &at))
+	b.run(chromedp.MouseClickXY(at.X, at.Y))
+}
+
+// press sends keys to the page.
+func (b *page) press(keys string) {
+	b.t.Helper()
+	b.run(chromedp.KeyEvent(keys))
+}
+
+// picture writes a picture of the page into the directory $BERTH_SCREENSHOTS, if that is set.
+func (b *page) picture(name string) {
+	b.t.Helper()
+	dir := os.Getenv("BERTH_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	var png []byte
+	b.run(chromedp.CaptureScreenshot(&png))
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func running(name string) *corev1.Pod {
+	now := metav1.Now()
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: now, Labels: map[string]string{"app": name}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "app", Image: "example.com/web:1",
+				VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
+			Volumes: []corev1.Volume{{Name: "data",
+				VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, StartTime: &now,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Ready: true,
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}}},
+		},
+	}
+}
+
+func waiting(name, reason, message string) *corev1.Pod {
+	p := running(name)
+	p.Status.Phase = corev1.PodPending
+	p.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}
+	return p
+}
+
+func start(name string) timeline.Timeline {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	ms := func(n int) time.Time { return at.Add(time.Duration(n) * time.Millisecond) }
+	return timeline.Timeline{
+		Namespace: "default", Name: name, What: "pod start", Start: at, End: ms(551), Read: ms(600),
+		Spans: []timeline.Span{
+			{ID: "1", Name: "pod start", Kind: timeline.KindStep, Start: at, End: ms(551)},
+			{ID: "2", Parent: "1", Name: "sandbox", Kind: timeline.KindStep, Start: ms(5), End: ms(235)},
+			{ID: "3", Parent: "2", Name: "cri/RunPodSandbox", Kind: timeline.KindCRI, Start: ms(5), End: ms(234)},
+			{ID: "4", Parent: "1", Name: "container app", Kind: timeline.KindStep, Start: ms(5), End: ms(533)},
+			{ID: "5", Parent: "4", Name: "image app", Kind: timeline.KindWait, Start: ms(6), End: ms(402)},
+			{ID: "6", Parent: "1", Name: "readiness probe app", Kind: timeline.KindWait, Start: ms(533), End: ms(551)},
+		},
+	}
+}
+
+func TestListIsLiveAndFiltered(t *testing.T) {
+	b := open(t, running("web"), waiting("db", "ImagePullBackOff", "manifest unknown"))
+	b.agent.SetTimelines(start("web"))
+	b.shows("db")
+	b.shows("app: ImagePullBackOff: manifest unknown")
+	b.picture("pods")
+
+	// A change shows within a second. The clock is the browser's.
+	b.run(chromedp.Evaluate(`window.seen = new Promise(r => new MutationObserver(() => {
+		if (document.body.innerText.includes("CrashLoopBackOff")) r(Date.now());
+	}).observe(document.body, {subtree: true, childList: true, characterData: true})); true`, nil))
+	changed := time.Now()
+	b.agent.Change(types.NamespacedName{Namespace: "default", Name: "web"}, func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[0].State = corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 10s"}}
+		p.Status.ContainerStatuses[0].RestartCount = 3
+	})
+	var seen float64
+	b.run(chromedp.Evaluate(`window.seen`, &seen, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
+		return p.WithAwaitPromise(true)
+	}))
+	if took := time.UnixMilli(int64(seen)).Sub(changed); took > time.Second {
+		t.Errorf("the page showed a change after %s, want at most 1s", took)
+	}
+
+	b.press("/")
+	b.press("manifest")
+	b.shows("No pod matches the filter.")
+	b.press(kb.Escape)
+	b.shows("ImagePullBackOff")
+	b.press("/")
+	b.wait(`document.activeElement.id === "filter" && document.activeElement.value === ""`)
+	b.press("app=web")
+	b.wait(`document.querySelectorAll("tbody tr").length === 1`)
+	b.press(kb.Enter)
+	b.wait(`location.hash === "#/pod/default/web/Start"`)
+	b.press(kb.Escape)
+	b.agent.Remove(types.NamespacedName{Namespace: "default", Name: "db"})
+	b.wait(`!document.body.innerText.includes("ImagePullBackOff")`)
+	b.clean()
+}
+
+func TestPartsOfAPod(t *testing.T) {
+	p := running("web")
+	p.UID = "web-uid"
+	b := open(t, p)
+	b.agent.SetTimelines(start("web"))
+	b.agent.WriteLog(t, b.pod("web"), "app", 0, "listening on port 80", "a request")
+	b.run(chromedp.Evaluate(`location.hash = "#/pod/default/web/Start"`, nil))
+	b.shows("ready after 551 ms")
+	b.shows("waited for image app")
+	b.click(`svg g.row:nth-of-type(9)`) // the container, below five lines of the scale and three rows
+	b.shows("waited for: image app 396 ms")
+	b.picture("start")
+
+	b.press("2")
+	b.shows("example.com/web:1")
+	b.press("3")
+	b.shows("listening on port 80")
+	b.agent.WriteLog(t, b.pod("web"), "app", 0, "written while the page follows")
+	b.shows("written while the page follows")
+	b.run(chromedp.SendKeys(`.logs input[type=search]`, "request", chromedp.ByQuery))
+	b.wait(`document.querySelectorAll("mark").length === 1`)
+	b.picture("logs")
+	b.run(chromedp.Evaluate(`document.activeElement.blur()`, nil))
+	b.press("5")
+	b.shows("app:/data")
+	b.press("6")
+	b.shows("kind: Pod")
+	b.press("4")
+	b.shows("No events.")
+	b.clean()
+}
+
+func (b *page) pod(name string) *corev1.Pod {
+	b.t.Helper()
+	p, ok := b.agent.Pods.Get(types.NamespacedName{Namespace: "default", Name: name})
+	if !ok {
+		b.t.Fatalf("no pod %s", name)
+	}
+	return p
+}
+
+func TestDeleteAsksFirst(t *testing.T) {
+	b := open(t, running("web"), running("other"))
+	b.agent.SetTimelines(start("web"))
+	b.run(chromedp.Evaluate(`location.hash = "#/pod/default/web/Start"`, nil))
+	b.click(`.actions > .danger`)
+	b.shows("Delete the pod and its manifest?")
+	b.press(kb.Escape)
+	b.wait(`!document.querySelector(".dialog")`)
+	if n := len(b.agent.Deleted()); n != 0 {
+		t.Fatalf("%d deletions before the confirmation", n)
+	}
+	b.click(`.actions > .danger`)
+	b.click(`#confirm`)
+	b.shows("This pod does not exist any more.")
+	if n := len(b.agent.Deleted()); n != 1 {
+		t.Errorf("%d deletions, want 1", n)
+	}
+	b.clean()
+}
+
+// Texts of pods never become a part of the page.
+func TestScriptsInTextsStayTexts(t *testing.T) {
+	const attack = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>`
+	p := waiting("web", "Bad", attack)
+	p.Annotations = map[string]string{"note": attack}
+	p.Labels = map[string]string{"l": attack}
+	p.Name = `x"><script>window.hacked=1<`
+	plain := running("log")
+	plain.UID = "log-uid"
+	plain.Annotations = map[string]string{"note": attack}
+	b := open(t, p, plain)
+	b.shows(attack)
+	b.shows(p.Name)
+	b.agent.WriteLog(t, b.pod("log"), "app", 0, attack)
+	line := start("log")
+	line.Spans[1].Name = attack
+	b.agent.SetTimelines(line)
+	for part, text := range map[string]string{"Logs": attack, "YAML": "window.hacked", "Start": "<img src=x"} {
+		b.run(chromedp.Evaluate(fmt.Sprintf(`location.hash = "#/pod/default/log/%s"`, part), nil))
+		if part == "Start" {
+			b.wait(`document.querySelector("svg")?.textContent.includes(` + quote(text) + `)`)
+			continue
+		}
+		b.shows(text)
+	}
+	var hacked, inline bool
+	b.run(chromedp.Evaluate(`"hacked" in window`, &hacked))
+	// The policy stops even a script that did become a part of the page.
+	b.clean()
+	b.run(chromedp.Evaluate(`(() => {
+		const s = document.createElement("script");
+		try { s.textContent = "window.inline = 1"; document.body.append(s); } catch {}
+		return "inline" in window;
+	})()`, &inline))
+	if hacked || inline {
+		t.Errorf("a text ran as a script: %t; an inline script ran: %t", hacked, inline)
+	}
+}
+
+func TestChineseDarkAndPhone(t *testing.T) {
+	b := open(t, running("web"), waiting("db", "ImagePullBackOff", "manifest unknown"))
+	b.agent.SetTimelines(start("web"))
+	b.shows("Why it waits")
+	b.run(chromedp.SetValue(`select[aria-label=Language]`, "zh", chromedp.ByQuery), chromedp.Evaluate(
+		`document.querySelector("select").dispatchEvent(new Event("change", {bubbles: true}))`, nil))
+	b.shows("等待的原因")
+	b.picture("chinese")
+	light := b.background()
+	b.run(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: "dark"}}))
+	if dark := b.background(); dark == light {
+		t.Errorf("dark and light have the same background %s", dark)
+	}
+	b.run(chromedp.EmulateViewport(360, 740))
+	for _, hash := range []string{"#/", "#/pod/default/web/Start", "#/pod/default/web/Containers",
+		"#/pod/default/web/YAML"} {
+		b.run(chromedp.Evaluate("location.hash = "+quote(hash), nil))
+		b.wait(`document.querySelector("main").innerText.includes("web")`)
+		var over float64
+		b.run(chromedp.Evaluate(`document.documentElement.scrollWidth - innerWidth`, &over))
+		if over > 0 {
+			t.Errorf("%s is %.0f pixels wider than a phone", hash, over)
+		}
+	}
+	b.picture("phone")
+	b.clean()
+}
+
+func (b *page) background() string {
+	b.t.Helper()
+	var color string
+	b.run(chromedp.Evaluate(`getComputedStyle(document.body).backgroundColor`, &color))
+	return color
+}
+
+func TestFiveHundredPodsStaySmooth(t *testing.T) {
+	var pods []*corev1.Pod
+	for i := range 500 {
+		pods = append(pods, running(fmt.Sprintf("web-%03d", i)))
+	}
+	b := open(t, pods...)
+	b.wait(`document.querySelectorAll("tbody tr").length === 500`)
+	// The longest task of the page while 100 pods change.
+	b.run(chromedp.Evaluate(`window.longest = 0; new PerformanceObserver(l => {
+		for (const e of l.getEntries()) longest = Math.max(longest, e.duration);
+	}).observe({entryTypes: ["longtask"]}); true`, nil))
+	for i := range 100 {
+		b.agent.Change(types.NamespacedName{Namespace: "default", Name: fmt.Sprintf("web-%03d", i)},
+			func(p *corev1.Pod) { p.Status.Reason = "Changed" })
+	}
+	b.wait(`document.querySelectorAll("tbody tr").length === 500 && longest >= 0`)
+	b.press("/")
+	b.press("web-499")
+	b.wait(`document.querySelectorAll("tbody tr").length === 1`)
+	var longest float64
+	b.run(chromedp.Evaluate(`longest`, &longest))
+	t.Logf("the longest task of the page took %.0f ms", longest)
+	if longest > 1000 {
+		t.Errorf("the page was busy for %.0f ms without a pause", longest)
+	}
+	b.clean()
+}
+
+// A page outlives a restart of the agent.
+func TestPageReconnects(t *testing.T) {
+	b := open(t, running("web"))
+	b.shows("web")
+	if err := b.agent.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	b.shows("The agent cannot be reached")
+	again := servertest.StartAt(t, b.agent.Socket)
+	again.Put(running("after"))
+	b.shows("after")
+	b.wait(`!document.body.innerText.includes("cannot be reached")`)
+}
