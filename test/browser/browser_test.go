@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,9 +61,18 @@ func open(t *testing.T, pods ...*corev1.Pod) *page {
 		}
 	})
 
+	data := t.TempDir() // is removed after the browser has ended
+	killed := make(chan func(), 1)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox,
-		chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(patience),
-		chromedp.Flag("lang", "en-US"))
+		chromedp.UserDataDir(data), chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(patience),
+		chromedp.Flag("lang", "en-US"), chromedp.ModifyCmdFunc(func(cmd *exec.Cmd) { group(cmd, killed) }))
+	t.Cleanup(func() {
+		select {
+		case kill := <-killed:
+			kill()
+		default: // no browser was started
+		}
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	ctx, end := chromedp.NewExecAllocator(ctx, options...)
@@ -85,6 +95,15 @@ func open(t *testing.T, pods ...*corev1.Pod) *page {
 	})
 	b.run(log.Enable(), runtime.Enable(), chromedp.Navigate(s.Link()))
 	return b
+}
+
+// group starts the browser in a process group of its own, and sends a function that ends all of it: Debian starts
+// Chromium with a script, and Chromium starts many processes.
+func group(cmd *exec.Cmd, killed chan<- func()) {
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
+	end := func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.Cancel = end
+	killed <- func() { _ = end() } // after a regular end nothing is left to kill
 }
 
 // chromiumPath returns the browser of hack/setup.sh. A machine without it skips the tests, except in "make test".
