@@ -1,5 +1,5 @@
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 import "./style.css";
 import { keyOf, Pod } from "./kube";
 import { useUsage, useWatch } from "./live";
@@ -19,12 +19,13 @@ function Page() {
   const usage = useUsage();
   const path = hash.replace(/^#\//, "").split("/").map(decodeURIComponent);
   const one = path[0] === "pod" && path.length >= 3;
-  useEffect(() => {
+  // The handlers are replaced together with what the page shows, so that no key meets a handler of an older page.
+  useLayoutEffect(() => {
     const moved = () => setHash(location.hash);
     addEventListener("hashchange", moved);
     return () => removeEventListener("hashchange", moved);
   }, []);
-  useEffect(() => {
+  useLayoutEffect(() => {
     document.title = (one ? path[2] + " · " : "") + "Berth";
     const press = (e: KeyboardEvent) => {
       if (!one || e.ctrlKey || e.metaKey || e.altKey || e.target instanceof HTMLInputElement) return;

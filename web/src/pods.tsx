@@ -1,5 +1,5 @@
 // The list of all pods.
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { age, born, bytes, cpus, keyOf, Pod, Summary, summarize } from "./kube";
 import { Table, Usage, useNow } from "./live";
 import { t } from "./words";
@@ -28,7 +28,7 @@ export function Pods({ table, usage }: { table: Table<Pod>; usage: Record<string
     const text = [keyOf(m), summaryOf(p).status, ...Object.entries(m.labels ?? {}).map(([k, v]) => k + "=" + v)].join(" ").toLowerCase();
     return words.every(w => text.includes(w));
   }).sort((a, b) => compare(a, b, order, usage)), [table, filter, order, usage]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const press = (e: KeyboardEvent) => {
       if (e.ctrlKey || e.metaKey || e.altKey) return;
       const typing = e.target instanceof HTMLInputElement;
