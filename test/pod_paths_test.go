@@ -45,7 +45,6 @@ var plainOpens = map[string]string{
 	"internal/pod/steps/poddir/poddir.go":              "The administrator configures the path.",
 	"internal/pod/steps/container/env.go":              "It opens an inode whose type it has checked.",
 	"internal/pod/steps/container/host.go":             "The files are in /proc.",
-	"internal/node/logrotate/job.go":                   "O_EXCL makes a new file.",
 	"internal/node/stats/sample.go":                    "The files are in /proc and in cgroup file systems.",
 	"internal/node/stats/process.go":                   "The file is in /proc.",
 	"internal/node/stats/stall/stall.go":               "The files are in /proc.",

@@ -73,7 +73,8 @@ func missingInSandbox(s *runtimeapi.PodSandboxStatus) string {
 		field{"Status.Metadata.Name", m.GetName() != ""},
 		field{"Status.Metadata.Namespace", m.GetNamespace() != ""},
 		field{"Status.Metadata.Uid", m.GetUid() != ""},
-		field{"Status.CreatedAt", s.GetCreatedAt() > 0})
+		// After a reboot, containerd answers with the Go time zero, which is a number below 0.
+		field{"Status.CreatedAt", s.GetCreatedAt() != 0})
 }
 
 func missingInContainer(s *runtimeapi.ContainerStatus) string {

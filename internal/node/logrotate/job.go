@@ -65,17 +65,21 @@ func (j job) do(ctx context.Context) (res result) {
 
 // rotate carries out decide's result, except for the compression, which takes longer.
 func (j job) rotate(ctx context.Context) result {
-	dir, base := filepath.Split(j.path)
-	files, err := list(dir)
+	var files []file
+	root, rel, err := logfile.Root(j.path)
+	if err == nil {
+		defer func() { _ = root.Close() }() // nothing is written through it
+		files, err = list(root, filepath.Dir(rel))
+	}
 	if errors.Is(err, fs.ErrNotExist) && !j.running {
 		return result{} // the log was removed with its pod
 	}
 	if err != nil {
 		return result{err: err}
 	}
-	d := decide(files, base, j.packing, j.r.opts.Limits, j.r.opts.Now())
+	d := decide(files, filepath.Base(rel), j.packing, j.r.opts.Limits, j.r.opts.Now())
 	for _, name := range d.Remove {
-		if err := os.Remove(dir + name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := root.Remove(filepath.Join(filepath.Dir(rel), name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return result{err: fmt.Errorf("remove rotated log: %w", err)}
 		}
 	}
@@ -89,23 +93,23 @@ func (j job) rotate(ctx context.Context) result {
 	case j.running && d.Missing:
 		return result{err: fmt.Errorf("rotate log: %w", fs.ErrNotExist)}
 	case d.Rename != "" && j.running:
-		if res.reopen, err = j.replace(ctx, dir+d.Rename); err != nil {
+		if res.reopen, err = j.replace(ctx, root, rel, d.Rename); err != nil {
 			return result{reopen: res.reopen, err: err}
 		}
 	case d.Rename != "":
-		if err := j.setAside(dir + d.Rename); err != nil {
+		if err := setAside(root, rel, d.Rename); err != nil {
 			return result{err: err}
 		}
 	}
 	for _, name := range d.Compress {
-		res.compress = append(res.compress, dir+name)
+		res.compress = append(res.compress, filepath.Join(filepath.Dir(j.path), name))
 	}
 	return res
 }
 
 // list lists the regular files of a directory. It ignores files that vanish meanwhile.
-func list(dir string) ([]file, error) {
-	entries, err := os.ReadDir(dir)
+func list(root *os.Root, dir string) ([]file, error) {
+	entries, err := fs.ReadDir(root.FS(), dir)
 	if err != nil {
 		return nil, fmt.Errorf("list logs: %w", err)
 	}
@@ -128,14 +132,14 @@ func list(dir string) ([]file, error) {
 // replace renames the log of a running container and lets the runtime open a new file. If that fails, it restores the
 // name, so that the lines stay where readers expect them. reopen is true if it could not: then the runtime must reopen
 // the log later.
-func (j job) replace(ctx context.Context, name string) (reopen bool, err error) {
-	if err := rename(j.path, name); err != nil {
+func (j job) replace(ctx context.Context, root *os.Root, log, name string) (reopen bool, err error) {
+	if err := logfile.Rename(root, log, name); err != nil {
 		return false, fmt.Errorf("rename log: %w", err)
 	}
 	if err = j.open(ctx); err == nil {
 		return false, nil
 	}
-	back := rename(name, j.path)
+	back := logfile.Rename(root, filepath.Join(filepath.Dir(log), name), filepath.Base(log))
 	if back == nil {
 		return false, err
 	}
@@ -154,15 +158,15 @@ func (j job) open(ctx context.Context) error {
 }
 
 // setAside renames the log of an ended container and creates an empty one in its place, because readers expect it.
-func (j job) setAside(name string) error {
-	info, err := os.Lstat(j.path)
+func setAside(root *os.Root, log, name string) error {
+	info, err := root.Lstat(log)
 	if err != nil {
 		return fmt.Errorf("rename log: %w", err)
 	}
-	if err := rename(j.path, name); err != nil {
+	if err := logfile.Rename(root, log, name); err != nil {
 		return fmt.Errorf("rename log: %w", err)
 	}
-	f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	f, err := root.OpenFile(log, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -170,15 +174,6 @@ func (j job) setAside(name string) error {
 		return fmt.Errorf("create empty log: %w", err)
 	}
 	return f.Close()
-}
-
-// rename fails if the target exists.
-func rename(from, to string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
-	if err == nil {
-		return nil
-	}
-	return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 }
 
 // pack compresses files one after another once a slot is free.
@@ -198,17 +193,13 @@ func (r *Rotator) pack(ctx context.Context, paths []string) error {
 	return errors.Join(errs...)
 }
 
-// pathDepth is the number of last path elements that must not be symbolic links: the pod's directory, the container's
-// directory and the file.
-const pathDepth = 3
-
 // errWritten: a file is not compressed while a process may write to it.
 var errWritten = errors.New("a process still has it open for writing")
 
 // compress replaces a rotated file by a compressed one. It removes the original only when the compressed file is
 // complete.
 func compress(ctx context.Context, path string) (err error) {
-	src, err := safepath.File(path, pathDepth)
+	src, err := safepath.File(path, logfile.Depth)
 	if err != nil {
 		return err
 	}
@@ -226,29 +217,34 @@ func compress(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	tmp := path + logfile.Gzip + logfile.Temp
+	root, rel, err := logfile.Root(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // what is written through it is closed before
+	tmp := rel + logfile.Gzip + logfile.Temp
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, safepath.IgnoreMissing(os.Remove(tmp)))
+			err = errors.Join(err, safepath.IgnoreMissing(root.Remove(tmp)))
 		}
 	}()
-	if err := writeGzip(ctx, tmp, src, info); err != nil {
+	if err := writeGzip(ctx, root, tmp, src, info); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(path); err != nil {
+	if _, err := root.Lstat(rel); err != nil {
 		return err // removed meanwhile: do not bring it back
 	}
-	if err := os.Rename(tmp, path+logfile.Gzip); err != nil {
+	if err := root.Rename(tmp, rel+logfile.Gzip); err != nil {
 		return err
 	}
-	return safepath.IgnoreMissing(os.Remove(path))
+	return safepath.IgnoreMissing(root.Remove(rel))
 }
 
-func writeGzip(ctx context.Context, path string, src io.Reader, like fs.FileInfo) (err error) {
-	if err := safepath.IgnoreMissing(os.Remove(path)); err != nil {
+func writeGzip(ctx context.Context, root *os.Root, path string, src io.Reader, like fs.FileInfo) (err error) {
+	if err := safepath.IgnoreMissing(root.Remove(path)); err != nil {
 		return err
 	}
-	dst, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, like.Mode().Perm())
+	dst, err := root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, like.Mode().Perm())
 	if err != nil {
 		return err
 	}
@@ -265,7 +261,7 @@ func writeGzip(ctx context.Context, path string, src io.Reader, like fs.FileInfo
 		return err
 	}
 	// Readers skip files by their modification time.
-	return os.Chtimes(path, like.ModTime(), like.ModTime())
+	return root.Chtimes(path, like.ModTime(), like.ModTime())
 }
 
 // untilDone is a reader that fails when its context ends.

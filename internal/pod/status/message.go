@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/logfile"
 	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/record/podlog"
@@ -65,14 +66,10 @@ const (
 	writersPause    = 2 * time.Millisecond
 )
 
-// logDepth is how many parts at the end of a log's path a container with a hostPath there could have replaced: the
-// pod's directory, the container's directory and the file.
-const logDepth = 3
-
 // awaitWriters returns when no process has the log open for writing any more: only then does the kernel grant a read
 // lease (fcntl(2), F_SETLEASE). It also returns after writersPatience, and when a lease fails for another reason.
 func awaitWriters(path string) error {
-	f, err := safepath.File(path, logDepth)
+	f, err := safepath.File(path, logfile.Depth)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // rotation has renamed it, or the caller reports the error
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-run/berth/internal/base/logfile"
 	"github.com/berth-run/berth/internal/base/safepath"
 )
 
@@ -26,14 +27,9 @@ type file struct {
 	broken bool // compressed and incomplete
 }
 
-// pathDepth is the number of parts of a log's path below the directory of all logs: the pod's directory, the
-// container's directory and the file. A pod with a hostPath there could replace them with links, to show files of the
-// host as its logs.
-const pathDepth = 3
-
-// openFile opens a file of a log at its beginning.
+// openFile opens a file of a log at its beginning. A link in its place could show a file of the host as a log.
 func openFile(path string) (*file, error) {
-	f, err := safepath.File(path, pathDepth)
+	f, err := safepath.File(path, logfile.Depth)
 	if err != nil {
 		return nil, err
 	}

@@ -59,10 +59,23 @@ func (p Paths) reopen(ctx context.Context, id string) error {
 	if path == "" {
 		return nil
 	}
-	const mode = 0o640
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, mode)
-	if err != nil {
+	if err := touch(path); err != nil {
 		return fmt.Errorf("reopen log of container %s: %w", id, err)
+	}
+	return nil
+}
+
+// touch creates a log that does not exist.
+func touch(log string) error {
+	root, rel, err := logfile.Root(log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // nothing is written through it
+	const mode = 0o640
+	file, err := root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, mode)
+	if err != nil {
+		return err
 	}
 	return file.Close()
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/logfile"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
@@ -210,7 +211,7 @@ func (l *launch) render(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := os.MkdirAll(l.logDir(), 0o755); err != nil {
+	if err := logfile.MkdirAll(l.logDir(), 2); err != nil {
 		return fmt.Errorf("make log directory: %w", err)
 	}
 	if l.config, err = render.Config(in); err == nil {

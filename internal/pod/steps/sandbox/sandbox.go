@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/logfile"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -238,7 +238,7 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 			return fmt.Errorf("give the pod a user namespace: %w", err)
 		}
 	}
-	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
+	if err := logfile.MkdirAll(config.LogDirectory, 1); err != nil {
 		return fmt.Errorf("make log directory: %w", err)
 	}
 	if err := s.awaitNetwork(ctx, p); err != nil {

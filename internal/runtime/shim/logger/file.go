@@ -40,7 +40,7 @@ func (p place) sameFile(other place) bool { return p.Device == other.Device && p
 // Open opens the log at a path, and creates it if there is none. limitsFile has its limits.
 func Open(path, limitsFile string) (*Log, error) {
 	l := &Log{path: path, limitsFile: limitsFile, limits: logfile.ReadLimits(limitsFile)}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := logfile.MkdirAll(filepath.Dir(path), logfile.Depth-1); err != nil {
 		return nil, err
 	}
 	return l, l.open()
@@ -54,12 +54,19 @@ func Reopen(path, limitsFile string) *Log {
 
 // open opens the current file, in place of the one before.
 func (l *Log) open() error {
-	const flags = unix.O_CREAT | unix.O_APPEND | unix.O_RDWR | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-	fd, err := unix.Open(l.path, flags, 0o640)
+	root, rel, err := logfile.Root(l.path)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: l.path, Err: err}
+		return err
 	}
-	file := os.NewFile(uintptr(fd), l.path)
+	defer func() { _ = root.Close() }() // nothing is written through it
+	return l.openIn(root, rel)
+}
+
+func (l *Log) openIn(root *os.Root, rel string) error {
+	file, err := root.OpenFile(rel, os.O_CREATE|os.O_APPEND|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o640)
+	if err != nil {
+		return err
+	}
 	at, err := placeOf(file)
 	if err == nil {
 		at, err = cutTorn(file, at)

@@ -270,6 +270,33 @@ func TestRenamedFileIsFollowed(t *testing.T) {
 	}
 }
 
+// A container with a hostPath on its log's directory replaces the directory by a link. The log continues where it was,
+// and nothing outside is written, created or renamed.
+func TestDirectoryReplacedByLink(t *testing.T) {
+	p := prepare(t, logfile.Limits{MaxSize: 200, MaxFiles: 3})
+	outside := filepath.Join(t.TempDir(), "0.log")
+	if err := os.WriteFile(outside, []byte("outside"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, container := start(t, openLog(t, p), p, "stdout")
+	aside := filepath.Dir(p.log) + ".aside"
+	if err := errors.Join(os.Rename(filepath.Dir(p.log), aside),
+		os.Symlink(filepath.Dir(outside), filepath.Dir(p.log))); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		put(t, container, "line that makes the log longer than its limit\n")
+	}
+	end(t, s)
+	entries, err := os.ReadDir(filepath.Dir(outside))
+	if content, _ := os.ReadFile(outside); string(content) != "outside" || err != nil || len(entries) != 1 {
+		t.Errorf("outside are %v with %q, %v", entries, content, err)
+	}
+	if content, err := os.ReadFile(filepath.Join(aside, "0.log")); bytes.Count(content, []byte("\n")) != 20 {
+		t.Errorf("the log has %q, %v", content, err)
+	}
+}
+
 // A container could make its log a link to a file of the machine, or a FIFO that blocks the shim.
 func TestOnlyRegularFilesAreWritten(t *testing.T) {
 	p := prepare(t, logfile.Limits{})

@@ -26,41 +26,45 @@ func (l *Log) rotate(now time.Time) {
 }
 
 func (l *Log) replace(now time.Time) error {
-	dir, base := filepath.Split(l.path)
-	rotated, last, err := rotatedFiles(dir, base)
+	root, rel, err := logfile.Root(l.path)
 	if err != nil {
 		return err
 	}
+	defer func() { _ = root.Close() }() // nothing is written through it
+	rotated, last, err := rotatedFiles(root, rel)
+	if err != nil {
+		return err
+	}
+	dir, base := filepath.Split(rel)
 	for len(rotated) > max(l.limits.MaxFiles, 2)-2 { // with the current and the next one there are MaxFiles
 		for _, name := range rotated[0] {
-			if err := os.Remove(dir + name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := root.Remove(dir + name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
 		rotated = rotated[1:]
 	}
-	name := l.path + "." + logfile.Next(last, now)
-	if err := unix.Renameat2(unix.AT_FDCWD, l.path, unix.AT_FDCWD, name, unix.RENAME_NOREPLACE); err != nil {
-		return &os.LinkError{Op: "rename", Old: l.path, New: name, Err: err}
+	name := base + "." + logfile.Next(last, now)
+	if err := logfile.Rename(root, rel, name); err != nil {
+		return err
 	}
-	if err := l.open(); err != nil {
-		back := unix.Renameat2(unix.AT_FDCWD, name, unix.AT_FDCWD, l.path, unix.RENAME_NOREPLACE)
-		return errors.Join(err, back)
+	if err := l.openIn(root, rel); err != nil {
+		return errors.Join(err, logfile.Rename(root, dir+name, base))
 	}
 	return nil
 }
 
-// rotatedFiles returns the names of rotated files, oldest first. Files of the same rotation are together. last is the
-// time of the last rotation.
-func rotatedFiles(dir, base string) (names [][]string, last string, err error) {
-	entries, err := os.ReadDir(dir)
+// rotatedFiles returns the names of rotated files of a log, oldest first. Files of the same rotation are together. last
+// is the time of the last rotation.
+func rotatedFiles(root *os.Root, log string) (names [][]string, last string, err error) {
+	entries, err := fs.ReadDir(root.FS(), filepath.Dir(log))
 	if err != nil {
 		return nil, "", err
 	}
 	byTime := map[string][]string{}
 	var stamps []string
 	for _, entry := range entries {
-		stamp, _, ok := logfile.Stamp(entry.Name(), base)
+		stamp, _, ok := logfile.Stamp(entry.Name(), filepath.Base(log))
 		if !ok {
 			continue
 		}
@@ -82,8 +86,13 @@ func (l *Log) linesAfter(at place, stream string) (lines int, end place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refresh()
-	for _, path := range append([]string{l.path}, l.rotatedPaths()...) {
-		file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	root, rel, err := logfile.Root(l.path)
+	if err != nil {
+		return 0, l.at
+	}
+	defer func() { _ = root.Close() }() // nothing is written through it
+	for _, path := range append([]string{rel}, plainFiles(root, rel)...) {
+		file, err := root.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 		if err != nil {
 			continue
 		}
@@ -109,14 +118,14 @@ func linesIn(file *os.File, from, to place, stream string) int {
 	return countLines(content[:n], stream)
 }
 
-// rotatedPaths returns the paths of rotated files that are not compressed, newest first.
-func (l *Log) rotatedPaths() (paths []string) {
-	dir, base := filepath.Split(l.path)
-	rotated, _, _ := rotatedFiles(dir, base)
+// plainFiles returns the paths of rotated files of a log that are not compressed, newest first.
+func plainFiles(root *os.Root, log string) (paths []string) {
+	dir := filepath.Dir(log)
+	rotated, _, _ := rotatedFiles(root, log)
 	for _, names := range slices.Backward(rotated) {
 		for _, name := range names {
 			if !strings.HasSuffix(name, logfile.Gzip) {
-				paths = append(paths, dir+name)
+				paths = append(paths, filepath.Join(dir, name))
 			}
 		}
 	}
