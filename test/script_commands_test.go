@@ -283,6 +283,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"block":            positive("block PAGE TEXT", 2, 2, h.block),
 		"await-output":     positive("await-output REGEXP COMMAND...", 2, many, awaitOutput),
 		"await-url":        positive("await-url URL", 1, 1, awaitURL),
+		"upload":           positive("upload URL", 1, 1, upload),
 		"runtime":          positive("runtime kill|start|freeze|thaw|unplug|plug", 1, 1, h.runtimeCommand),
 		"owned":            positive("owned PAGE [FAULT]", 1, 2, h.owned),
 		"terminal":         positive("terminal COLSxROWS [-dialog FILE] ARGS...", 2, many, h.terminal),

@@ -2,8 +2,14 @@ package test
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"mime/multipart"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -144,4 +150,34 @@ func leasesOf(ts *testscript.TestScript, sandbox string) (left []string) {
 		}
 	}
 	return left
+}
+
+// upload posts a multipart form with a file of 64 MiB. The server may answer or close the connection before it has read
+// all of it.
+func upload(ts *testscript.TestScript, args []string) {
+	size := 64 << 20
+	form, out := io.Pipe()
+	w := multipart.NewWriter(out)
+	go func() {
+		part, err := w.CreateFormFile("file", "zeros")
+		for chunk := make([]byte, 1<<20); err == nil; _, err = part.Write(chunk) {
+			if size -= len(chunk); size < 0 {
+				break
+			}
+		}
+		_ = out.CloseWithError(errors.Join(err, w.Close())) // the request reports it
+	}()
+	defer func() { _ = form.Close() }() // it ends the goroutine
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	answer, err := (&http.Client{Transport: transport}).Post(args[0], w.FormDataContentType(), form)
+	if failed, ok := errors.AsType[*net.OpError](err); ok && failed.Op == "dial" {
+		ts.Fatalf("%v", err)
+	}
+	if err != nil {
+		ts.Logf("POST %s: %v", args[0], err)
+		return
+	}
+	ts.Logf("POST %s: %s", args[0], answer.Status)
+	_ = answer.Body.Close()
 }
