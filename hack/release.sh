@@ -5,8 +5,8 @@
 #
 #	release.sh [OUT [ARCH...]]
 #
-# ARCH is amd64 or arm64 (default both). All bytes follow from the commit: dates are the date of the commit, and
-# no path of this machine is in any file. hack/release-check.sh shows it. The version is the commit's tag without "v". Without a
+# ARCH is amd64 or arm64 (default both). All bytes follow from the commit: dates are the date of the commit, and no path
+# of this machine is in any file. hack/release-check.sh shows it. The version is the commit's tag without "v". Without a
 # tag it is 0.0.0~git and the date and hash of the commit. VERSION chooses another one.
 set -eu
 

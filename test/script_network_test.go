@@ -1,12 +1,12 @@
 package test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime/multipart"
 	"net"
 	"net/http"
@@ -155,22 +155,16 @@ func leasesOf(ts *testscript.TestScript, sandbox string) (left []string) {
 // upload posts a multipart form with a file of 64 MiB. The server may answer or close the connection before it has read
 // all of it.
 func upload(ts *testscript.TestScript, args []string) {
-	size := 64 << 20
-	form, out := io.Pipe()
-	w := multipart.NewWriter(out)
-	go func() {
-		part, err := w.CreateFormFile("file", "zeros")
-		for chunk := make([]byte, 1<<20); err == nil; _, err = part.Write(chunk) {
-			if size -= len(chunk); size < 0 {
-				break
-			}
-		}
-		_ = out.CloseWithError(errors.Join(err, w.Close())) // the request reports it
-	}()
-	defer func() { _ = form.Close() }() // it ends the goroutine
+	const size = 64 << 20
+	var form bytes.Buffer
+	w := multipart.NewWriter(&form)
+	part, err := w.CreateFormFile("file", "zeros")
+	ts.Check(err)
+	_, err = part.Write(make([]byte, size))
+	ts.Check(errors.Join(err, w.Close()))
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
-	answer, err := (&http.Client{Transport: transport}).Post(args[0], w.FormDataContentType(), form)
+	answer, err := (&http.Client{Transport: transport}).Post(args[0], w.FormDataContentType(), &form)
 	if failed, ok := errors.AsType[*net.OpError](err); ok && failed.Op == "dial" {
 		ts.Fatalf("%v", err)
 	}

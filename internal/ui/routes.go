@@ -24,6 +24,7 @@ import (
 	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/base/unixsocket"
+	"github.com/berth-run/berth/internal/model/pod"
 )
 
 // podPath is the path of a pod in the Kubernetes API, and ownPath that of its parts in the agent's own API.
@@ -83,7 +84,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 		mux.Handle(method+" /api"+pattern, http.StripPrefix("/api", &agent))
 	}
 	for _, pattern := range streams {
-		mux.Handle("GET /live"+pattern, http.StripPrefix("/live", s.stream(agent.Transport)))
+		mux.Handle("GET /live"+pattern, http.StripPrefix("/live", http.HandlerFunc(s.stream)))
 	}
 	mux.HandleFunc("GET /live/usage", s.showUsage)
 	mux.HandleFunc("GET /yaml/{namespace}/{name}", s.yaml)
@@ -111,35 +112,21 @@ const ended = 4000
 
 // stream copies an answer of the agent that lasts into a WebSocket. A regular end has the code 1000. Any other end has
 // the code 4000, and the cause.
-func (s *Server) stream(transport http.RoundTripper) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn, ctx, err := upgrade(w, r)
-		if err != nil {
-			return // Upgrade has answered
-		}
-		defer func() { _ = conn.Close() }() // the browser may be gone already
-		finish(conn, s.copy(ctx, transport, r.URL, conn))
-	})
+func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+	conn, ctx, err := upgrade(w, r)
+	if err != nil {
+		return // Upgrade has answered
+	}
+	defer func() { _ = conn.Close() }() // the browser may be gone already
+	finish(conn, s.copy(ctx, r.URL, conn))
 }
 
-func (s *Server) copy(ctx context.Context, transport http.RoundTripper, from *url.URL, conn *websocket.Conn) error {
-	to := url.URL{Scheme: "http", Host: "berth", Path: from.Path, RawPath: from.RawPath, RawQuery: from.RawQuery}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
+func (s *Server) copy(ctx context.Context, from *url.URL, conn *websocket.Conn) error {
+	resp, err := s.agent.Open(ctx, from.Path, from.Query())
 	if err != nil {
 		return err
 	}
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		return client.Explain(s.agent.Socket(), err)
-	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		var st metav1.Status
-		if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&st); err == nil && st.Message != "" {
-			return fmt.Errorf("%s", st.Message)
-		}
-		return fmt.Errorf("the agent answered %s", resp.Status)
-	}
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := resp.Body.Read(buffer)
@@ -216,23 +203,11 @@ func (s *Server) yaml(w http.ResponseWriter, r *http.Request) {
 // annotationRestarted has the time of the last restart by a user.
 const annotationRestarted = "berth.run/restarted-at"
 
-// manifest returns the manifest of an existing pod. extra are added annotations.
-func manifest(p *corev1.Pod, extra map[string]string) ([]byte, error) {
-	kept := map[string]string{}
-	for name, value := range p.Annotations {
-		if !strings.HasPrefix(name, "kubernetes.io/config.") {
-			kept[name] = value
-		}
-	}
-	for name, value := range extra {
-		kept[name] = value
-	}
-	return json.Marshal(&corev1.Pod{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Annotations: kept,
-			OwnerReferences: slices.Clone(p.OwnerReferences)},
-		Spec: *p.Spec.DeepCopy(),
-	})
+// manifest returns a manifest like an existing pod, with its owners.
+func manifest(p *corev1.Pod) *corev1.Pod {
+	m := pod.Manifest(p)
+	m.OwnerReferences = slices.Clone(p.OwnerReferences)
+	return m
 }
 
 // restart replaces a pod by a new one with the same manifest. The agent stores the new pod before it ends the old one.
@@ -246,11 +221,10 @@ func (s *Server) restart(w http.ResponseWriter, r *http.Request) {
 		answer.WriteError(w, err)
 		return
 	}
-	p.Spec.NodeName, p.Spec.EphemeralContainers = "", nil
-	data, err := manifest(p, map[string]string{annotationRestarted: time.Now().UTC().Format(time.RFC3339Nano)})
-	if err == nil {
-		data, err = withUID(data, uuid.NewUUID())
-	}
+	m := manifest(p)
+	m.UID = uuid.NewUUID() // another UID than the existing pod's makes the agent replace that pod
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotationRestarted, time.Now().UTC().Format(time.RFC3339Nano))
+	data, err := json.Marshal(m)
 	if err == nil {
 		_, err = s.agent.Apply(r.Context(), data, client.Apply{Origin: "berth ui"})
 	}
@@ -261,22 +235,12 @@ func (s *Server) restart(w http.ResponseWriter, r *http.Request) {
 	answer.WriteJSON(w, http.StatusOK, metav1.Status{Status: metav1.StatusSuccess})
 }
 
-// withUID gives a manifest a UID. Another UID than the existing pod's makes the agent replace that pod.
-func withUID(data []byte, uid types.UID) ([]byte, error) {
-	var p corev1.Pod
-	if err := json.Unmarshal(data, &p); err != nil {
-		return nil, err
-	}
-	p.UID = uid
-	return json.Marshal(&p)
-}
-
 // explain answers what admission says about a pod now.
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	p, err := s.agent.Pod(key(r)).Get(r.Context())
 	var data []byte
 	if err == nil {
-		data, err = manifest(p, nil)
+		data, err = json.Marshal(manifest(p))
 	}
 	var all []api.Explanation
 	if err == nil {

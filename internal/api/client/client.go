@@ -115,6 +115,12 @@ func NextStep(err error) string {
 	return ""
 }
 
+// Open begins to read an answer of the agent that may last, such as a watch. The caller closes its body, and looks for
+// api.TrailerError at its end.
+func (c *Client) Open(ctx context.Context, path string, query url.Values) (*http.Response, error) {
+	return c.send(ctx, http.MethodGet, path, query, nil)
+}
+
 // send makes a request and returns the response of a success. The caller closes its body. Any other
 // response becomes an error.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response,

@@ -6,12 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-run/berth/internal/model/pod"
 )
 
 // originFile is the first file of an archive. Other programs ignore it.
@@ -91,18 +90,10 @@ func unpackOrigin(archive io.Reader) (from origin, err error) {
 // restored returns the pod to apply: the pod of the archive with the checkpoint as the image of its container. name
 // replaces the name of the pod if it is not empty.
 func (o origin) restored(name, image string) (*corev1.Pod, error) {
-	p := &corev1.Pod{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Name: o.Pod.Name, Namespace: o.Pod.Namespace, Labels: o.Pod.Labels,
-			Annotations: maps.Clone(o.Pod.Annotations)},
-		Spec: *o.Pod.Spec.DeepCopy(),
-	}
+	p := pod.Manifest(o.Pod)
 	if name != "" {
 		p.Name = name
 	}
-	// The agent writes these itself.
-	maps.DeleteFunc(p.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, "kubernetes.io/config.") })
-	p.Spec.NodeName, p.Spec.EphemeralContainers = "", nil
 	for i := range p.Spec.Containers {
 		if c := &p.Spec.Containers[i]; c.Name == o.Container {
 			c.Image, c.ImagePullPolicy = image, corev1.PullNever

@@ -211,7 +211,7 @@ func (l *launch) render(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := logfile.MkdirAll(l.logDir(), 2); err != nil {
+	if err := logfile.MkdirAll(l.logDir(), logfile.Depth-1); err != nil {
 		return fmt.Errorf("make log directory: %w", err)
 	}
 	if l.config, err = render.Config(in); err == nil {

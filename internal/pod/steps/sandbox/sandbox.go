@@ -238,7 +238,7 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 			return fmt.Errorf("give the pod a user namespace: %w", err)
 		}
 	}
-	if err := logfile.MkdirAll(config.LogDirectory, 1); err != nil {
+	if err := logfile.MkdirAll(config.LogDirectory, logfile.Depth-2); err != nil {
 		return fmt.Errorf("make log directory: %w", err)
 	}
 	if err := s.awaitNetwork(ctx, p); err != nil {
