@@ -24,6 +24,8 @@ zstd
 "
 # The external runtime that the test scripts use. Its package depends on its own runc.
 packages="$packages containerd"
+# The Docker Engine that tests run.
+packages="$packages docker.io"
 
 case ${1-} in
 "") ;;

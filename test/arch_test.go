@@ -37,6 +37,8 @@ var rules = []rule{
 	{"internal/cri", []string{"internal/base"},
 		"the boundary knows requests and answers of the CRI, never pods"},
 	{"internal/runtime", []string{"internal/base", "internal/cri"}, "a runtime knows the CRI, never pods"},
+	{"internal/docker", []string{"internal/base", "internal/cri", "internal/docker"},
+		"a runtime knows the CRI, never pods"},
 	{"internal/node", []string{"internal/base", "internal/model", "internal/record", "internal/cri", "internal/node"},
 		"node knows the machine, and no pod's life"},
 	{"internal/config", []string{"internal/base", "internal/node"}, "config is read before anything else is built"},
