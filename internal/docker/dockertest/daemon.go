@@ -183,8 +183,8 @@ func (d *Daemon) Close() error {
 	if err == nil && d.dockerd != nil {
 		err = d.removeContainers(ctx)
 	}
-	return errors.Join(err, d.Stop(unix.SIGTERM), d.containerd.stop(unix.SIGTERM), d.client.Close(), d.unmount(), d.removeCgroups(),
-		os.RemoveAll(d.opts.Dir))
+	return errors.Join(err, d.Stop(unix.SIGTERM), d.containerd.stop(unix.SIGTERM), d.client.Close(),
+		d.unmount(), d.removeCgroups(), os.RemoveAll(d.opts.Dir))
 }
 
 func (d *Daemon) removeContainers(ctx context.Context) (err error) {
