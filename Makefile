@@ -43,7 +43,7 @@ cluster: ## build bin/cluster, the Kubernetes control plane for tests (kept for 
 	@sh hack/cluster.sh
 
 run: build image ## run the example pod until it is Ready; show its timeline, logs and clean end
-	@sh example/run.sh
+	@sh hack/run.sh
 
 test: ## everything that CI runs, with the seconds of each stage at the end (as root)
 	@MAKE='$(MAKE)' sh hack/test.sh setup before assets cluster check race embedded fuzz build browser script e2e \

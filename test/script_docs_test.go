@@ -45,7 +45,7 @@ func (h *harness) block(ts *testscript.TestScript, args []string) {
 	ts.Check(os.WriteFile(filepath.Join(bin, "berth"), fmt.Appendf(nil, pageBerth, h.bin), 0o755))
 	ts.Check(os.WriteFile(filepath.Join(bin, "make"), []byte("#!/bin/sh\n"), 0o755)) // these tests need a build
 	for link, target := range map[string]string{"bin/workload.tar": h.archive,
-		"example": filepath.Join(top, "example")} {
+		"examples": filepath.Join(top, "examples")} {
 		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil && !os.IsExist(err) {
 			ts.Fatalf("%v", err)
 		}

@@ -59,7 +59,7 @@ tar -xzf "bin/release/$name.tar.gz" -C "$work"
 for version in 1.0.0 1.1.0; do
 	sh hack/package.sh "$arch" $version "$work/$name" "$new/tmp"
 done
-cp bin/workload.tar example/pod.yaml "$new/tmp/"
+cp bin/workload.tar examples/hello.yaml "$new/tmp/"
 rm -f "$new/etc/systemd/system/berth.service" "$new/usr/local/bin/berth"
 mkdir -p "$new/run/systemd/system"
 install -m 0755 test/packages/systemctl "$new/usr/bin/systemctl"
@@ -81,7 +81,7 @@ for dir in /sys/fs/cgroup /sys/fs/cgroup/*; do
 done
 run systemctl enable --now berth.service
 run berth image load /tmp/workload.tar >/dev/null || fail "image load failed"
-run berth apply -f /tmp/pod.yaml >/dev/null || fail "apply failed"
+run berth apply -f /tmp/hello.yaml >/dev/null || fail "apply failed"
 ready() {
 	for _ in $(seq 300); do
 		! run berth get pods 2>/dev/null | grep -q '^hello .*Running' || return 0

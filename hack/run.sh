@@ -10,4 +10,5 @@ clean() {
 	rm -rf "$root"
 }
 trap clean EXIT
-bin/berth run --root-dir "$root" --config example/config.yaml --image-archive bin/workload.tar --exit-when-ready example/pod.yaml
+bin/berth run --root-dir "$root" --config hack/run.yaml --image-archive bin/workload.tar --exit-when-ready \
+	examples/hello.yaml
