@@ -34,10 +34,11 @@ $(BIN): $(SRC) go.mod go.sum internal/runtime/assets/stamp internal/ui/assets/st
 
 build: assets $(BIN) ## build bin/berth
 
-bin/workload.tar: $(wildcard test/workload/*.go test/image/*.go)
+# The command writes bin/guestbook.tar before bin/workload.tar.
+bin/workload.tar: $(wildcard test/workload/*.go test/guestbook/*.go test/image/*.go test/mkimage/*.go)
 	@$(GO) run ./test/mkimage bin $(IMAGE) >/dev/null
 
-image: bin/workload.tar ## build the image of the example and of the tests
+image: bin/workload.tar ## build the images of the examples and of the tests, bin/workload.tar and bin/guestbook.tar
 
 cluster: ## build bin/cluster, the Kubernetes control plane for tests (kept for later builds)
 	@sh hack/cluster.sh

@@ -1,3 +1,4 @@
-// Package image builds the container image that tests, benchmarks and the example run: the program test/workload in an
-// otherwise empty file system. The image is an archive for `berth image load`, so it needs no registry.
+// Package image builds the container images that tests, benchmarks and examples run: the programs test/workload and
+// test/guestbook in otherwise empty file systems. The images are archives for `berth image load`, so they need no
+// registry.
 package image

@@ -1,5 +1,5 @@
-// Command mkimage builds the image of the project's workload program and writes it to a directory, as an archive for
-// "berth image load". It prints the archive's path.
+// Command mkimage builds the images of the project's test programs and writes them to a directory, as archives for
+// "berth image load": workload.tar with the name from the command line, and guestbook.tar. It prints their paths.
 //
 //	mkimage DIR NAME
 package main
@@ -17,14 +17,24 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: mkimage DIR NAME")
 		os.Exit(2)
 	}
-	if err := os.MkdirAll(os.Args[1], 0o755); err != nil {
+	if err := build(context.Background(), os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, "mkimage:", err)
 		os.Exit(1)
 	}
-	path, err := image.Build(context.Background(), os.Args[1], os.Args[2])
+}
+
+func build(ctx context.Context, dir, name string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	guestbook, err := image.BuildGuestbook(ctx, dir)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "mkimage:", err)
-		os.Exit(1)
+		return err
 	}
-	fmt.Println(path)
+	workload, err := image.Build(ctx, dir, name)
+	if err == nil {
+		fmt.Println(guestbook)
+		fmt.Println(workload)
+	}
+	return err
 }
