@@ -7,6 +7,7 @@ packages="
 apparmor
 ca-certificates
 chromium-headless-shell
+curl
 dbus-daemon
 dmsetup
 e2fsprogs

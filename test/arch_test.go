@@ -124,7 +124,7 @@ func unit(dir string) string {
 }
 
 func isCheck(dir string) bool {
-	return within(dir, "test") || within(dir, "bench") || within(dir, "example")
+	return within(dir, "test") || within(dir, "bench")
 }
 
 func load(t *testing.T) ([]source, *token.FileSet) {

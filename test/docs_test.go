@@ -1,6 +1,7 @@
 package test
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -8,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	diff "github.com/google/go-cmp/cmp"
 )
 
 // The first comment of a script ends with a line that names the page which describes its behaviour.
@@ -58,7 +59,7 @@ func pages(t *testing.T) []string {
 	t.Helper()
 	all := []string{"README.md", "README.zh-CN.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
 		"STYLE.md"}
-	for _, pattern := range []string{"docs/*.md", "docs/adr/*.md", "bench/*.md"} {
+	for _, pattern := range []string{"docs/*.md", "docs/zh/*.md", "docs/adr/*.md", "bench/*.md", "examples/*.md"} {
 		more, err := filepath.Glob(filepath.Join("..", pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -90,7 +91,8 @@ func TestDocsLinksLeadToFiles(t *testing.T) {
 		}
 	}
 	for _, page := range all {
-		if filepath.Dir(page) == "docs" && page != index && !slices.Contains(targets[index], page) {
+		ours := slices.Contains([]string{"docs", "docs/zh"}, filepath.Dir(page))
+		if ours && page != index && !slices.Contains(targets[index], page) {
 			t.Errorf("%s does not list %s", index, page)
 		}
 	}
@@ -98,49 +100,66 @@ func TestDocsLinksLeadToFiles(t *testing.T) {
 
 var (
 	heading = regexp.MustCompile(`(?m)^(#+) `)
-	block   = regexp.MustCompile("(?s)```[a-z]*\n(.*?)```")
-	remark  = regexp.MustCompile(`(?m)\s+#.*$`)
+	block   = regexp.MustCompile("(?s)```([a-z ]*)\n(.*?)```")
+	remark  = regexp.MustCompile(`(?m)(?:^|[ \t]+)#.*$`)
 )
 
+// originalOf returns the English page of a translated page, and "" for every other page.
+func originalOf(page string) string {
+	if original, ok := strings.CutSuffix(page, ".zh-CN.md"); ok {
+		return original + ".md"
+	}
+	if original, ok := strings.CutPrefix(page, "docs/zh/"); ok {
+		return "docs/" + original
+	}
+	return ""
+}
+
 // outline returns what a page and its translation have in common: the levels of the headings, the blocks of commands
-// and output without remarks, and the files that links lead to, without the pages themselves.
+// and output without remarks, and the pages and files that links lead to. It leaves out the link from a page to its
+// translation, and back.
 func outline(page, text string) (parts []string) {
 	for _, m := range block.FindAllStringSubmatch(text, -1) {
-		parts = append(parts, "block: "+remark.ReplaceAllString(m[1], ""))
+		parts = append(parts, "block: "+m[1]+"\n"+remark.ReplaceAllString(m[2], ""))
 	}
 	text = code.ReplaceAllString(text, "")
 	for _, m := range heading.FindAllStringSubmatch(text, -1) {
 		parts = append(parts, "heading: "+m[1])
 	}
+	self, targets := cmp.Or(originalOf(page), page), []string{}
 	for _, m := range link.FindAllStringSubmatch(text, -1) {
-		if strings.TrimSuffix(translated.ReplaceAllString(m[1], ".md"), ".md") != strings.TrimSuffix(page, ".md") {
-			parts = append(parts, "link: "+m[1])
+		target := m[1]
+		if !strings.Contains(target, "://") {
+			target = filepath.Join(filepath.Dir(page), target)
+			target = cmp.Or(originalOf(target), target)
+		}
+		if target != self {
+			targets = append(targets, "link: "+target)
 		}
 	}
-	return parts
+	slices.Sort(targets) // another language may have another order of words
+	return append(parts, targets...)
 }
-
-var translated = regexp.MustCompile(`\.zh-CN\.md$`)
 
 // A translated page has the headings, the commands and the links of the English one.
 func TestDocsTranslationsAreInStep(t *testing.T) {
 	found := 0
 	for _, page := range pages(t) {
-		if !translated.MatchString(page) {
+		original := originalOf(page)
+		if original == "" {
 			continue
 		}
 		found++
-		original := translated.ReplaceAllString(page, ".md")
 		var outlines [2][]string
 		for i, name := range []string{original, page} {
 			text, err := os.ReadFile(filepath.Join("..", name))
 			if err != nil {
 				t.Fatal(err)
 			}
-			outlines[i] = outline(filepath.Base(original), string(text))
+			outlines[i] = outline(name, string(text))
 		}
-		if diff := cmp.Diff(outlines[0], outlines[1]); diff != "" {
-			t.Errorf("%s and %s differ (-English +translation):\n%s", original, page, diff)
+		if d := diff.Diff(outlines[0], outlines[1]); d != "" {
+			t.Errorf("%s and %s differ (-English +translation):\n%s", original, page, d)
 		}
 	}
 	if found == 0 {

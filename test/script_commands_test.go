@@ -68,7 +68,11 @@ import (
 //	                            waits for an event with TEXT in its message, or with TEXT as its field path
 //	await-problem FILE [TEXT]   waits until the agent's status lists a problem of the manifest FILE
 //	await-node STATUS           waits until the node's Ready condition is True or False
-//	block PAGE TEXT             runs the block of commands in a page that has TEXT, as it is written there
+//	block PAGE REGEXP           runs the first block of commands in a page that matches, as it is written there
+//	example NAME                writes examples/NAME to the script's directory, with $PORT, $PORT2 and $REGISTRY in
+//	                            the place of its host ports and its registry
+//	debian-image SET NAME PROGRAM
+//	                            loads an image of a set of Debian packages (hack/unpack.sh) that runs PROGRAM
 //	await-log POD [NAME] TEXT   waits until the container has printed TEXT
 //	await-calm POD              waits until no resize is pending or in progress
 //	await-health POD ID HEALTH  waits until the pod's status shows this health of a device
@@ -280,7 +284,9 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"hang":             positive("hang DIR", 1, 1, hang),
 		"free-disk":        positive("free-disk DIR", 1, 1, freeDisk),
 		"until":            positive("until SHELL", 1, 1, until),
-		"block":            positive("block PAGE TEXT", 2, 2, h.block),
+		"block":            positive("block PAGE REGEXP", 2, 2, h.block),
+		"example":          positive("example NAME", 1, 1, example),
+		"debian-image":     positive("debian-image SET NAME PROGRAM", 3, 3, h.debianImage),
 		"await-output":     positive("await-output REGEXP COMMAND...", 2, many, awaitOutput),
 		"await-url":        positive("await-url URL", 1, 1, awaitURL),
 		"upload":           positive("upload URL", 1, 1, upload),
