@@ -3,8 +3,6 @@ package logger
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -25,17 +23,12 @@ type Log struct {
 	// mu is held while the log is written, which lasts for ever on a file system that does not answer.
 	mu     sync.Mutex
 	file   *os.File
-	at     place // the end of the current file
+	at     logfile.Place // the end of the current file
 	limits logfile.Limits
 	retry  time.Time // of the rotation, after a failure
 	// dropped counts the lines that could not be written since the last line that was.
 	dropped int
 }
-
-// place is a place in a file of the log.
-type place struct{ Device, Inode, Offset uint64 }
-
-func (p place) sameFile(other place) bool { return p.Device == other.Device && p.Inode == other.Inode }
 
 // Open opens the log at a path, and creates it if there is none. limitsFile has its limits.
 func Open(path, limitsFile string) (*Log, error) {
@@ -63,16 +56,8 @@ func (l *Log) open() error {
 }
 
 func (l *Log) openIn(root *os.Root, rel string) error {
-	file, err := root.OpenFile(rel, os.O_CREATE|os.O_APPEND|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o640)
+	file, at, err := logfile.Append(root, rel)
 	if err != nil {
-		return err
-	}
-	at, err := placeOf(file)
-	if err == nil {
-		at, err = cutTorn(file, at)
-	}
-	if err != nil {
-		_ = file.Close()
 		return err
 	}
 	if l.file != nil {
@@ -82,37 +67,12 @@ func (l *Log) openIn(root *os.Root, rel string) error {
 	return nil
 }
 
-// placeOf returns the end of a regular file.
-func placeOf(file *os.File) (place, error) {
-	var stat unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
-		return place{}, err
-	}
-	if stat.Mode&unix.S_IFMT != unix.S_IFREG {
-		return place{}, fmt.Errorf("open %s: not a regular file", file.Name())
-	}
-	return place{stat.Dev, stat.Ino, uint64(stat.Size)}, nil
-}
-
-// cutTorn removes a line at the end that a logger could not complete. It returns the new end.
-func cutTorn(file *os.File, end place) (place, error) {
-	tail := make([]byte, min(end.Offset, 2*uint64(longest)))
-	if _, err := file.ReadAt(tail, int64(end.Offset)-int64(len(tail))); err != nil && err != io.EOF {
-		return place{}, err
-	}
-	torn := len(tail) - 1 - bytes.LastIndexByte(tail, '\n')
-	if torn == 0 || torn == len(tail) && end.Offset > uint64(torn) { // complete, or no log
-		return end, nil
-	}
-	end.Offset -= uint64(torn)
-	return end, file.Truncate(int64(end.Offset))
-}
-
 // refresh follows a rename of the current file. It keeps the renamed file if it cannot create another.
 func (l *Log) refresh() {
 	var stat unix.Stat_t
 	err := unix.Lstat(l.path, &stat)
-	if at := (place{stat.Dev, stat.Ino, uint64(stat.Size)}); err == nil && l.file != nil && at.sameFile(l.at) {
+	at := logfile.Place{Device: stat.Dev, Inode: stat.Ino, Offset: uint64(stat.Size)}
+	if err == nil && l.file != nil && at.SameFile(l.at) {
 		l.at = at
 		return
 	}
@@ -124,10 +84,10 @@ func (l *Log) refresh() {
 // write writes the complete lines at the beginning of a stream's output, and with rest set also what follows them. It
 // calls commit before it writes, and whenever another part of the output is in the log: before place at, or in earlier
 // files.
-func (l *Log) write(stream string, data []byte, rest bool, commit func(written int, at place)) {
+func (l *Log) write(stream string, data []byte, rest bool, commit func(written int, at logfile.Place)) {
 	const (
 		chunk = 128 << 10
-		most  = maxLine + 100 // the length of a line of the log
+		most  = logfile.MaxLine + 100 // the length of a line of the log
 	)
 	l.mu.Lock()
 	defer l.mu.Unlock()

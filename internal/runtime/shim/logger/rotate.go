@@ -31,7 +31,7 @@ func (l *Log) replace(now time.Time) error {
 		return err
 	}
 	defer func() { _ = root.Close() }() // nothing is written through it
-	rotated, last, err := rotatedFiles(root, rel)
+	rotated, last, err := logfile.Rotated(root, rel)
 	if err != nil {
 		return err
 	}
@@ -54,35 +54,9 @@ func (l *Log) replace(now time.Time) error {
 	return nil
 }
 
-// rotatedFiles returns the names of rotated files of a log, oldest first. Files of the same rotation are together. last
-// is the time of the last rotation.
-func rotatedFiles(root *os.Root, log string) (names [][]string, last string, err error) {
-	entries, err := fs.ReadDir(root.FS(), filepath.Dir(log))
-	if err != nil {
-		return nil, "", err
-	}
-	byTime := map[string][]string{}
-	var stamps []string
-	for _, entry := range entries {
-		stamp, _, ok := logfile.Stamp(entry.Name(), filepath.Base(log))
-		if !ok {
-			continue
-		}
-		if byTime[stamp] == nil {
-			stamps = append(stamps, stamp)
-		}
-		byTime[stamp] = append(byTime[stamp], entry.Name())
-	}
-	slices.Sort(stamps)
-	for _, stamp := range stamps {
-		names, last = append(names, byTime[stamp]), stamp
-	}
-	return names, last, nil
-}
-
 // linesAfter returns how many lines of a stream follow a place in the log, in the same file, and the end of the log.
 // The file may have been renamed since.
-func (l *Log) linesAfter(at place, stream string) (lines int, end place) {
+func (l *Log) linesAfter(at logfile.Place, stream string) (lines int, end logfile.Place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refresh()
@@ -96,8 +70,8 @@ func (l *Log) linesAfter(at place, stream string) (lines int, end place) {
 		if err != nil {
 			continue
 		}
-		end, err := placeOf(file)
-		if err == nil && end.sameFile(at) {
+		end, err := logfile.PlaceOf(file)
+		if err == nil && end.SameFile(at) {
 			lines = linesIn(file, at, end, stream)
 			_ = file.Close()
 			break
@@ -108,8 +82,8 @@ func (l *Log) linesAfter(at place, stream string) (lines int, end place) {
 }
 
 // linesIn counts the lines of a stream between two places in a file.
-func linesIn(file *os.File, from, to place, stream string) int {
-	to, err := cutTorn(file, to)
+func linesIn(file *os.File, from, to logfile.Place, stream string) int {
+	to, err := logfile.CutTorn(file, to)
 	if err != nil || to.Offset <= from.Offset {
 		return 0
 	}
@@ -121,7 +95,7 @@ func linesIn(file *os.File, from, to place, stream string) int {
 // plainFiles returns the paths of rotated files of a log that are not compressed, newest first.
 func plainFiles(root *os.Root, log string) (paths []string) {
 	dir := filepath.Dir(log)
-	rotated, _, _ := rotatedFiles(root, log)
+	rotated, _, _ := logfile.Rotated(root, log)
 	for _, names := range slices.Backward(rotated) {
 		for _, name := range names {
 			if !strings.HasSuffix(name, logfile.Gzip) {

@@ -3,13 +3,12 @@ package logger
 import (
 	"bytes"
 	"time"
+
+	"github.com/berth-run/berth/internal/base/logfile"
 )
 
-// maxLine is the length in bytes from which a line is split. The CRI plugin of containerd has the same default.
-const maxLine = 16 << 10
-
 // longest is the most of the output that can be needed to find the end of a part: a line with its end "\r\n".
-const longest = maxLine + len("\r\n")
+const longest = logfile.MaxLine + len("\r\n")
 
 // part is the content of one line of a log.
 type part struct {
@@ -25,13 +24,13 @@ type part struct {
 func nextPart(data []byte, rest bool) (p part, ok bool) {
 	end := bytes.IndexByte(data[:min(len(data), longest)], '\n')
 	if end >= 0 {
-		if text := bytes.TrimSuffix(data[:end], []byte("\r")); len(text) <= maxLine {
+		if text := bytes.TrimSuffix(data[:end], []byte("\r")); len(text) <= logfile.MaxLine {
 			return part{text, true, end + 1}, true
 		}
 	} else if len(data) < longest && (!rest || len(data) == 0) {
 		return part{}, false
 	}
-	text := data[:min(len(data), maxLine)]
+	text := data[:min(len(data), logfile.MaxLine)]
 	return part{text, false, len(text)}, true
 }
 

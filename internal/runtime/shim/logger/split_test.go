@@ -5,11 +5,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/berth-run/berth/internal/base/logfile"
 )
 
 // Lines are split as containerd's CRI plugin splits them.
 func TestParts(t *testing.T) {
-	long := strings.Repeat("x", maxLine)
+	long := strings.Repeat("x", logfile.MaxLine)
 	tests := []struct {
 		name, output string
 		rest         bool
@@ -49,8 +51,8 @@ func TestParts(t *testing.T) {
 // Where a batch ends does not change the parts. A next logger depends on it.
 func FuzzPartsDoNotDependOnBatches(f *testing.F) {
 	f.Add([]byte("a\r\nb\n"), 2)
-	f.Add(bytes.Repeat([]byte("x"), longest+1), maxLine)
-	f.Add(append(bytes.Repeat([]byte("x"), maxLine), "\r\ny\n"...), maxLine+1)
+	f.Add(bytes.Repeat([]byte("x"), longest+1), logfile.MaxLine)
+	f.Add(append(bytes.Repeat([]byte("x"), logfile.MaxLine), "\r\ny\n"...), logfile.MaxLine+1)
 	f.Fuzz(func(t *testing.T, data []byte, cut int) {
 		if cut < 0 || cut > len(data) {
 			t.Skip()

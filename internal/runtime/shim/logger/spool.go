@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/logfile"
 )
 
 const (
@@ -23,7 +25,7 @@ type header struct {
 	// Start is where the content begins that may not be in the log. It is beyond the end of a spool without content.
 	Start uint64
 	// At is the place in the log where all content before Start ends.
-	At place
+	At logfile.Place
 }
 
 // spool has the output of one stream between its FIFO and the log. It is a file on a tmpfs: a next logger finds it.

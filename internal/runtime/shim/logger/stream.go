@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/logfile"
 )
 
 // Paths are the files of a stream.
@@ -154,7 +156,7 @@ func (s *Stream) write(rest bool) (data []byte) {
 		return nil
 	}
 	start := s.spool.saved.Start
-	s.log.write(s.name, data, rest, func(written int, at place) {
+	s.log.write(s.name, data, rest, func(written int, at logfile.Place) {
 		_ = s.spool.save(header{start + uint64(written), at}) // a next logger repeats lines
 	})
 	_ = s.spool.free() // the next call frees it
@@ -205,7 +207,7 @@ func (s *Stream) bypass(raw syscall.RawConn, cause error) bool {
 	data, _ := s.spool.content()
 	kept := len(data)
 	start := s.spool.saved.Start
-	s.log.write(s.name, append(data, fresh...), true, func(written int, at place) {
+	s.log.write(s.name, append(data, fresh...), true, func(written int, at logfile.Place) {
 		_ = s.spool.save(header{start + uint64(min(written, kept)), at})
 	})
 	_ = s.spool.empty()
