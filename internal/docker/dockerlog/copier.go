@@ -1,0 +1,203 @@
+package dockerlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/inotify"
+)
+
+// Limits of Docker's files of a container. Docker begins another file before a line that would exceed MaxSize, and
+// keeps MaxFiles of them. A Copier that is (MaxFiles-1) * MaxSize bytes behind loses nothing.
+const (
+	MaxSize  = 16 << 20
+	MaxFiles = 3
+)
+
+// Driver is the log driver of containers whose output a Copier can copy.
+const Driver = "json-file"
+
+// Options are the options of the driver. Docker must not compress its files.
+func Options() map[string]string {
+	return map[string]string{
+		"max-size": strconv.Itoa(MaxSize), "max-file": strconv.Itoa(MaxFiles), "compress": "false",
+	}
+}
+
+// File is the path of Docker's current file of a container's output. root is Docker's data root (DockerRootDir). Docker
+// itself does not report the path before the container's first start.
+func File(root, id string) string {
+	return filepath.Join(root, "containers", id, id+"-json.log")
+}
+
+// Container is one whose output is copied.
+type Container struct {
+	ID string
+	// File is Docker's current file of its output.
+	File string
+	// Log is the path of its log.
+	Log string
+}
+
+// Copier copies the output of containers to their logs, while it runs.
+type Copier struct {
+	log *slog.Logger
+
+	mu      sync.Mutex
+	tails   map[string]*tail
+	watches map[inotify.Watch]*tail
+	start   func(*tail) // nil unless the Copier runs
+}
+
+// New makes a Copier without containers.
+func New(log *slog.Logger) *Copier {
+	return &Copier{log: log, tails: map[string]*tail{}, watches: map[inotify.Watch]*tail{}}
+}
+
+// Run copies until ctx ends. It returns when all that it has started has ended.
+func (c *Copier) Run(ctx context.Context) error {
+	var group sync.WaitGroup
+	watcher, err := inotify.Start()
+	if err != nil {
+		return fmt.Errorf("follow Docker's logs: %w", err)
+	}
+	defer watcher.Close()
+	c.mu.Lock()
+	c.start = func(t *tail) {
+		ctx, cancel := context.WithCancel(ctx)
+		t.cancel = cancel
+		period := c.watch(watcher, t)
+		group.Go(func() {
+			defer cancel()
+			t.run(ctx, period)
+		})
+	}
+	for _, t := range c.tails {
+		c.start(t)
+	}
+	c.mu.Unlock()
+	defer group.Wait()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.start = nil
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case events := <-watcher.Events():
+			c.note(events)
+		}
+	}
+}
+
+// watch has the kernel report changes of a container's files. It returns how often the files are read all the same: 0,
+// or every second if there is no watch.
+func (c *Copier) watch(watcher *inotify.Watcher, t *tail) (period time.Duration) {
+	w, err := watcher.Add(filepath.Dir(t.File), unix.IN_MODIFY|unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_ONLYDIR)
+	if err != nil {
+		c.log.Warn("cannot watch Docker's log of a container, reading it every second", "container", t.ID, "err", err)
+		return time.Second
+	}
+	t.watched = func() {
+		watcher.Remove(w)
+		delete(c.watches, w)
+	}
+	c.watches[w] = t
+	return 0
+}
+
+// note wakes the tails of files that have changed.
+func (c *Copier) note(events []inotify.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range events {
+		if e.Overflowed() {
+			for _, t := range c.tails {
+				t.changed.Wake()
+			}
+			continue
+		}
+		if t := c.watches[e.Watch]; t != nil && strings.HasPrefix(e.Name, filepath.Base(t.File)) {
+			t.changed.Wake()
+		}
+	}
+}
+
+// Add begins to copy the output of a container, from where its log ends. It does nothing for a container that has been
+// added, or that has no log. Add it before it is started: then no output can be lost.
+func (c *Copier) Add(container Container) {
+	if container.Log == "" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tails[container.ID] != nil {
+		return
+	}
+	t := newTail(container, c.log)
+	c.tails[container.ID] = t
+	if c.start != nil {
+		c.start(t)
+	}
+}
+
+// Remove ends the copying for a container, which must not be added again. It does not wait.
+func (c *Copier) Remove(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.tails[id]
+	delete(c.tails, id)
+	if t == nil || t.cancel == nil {
+		return
+	}
+	t.cancel()
+	if t.watched != nil {
+		t.watched()
+	}
+}
+
+// errEnded is the error of a tail that does not run.
+var errEnded = errors.New("its log is not being copied")
+
+// Drain waits until everything that Docker has written of a container's output is in the container's log. It returns
+// nil for a container that was not added, and an error if the log cannot be written or ctx ends before.
+func (c *Copier) Drain(ctx context.Context, id string) error {
+	t := c.tail(id)
+	if t == nil {
+		return nil
+	}
+	if err := t.drain(ctx); err != nil {
+		return fmt.Errorf("complete log of container %s: %w", id, err)
+	}
+	return nil
+}
+
+// Reopen continues the log of a container in the file at its path, which another process has renamed. No line is lost
+// or written twice.
+func (c *Copier) Reopen(id string) error {
+	t := c.tail(id)
+	if t == nil {
+		return fmt.Errorf("reopen log of container %s: %w", id, errEnded)
+	}
+	if err := t.target.reopen(); err != nil {
+		return fmt.Errorf("reopen log of container %s: %w", id, err)
+	}
+	return nil
+}
+
+func (c *Copier) tail(id string) *tail {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tails[id]
+}
