@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,6 +58,8 @@ type Statuses struct {
 
 	mu    sync.Mutex
 	shown map[types.UID]shown
+	// behind holds the pods whose row is due when the row of the pod with the key has gone, because they have its name.
+	behind map[types.UID][]types.UID
 	// broken holds the pods whose status could not be computed, with the time of the next try.
 	broken map[types.UID]time.Time
 }
@@ -71,7 +74,7 @@ type shown struct {
 func New(o Options) *Statuses {
 	return &Statuses{opts: o, pods: store.New[types.NamespacedName, *corev1.Pod](),
 		turns: turns{pods: map[types.UID]*turn{}}, shown: map[types.UID]shown{},
-		broken: map[types.UID]time.Time{}}
+		behind: map[types.UID][]types.UID{}, broken: map[types.UID]time.Time{}}
 }
 
 // Pods is the table of pods with their statuses by name, for reading.
@@ -248,6 +251,9 @@ func (s *Statuses) show(m fleet.Member, status corev1.PodStatus, stop *pod.Stop,
 	}
 	if other, there := s.pods.Get(key); there && other.UID != uid {
 		if _, here := s.opts.Fleet.Member(other.UID); here {
+			if !slices.Contains(s.behind[other.UID], uid) {
+				s.behind[other.UID] = append(s.behind[other.UID], uid)
+			}
 			return
 		}
 	}
@@ -266,6 +272,10 @@ func (s *Statuses) remove(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last, known := s.shown[uid]
+	for _, next := range s.behind[uid] {
+		s.opts.Stale.Mark(next)
+	}
+	delete(s.behind, uid)
 	delete(s.shown, uid)
 	delete(s.broken, uid)
 	if !known {

@@ -270,6 +270,21 @@ func TestSuccessorIsShownAfterItsPredecessor(t *testing.T) {
 	})
 }
 
+// A successor that does not change any more is shown too when its predecessor has gone.
+func TestQuietSuccessorIsShownAfterItsPredecessor(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.want("u1", nil)
+		w.runs("u1")
+		w.sees("the first runs", "u1 Running", "u1 Running")
+		w.want("u2", nil)
+		w.runs("u2")
+		w.sees("the second runs too", "u2 Running")
+		w.desired.Delete("u1")
+		time.Sleep(time.Minute)
+		w.sees("the first is gone", "u2 Running", "u2 Running")
+	})
+}
+
 // What was computed from older facts is never published over what was computed from newer ones.
 func TestStatusNeverGoesBack(t *testing.T) {
 	inWorld(t, func(w *world) {
