@@ -1,6 +1,11 @@
 package pod
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"encoding/hex"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // Priorities and priority classes that Kubernetes defines.
 const (
@@ -34,4 +39,10 @@ func Critical(p *corev1.Pod, static bool) bool {
 func Static(p *corev1.Pod) bool {
 	from := Source(p.Annotations[AnnotationConfigSource])
 	return from == SourceFile || from == SourceURL
+}
+
+// StaticUID reports whether a UID is a static pod's, which has 128 bits in hex. UIDs of the API server have dashes.
+func StaticUID(uid types.UID) bool {
+	b, err := hex.DecodeString(string(uid))
+	return err == nil && len(b) == 16
 }

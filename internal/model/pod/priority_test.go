@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestPriority(t *testing.T) {
@@ -30,6 +31,19 @@ func TestStatic(t *testing.T) {
 		p.Annotations = map[string]string{AnnotationConfigSource: source}
 		if got := Static(p); got != want {
 			t.Errorf("%q: %v", source, got)
+		}
+	}
+}
+
+func TestStaticUID(t *testing.T) {
+	for uid, want := range map[types.UID]bool{
+		"0123456789abcdef0123456789abcdef":     true,
+		"01234567-89ab-cdef-0123-456789abcdef": false, // of an API server
+		"0123456789abcdef":                     false,
+		"":                                     false,
+	} {
+		if got := StaticUID(uid); got != want {
+			t.Errorf("%q: %v", uid, got)
 		}
 	}
 }

@@ -377,6 +377,41 @@ func TestOrphansEndWhenTheSourcesAreKnown(t *testing.T) {
 	})
 }
 
+// A pod does not start beside a pod of its name that an earlier agent has left, although the sources are not read yet.
+// A static pod ends the earlier one, because the sources may need it.
+func TestPodWaitsForThePodOfItsNameThatIsLeft(t *testing.T) {
+	const earlier, later = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
+	for name, test := range map[string]struct {
+		left     types.UID
+		source   pod.Source
+		unread   []string // what happens while not all sources are read
+		complete []string
+	}{
+		"static pods":       {earlier, pod.SourceFile, []string{"-web", "-web", "+web"}, []string{"-web", "-web", "+web"}},
+		"an applied pod":    {earlier, pod.SourceLocal, nil, []string{"-web", "-web", "+web"}},
+		"the API's is left": {"1-2-3", pod.SourceFile, nil, []string{"-web", "-web", "+web"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, n *node) {
+				n.observed.Put(test.left, &pod.Observed{UID: test.left, Namespace: "default", Name: "web"})
+				n.desired.Put(later, &pod.Pod{Seen: time.Now(), Source: test.source, Pod: &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: later,
+						Annotations: map[string]string{pod.AnnotationConfigSource: string(test.source)}}}})
+				time.Sleep(time.Minute)
+				if diff := cmp.Diff(test.unread, n.said()); diff != "" {
+					t.Errorf("before the sources are read (-want +got):\n%s", diff)
+				}
+				close(n.desiredSynced)
+				time.Sleep(time.Minute)
+				said := slices.DeleteFunc(n.said(), func(what string) bool { return what == "-left" })
+				if diff := cmp.Diff(test.complete, said); diff != "" {
+					t.Errorf("the node's life (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
 // A pod that no source wants runs on while a manifest that cannot be read may want it.
 func TestPodsOfUnreadableManifestsRunOn(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {

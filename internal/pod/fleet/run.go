@@ -254,7 +254,8 @@ func (k *keeper) admit(ctx context.Context) time.Time {
 // kept if resources are reserved for it.
 func (k *keeper) admitOne(ctx context.Context, m *member, kept *[]Other) (again time.Time) {
 	guard.Point("fleet", m.pod.Namespace, m.pod.Name)
-	others := append(k.fleet.Holders(), *kept...)
+	strangers := k.strangers(ctx, m.pod) // first, because it makes members of some
+	others := slices.Concat(k.fleet.Holders(), *kept, strangers)
 	p := k.Admission.Allocate(m.desired, others)
 	v := k.Admission.Admit(p, others)
 	k.fleet.mu.Lock()
@@ -284,6 +285,26 @@ func (k *keeper) admitOne(ctx context.Context, m *member, kept *[]Other) (again 
 		k.changed(m.pod.UID)
 	}
 	return again
+}
+
+// strangers lists the pods in the runtime that have the name of p and are no members. There are some while not all
+// sources are read. p must not start beside them. A static pod among them is an earlier version of p if p is one too: it
+// ends at once, and not only when all sources are read, because these may need p, as an API server in a static pod.
+func (k *keeper) strangers(ctx context.Context, p *pod.Pod) (all []Other) {
+	for _, o := range k.Observed.Snapshot().All() {
+		if o.Name != p.Name || o.Namespace != p.Namespace {
+			continue
+		}
+		if _, member := k.fleet.known(o.UID); member {
+			continue
+		}
+		if pod.Static(p.Pod) && pod.StaticUID(o.UID) {
+			k.adopt(ctx, o)
+			continue
+		}
+		all = append(all, Other{Pod: pod.Orphan(o)})
+	}
+	return all
 }
 
 // soonest returns the earlier of two times. Zero means never.

@@ -3,20 +3,24 @@ package source
 import (
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/source/content"
-	"github.com/berth-run/berth/internal/pod/source/takeover"
 )
 
 // MayWant reports whether a running static pod that no source wants may belong to a manifest that cannot be used. Such
-// a pod keeps running.
+// a pod keeps running. If a usable manifest wants a pod of the same name, the running pod is an earlier version of that.
 func (s *Sources) MayWant(o *pod.Observed) bool {
-	if !o.Running() || !takeover.Static(o.UID) {
+	if !o.Running() || !pod.StaticUID(o.UID) {
 		return false
 	}
 	m := s.merge
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if _, wanted := m.owner(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}); wanted {
+		return false
+	}
 	for name, offer := range m.origins {
 		if name != originLocal && (offer.faulty || content.Faulty(offer.problems)) &&
 			mayWant(offer.problems, o, m.nodeName) {

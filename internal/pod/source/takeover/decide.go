@@ -1,7 +1,6 @@
 package takeover
 
 import (
-	"encoding/hex"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -16,7 +15,7 @@ func decide(name types.NamespacedName, hashes map[string]string, written time.Ti
 	observed []*pod.Observed) (types.UID, bool) {
 	var best *pod.Observed
 	for _, o := range observed {
-		if o.Namespace != name.Namespace || o.Name != name.Name || !Static(o.UID) || !matches(o, hashes) ||
+		if o.Namespace != name.Namespace || o.Name != name.Name || !pod.StaticUID(o.UID) || !matches(o, hashes) ||
 			newest(o).Before(written) {
 			continue
 		}
@@ -35,12 +34,6 @@ func better(a, b *pod.Observed) bool {
 		return a.Running()
 	}
 	return newest(a).After(newest(b))
-}
-
-// Static reports whether a UID is a static pod's, which has 128 bits in hex. UIDs of the API server have dashes.
-func Static(uid types.UID) bool {
-	b, err := hex.DecodeString(string(uid))
-	return err == nil && len(b) == 16
 }
 
 // matches reports whether the pod has containers and the newest instance of each has the manifest's hash.
