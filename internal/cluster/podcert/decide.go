@@ -69,20 +69,20 @@ type notice struct{ reason, message string }
 // look returns the state after a look at the pending request. found is nil if the API server does not list it.
 // namespace is the pod's, for events. jitter delays the next refresh.
 func (s state) look(found *certificatesv1beta1.PodCertificateRequest, namespace string, now time.Time,
-	jitter time.Duration) (next state, told []notice) {
+	jitter time.Duration) (next state, notices []notice) {
 	switch {
 	case s.pending == nil:
 	case found == nil && clock.Passed(s.pending.abandon, now):
 		s.pending = nil
 	case found != nil:
-		s, told = s.answered(found, namespace, jitter)
+		s, notices = s.answered(found, namespace, jitter)
 	}
-	return s.late(now, told)
+	return s.late(now, notices)
 }
 
 // answered returns the state after the signer's answer, if there is one.
 func (s state) answered(found *certificatesv1beta1.PodCertificateRequest, namespace string,
-	jitter time.Duration) (next state, told []notice) {
+	jitter time.Duration) (next state, notices []notice) {
 	status := found.Status
 	for _, c := range status.Conditions {
 		switch c.Type {
@@ -93,33 +93,33 @@ func (s state) answered(found *certificatesv1beta1.PodCertificateRequest, namesp
 			return state{current: &credential{key: s.pending.key, chain: certificates(status.CertificateChain),
 				refresh: status.BeginRefreshAt.Add(jitter), expires: status.NotAfter.Time}}, nil
 		case certificatesv1beta1.PodCertificateRequestConditionTypeDenied:
-			told = []notice{{reason.CertificateDenied, fmt.Sprintf("PodCertificateRequest %s/%s was denied, reason=%q,"+
+			notices = []notice{{reason.CertificateDenied, fmt.Sprintf("PodCertificateRequest %s/%s was denied, reason=%q,"+
 				" message=%q", namespace, found.Name, c.Reason, c.Message)}}
 		case certificatesv1beta1.PodCertificateRequestConditionTypeFailed:
-			told = []notice{{reason.Failed, fmt.Sprintf("PodCertificateRequest %s/%s failed, reason=%q, message=%q",
+			notices = []notice{{reason.Failed, fmt.Sprintf("PodCertificateRequest %s/%s failed, reason=%q, message=%q",
 				namespace, found.Name, c.Reason, c.Message)}}
 		default:
 			continue
 		}
-		return state{refused: &refusal{c.Type, c.Reason, c.Message}}, told
+		return state{refused: &refusal{c.Type, c.Reason, c.Message}}, notices
 	}
 	return s, nil
 }
 
 // late adds the events of a certificate that should have been replaced by now.
-func (s state) late(now time.Time, told []notice) (next state, all []notice) {
+func (s state) late(now time.Time, notices []notice) (next state, all []notice) {
 	if s.current == nil {
-		return s, told
+		return s, notices
 	}
 	if !s.overdue && clock.Passed(s.current.refresh.Add(overdueAfter), now) {
 		s.overdue = true
-		told = append(told, notice{reason.CertificateOverdue, "PodCertificate refresh overdue"})
+		notices = append(notices, notice{reason.CertificateOverdue, "PodCertificate refresh overdue"})
 	}
 	if !s.expired && clock.Passed(s.current.expires, now) {
 		s.expired = true
-		told = append(told, notice{reason.CertificateExpired, "PodCertificate expired"})
+		notices = append(notices, notice{reason.CertificateExpired, "PodCertificate expired"})
 	}
-	return s, told
+	return s, notices
 }
 
 // wants reports whether another request must be created.

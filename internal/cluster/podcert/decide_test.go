@@ -41,13 +41,13 @@ func TestLook(t *testing.T) {
 	failed := &refusal{"Failed", "Down", "later"}
 	failedEvent := notice{"Failed", `PodCertificateRequest app/req-1 failed, reason="Down", message="later"`}
 	for name, test := range map[string]struct {
-		state state
-		found *pcr
-		now   int
-		want  state
-		told  []notice
-		wants bool
-		due   time.Time
+		state   state
+		found   *pcr
+		now     int
+		want    state
+		notices []notice
+		wants   bool
+		due     time.Time
 	}{
 		"nothing yet":      {now: 1, wants: true},
 		"no answer":        {state: waiting, found: &pcr{}, now: 50, want: waiting, due: at(12)},
@@ -56,9 +56,9 @@ func TestLook(t *testing.T) {
 		"issued":           {state: waiting, found: issued, now: 1, want: state{current: fresh}, due: at(93)},
 		"without its time": {state: waiting, found: answer("Issued", "", ""), now: 1, want: waiting, due: at(12)},
 		"denied": {state: waiting, found: answer("Denied", "UnsupportedKeyType", "no RSA"), now: 1,
-			want: state{refused: denied}, told: []notice{deniedEvent}},
+			want: state{refused: denied}, notices: []notice{deniedEvent}},
 		"failed at a refresh": {state: state{current: old, pending: asked()}, found: answer("Failed", "Down", "later"),
-			now: 31, want: state{refused: failed}, told: []notice{failedEvent}},
+			now: 31, want: state{refused: failed}, notices: []notice{failedEvent}},
 		"before the refresh": {state: state{current: old}, now: 29, want: state{current: old}, due: at(30)},
 		"due": {state: state{current: old}, now: 30, want: state{current: old}, wants: true,
 			due: at(30)},
@@ -69,16 +69,16 @@ func TestLook(t *testing.T) {
 		"refresh deleted": {state: state{current: old, pending: asked()}, now: 35, want: state{current: old},
 			wants: true, due: at(30)},
 		"overdue": {state: state{current: old, pending: asked()}, found: &pcr{}, now: 40,
-			want: state{current: old, pending: asked(), overdue: true}, told: []notice{overdue}, due: at(12)},
+			want: state{current: old, pending: asked(), overdue: true}, notices: []notice{overdue}, due: at(12)},
 		"overdue still": {state: state{current: old, overdue: true}, now: 50,
 			want: state{current: old, overdue: true}, wants: true, due: at(30)},
 		"expired": {state: state{current: old}, now: 60, want: state{current: old, overdue: true, expired: true},
-			told: []notice{overdue, expired}, wants: true, due: at(30)},
+			notices: []notice{overdue, expired}, wants: true, due: at(30)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, told := test.state.look(test.found, "app", at(test.now), minutes(3))
+			got, notices := test.state.look(test.found, "app", at(test.now), minutes(3))
 			all := cmp.AllowUnexported(state{}, credential{}, request{}, refusal{}, notice{})
-			if d := cmp.Diff(test.want, got, all) + cmp.Diff(test.told, told, all); d != "" {
+			if d := cmp.Diff(test.want, got, all) + cmp.Diff(test.notices, notices, all); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 			if wants := got.wants(at(test.now)); wants != test.wants {

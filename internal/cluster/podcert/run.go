@@ -91,9 +91,9 @@ func (c *Certificates) look(e *entry, now time.Time) bool {
 		found = c.cfg.Requests.CertificateRequest(e.pod.Namespace, e.state.pending.name)
 	}
 	before := e.state
-	var told []notice
-	e.state, told = before.look(found, e.pod.Namespace, now, rand.N(maxJitter))
-	for _, n := range told {
+	var notices []notice
+	e.state, notices = before.look(found, e.pod.Namespace, now, rand.N(maxJitter))
+	for _, n := range notices {
 		c.cfg.Events.Event(event.PodRef(e.pod), corev1.EventTypeWarning, n.reason, "%s", n.message)
 	}
 	return before.current != e.state.current || before.refused != e.state.refused

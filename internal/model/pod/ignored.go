@@ -19,7 +19,7 @@ type Ignored struct {
 // Without returns a pod without the ignored fields. It returns the same pointer if the pod has none of them, and
 // otherwise a copy.
 func (i Ignored) Without(p *corev1.Pod) *corev1.Pod {
-	if i == (Ignored{}) || !i.has(p) {
+	if i == (Ignored{}) || !i.appliesTo(p) {
 		return p
 	}
 	next := p.DeepCopy()
@@ -75,7 +75,7 @@ func restartsAll(r corev1.ContainerRestartRule) bool {
 }
 
 // has reports whether a pod has an ignored field.
-func (i Ignored) has(p *corev1.Pod) bool {
+func (i Ignored) appliesTo(p *corev1.Pod) bool {
 	if i.ExtendedClaims && p.Status.ExtendedResourceClaimStatus != nil {
 		return true
 	}

@@ -18,24 +18,24 @@ func TestNextLook(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		before, seen Observations
-		told         bool
+		notified     bool
 		want         time.Duration
 	}{
-		"far, told by the kernel": {seen: look(9*gi, 0), told: true, want: latestLook},
-		"far, nothing tells":      {seen: look(12*gi, 0), want: 5 * time.Second},
-		"near, nothing tells":     {seen: look(2*gi+gi/4, 0), want: 125 * time.Millisecond},
-		"between the thresholds":  {seen: look(3*gi/2, 0), want: 250 * time.Millisecond},
-		"falls by 1 Gi/s, told": {before: look(7*gi, 0), seen: look(6*gi, time.Second), told: true,
+		"far, notified by the kernel": {seen: look(9*gi, 0), notified: true, want: latestLook},
+		"far, not notified":           {seen: look(12*gi, 0), want: 5 * time.Second},
+		"near, not notified":          {seen: look(2*gi+gi/4, 0), want: 125 * time.Millisecond},
+		"between the thresholds":      {seen: look(3*gi/2, 0), want: 250 * time.Millisecond},
+		"falls by 1 Gi/s, notified": {before: look(7*gi, 0), seen: look(6*gi, time.Second), notified: true,
 			want: 2 * time.Second},
-		"falls by 10 Gi/s, nothing tells": {before: look(16*gi, 0), seen: look(6*gi, time.Second),
+		"falls by 10 Gi/s, not notified": {before: look(16*gi, 0), seen: look(6*gi, time.Second),
 			want: 200 * time.Millisecond},
-		"rises, told": {before: look(5*gi, 0), seen: look(6*gi, time.Second), told: true,
+		"rises, notified": {before: look(5*gi, 0), seen: look(6*gi, time.Second), notified: true,
 			want: latestLook},
 		"at the threshold":     {seen: look(2*gi+1, 0), want: soonestLook},
 		"below all thresholds": {seen: look(gi/2, 0), want: latestLook},
 		"not observed":         {want: latestLook},
 	} {
-		got := NextLook([]Threshold{hard, soft}, test.before, test.seen, func(Signal) bool { return !test.told })
+		got := NextLook([]Threshold{hard, soft}, test.before, test.seen, func(Signal) bool { return !test.notified })
 		if got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}

@@ -138,18 +138,18 @@ func TestRuleDropsPacketsOfNeighbours(t *testing.T) {
 	defer func() { _ = listener.Close() }()
 	command(t, "nft", "add table ip led; add chain ip led prerouting { type nat hook prerouting priority dstnat; }; "+
 		"add rule ip led prerouting ip daddr 10.0.0.1 tcp dport 81 dnat to 127.0.0.1:80")
-	direct, led := netip.MustParseAddrPort("127.0.0.1:80"), netip.MustParseAddrPort("10.0.0.1:81")
+	direct, redirected := netip.MustParseAddrPort("127.0.0.1:80"), netip.MustParseAddrPort("10.0.0.1:81")
 	if err := n.dial(direct); err != nil {
 		t.Fatalf("without the rule: %v", err)
 	}
-	if err := n.dial(led); err != nil {
+	if err := n.dial(redirected); err != nil {
 		t.Fatalf("without the rule, by DNAT: %v", err)
 	}
 	f := nftable{"berth_test"}
 	if err := f.write(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.dial(led); err != nil {
+	if err := n.dial(redirected); err != nil {
 		t.Errorf("by DNAT: %v", err)
 	}
 	if dropped(t, f) != 0 {

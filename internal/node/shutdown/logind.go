@@ -138,12 +138,12 @@ func (l logind) allow(ctx context.Context, delay time.Duration, dir string) erro
 }
 
 // shortError means that logind does not wait as long as the configured groups need.
-type shortError struct{ has, wants time.Duration }
+type shortError struct{ current, wanted time.Duration }
 
 func (e *shortError) Error() string {
 	return fmt.Sprintf("logind delays a shutdown by %s, but the pods need up to %s; next: set InhibitDelayMaxSec in %s",
-		e.has,
-		e.wants, DropInDir)
+		e.current,
+		e.wanted, DropInDir)
 }
 
 var errDisconnected = errors.New("the D-Bus connection was closed")

@@ -129,8 +129,8 @@ func shortages(in In) []shortage {
 			if _, fixed := capacity[name]; !fixed {
 				s.capacity = healthy(in.Devices[name])
 				if len(in.Devices[name]) == 0 {
-					offered, told := in.Offered[name]
-					if !told && !in.Config.Standalone {
+					offered, reported := in.Offered[name]
+					if !reported && !in.Config.Standalone {
 						continue // a resource of the cluster and not of its nodes
 					}
 					s.capacity = offered.Value()

@@ -43,8 +43,8 @@ type merge struct {
 	classes map[types.UID]classed
 	changed wake.Signal // wakes keepIdentities
 	// listed are the directories that were read completely.
-	listed map[string]object.Directory
-	moved  wake.Signal // wakes the reader of Sources.OriginsChanged
+	listed         map[string]object.Directory
+	originsChanged wake.Signal // wakes the reader of Sources.OriginsChanged
 	// asked says that MayWant has answered true since readable was woken. readable wakes the reader of WantsChanged.
 	asked    bool
 	readable wake.Signal
@@ -76,23 +76,23 @@ func newMerge(o Options) *merge {
 	static := identity.New(o.Identities)
 	static.Running = o.Running
 	return &merge{
-		desired:  store.New[types.UID, *pod.Pod](),
-		objects:  store.New[object.Key, runtime.Object](),
-		problems: store.New[ProblemKey, Problem](),
-		report:   o.Report,
-		log:      o.Log,
-		node:     o.Node,
-		nodeName: o.NodeName,
-		origins:  map[string]offer{},
-		ignored:  o.Ignored,
-		cluster:  cluster.New(o.NodeName, o.Ignored),
-		order:    map[claimed]uint64{},
-		classes:  map[types.UID]classed{},
-		static:   static,
-		changed:  wake.New(),
-		listed:   map[string]object.Directory{},
-		moved:    wake.New(),
-		readable: wake.New(),
+		desired:        store.New[types.UID, *pod.Pod](),
+		objects:        store.New[object.Key, runtime.Object](),
+		problems:       store.New[ProblemKey, Problem](),
+		report:         o.Report,
+		log:            o.Log,
+		node:           o.Node,
+		nodeName:       o.NodeName,
+		origins:        map[string]offer{},
+		ignored:        o.Ignored,
+		cluster:        cluster.New(o.NodeName, o.Ignored),
+		order:          map[claimed]uint64{},
+		classes:        map[types.UID]classed{},
+		static:         static,
+		changed:        wake.New(),
+		listed:         map[string]object.Directory{},
+		originsChanged: wake.New(),
+		readable:       wake.New(),
 	}
 }
 
@@ -201,7 +201,7 @@ func (m *merge) settle(origin string, at time.Time) {
 	asked := m.asked
 	m.asked = false
 	m.mu.Unlock()
-	m.moved.Wake()
+	m.originsChanged.Wake()
 	if asked {
 		m.readable.Wake()
 	}

@@ -14,7 +14,7 @@ func (m *merge) List(path string, id object.Directory) {
 	m.listed[path] = id
 	m.mu.Unlock()
 	if changed {
-		m.moved.Wake()
+		m.originsChanged.Wake()
 	}
 }
 
@@ -51,4 +51,4 @@ func (s *Sources) Fate(o object.Origin) object.Fate {
 
 // OriginsChanged receives after a change of any origin, which may change the result of Origin and Fate. It has one
 // reader.
-func (s *Sources) OriginsChanged() <-chan struct{} { return s.merge.moved.C() }
+func (s *Sources) OriginsChanged() <-chan struct{} { return s.merge.originsChanged.C() }

@@ -5,14 +5,14 @@ import "slices"
 // free is the set of CPUs that may be taken. It counts and sorts them by the groups of the machine.
 type free struct {
 	*layout
-	has   []bool       // by CPU
-	count [kinds][]int // by kind and group: the number of free CPUs
-	total int
+	isFree []bool       // by CPU
+	count  [kinds][]int // by kind and group: the number of free CPUs
+	total  int
 }
 
 // newFree returns the set of the CPUs that are marked in available.
 func newFree(l *layout, available []bool) *free {
-	f := &free{layout: l, has: make([]bool, len(l.cpus))}
+	f := &free{layout: l, isFree: make([]bool, len(l.cpus))}
 	for k := range kinds {
 		f.count[k] = make([]int, len(l.groups[k]))
 	}
@@ -25,7 +25,7 @@ func newFree(l *layout, available []bool) *free {
 }
 
 func (f *free) add(cpu int) {
-	f.has[cpu] = true
+	f.isFree[cpu] = true
 	f.total++
 	for k := range kinds {
 		f.count[k][f.of[k][cpu]]++
@@ -34,7 +34,7 @@ func (f *free) add(cpu int) {
 
 func (f *free) remove(cpus []int) {
 	for _, cpu := range cpus {
-		f.has[cpu] = false
+		f.isFree[cpu] = false
 		for k := range kinds {
 			f.count[k][f.of[k][cpu]]--
 		}
@@ -105,7 +105,7 @@ func (f *free) within(outer kind, g int, k kind) []int {
 func (f *free) in(k kind, g int) []int {
 	var cpus []int
 	for _, cpu := range f.groups[k][g].cpus {
-		if f.has[cpu] {
+		if f.isFree[cpu] {
 			cpus = append(cpus, cpu)
 		}
 	}

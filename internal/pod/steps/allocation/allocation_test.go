@@ -210,9 +210,9 @@ func TestRestart(t *testing.T) {
 			if err := s.Run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			moved := false
-			if err := s.After(func(context.Context) error { moved = true; return nil })(t.Context()); err != nil ||
-				!moved {
+			continued := false
+			if err := s.After(func(context.Context) error { continued = true; return nil })(t.Context()); err != nil ||
+				!continued {
 				t.Errorf("got no error, want one: %v", err)
 			}
 			holds(t, s, tt.want)

@@ -175,7 +175,7 @@ func (d *Directory) scan(now time.Time) error {
 func (d *Directory) handle(batch []inotify.Event, now time.Time, seen func()) {
 	var touched []string
 	everything := false
-	moved := map[uint32]string{}
+	renamedFrom := map[uint32]string{}
 	for _, e := range batch {
 		if !d.at.notify.Current(e) {
 			continue
@@ -186,7 +186,7 @@ func (d *Directory) handle(batch []inotify.Event, now time.Time, seen func()) {
 		}
 		everything = everything || d.at.swapped(e)
 		path, ours := d.at.pathOf(e.Name)
-		if ours && d.note(path, e, moved, now) && !slices.Contains(touched, path) {
+		if ours && d.note(path, e, renamedFrom, now) && !slices.Contains(touched, path) {
 			touched = append(touched, path)
 		}
 	}
@@ -212,7 +212,7 @@ func missingLast(path string) int {
 }
 
 // note records an event of a file and reports whether to read the file now.
-func (d *Directory) note(path string, e inotify.Event, moved map[uint32]string, now time.Time) bool {
+func (d *Directory) note(path string, e inotify.Event, renamedFrom map[uint32]string, now time.Time) bool {
 	f := d.files[path]
 	switch {
 	case e.Mask&unix.IN_MODIFY != 0:
@@ -222,9 +222,9 @@ func (d *Directory) note(path string, e inotify.Event, moved map[uint32]string, 
 		d.entry(path).due = now.Add(d.settle)
 		return false
 	case e.Mask&unix.IN_MOVED_FROM != 0:
-		moved[e.Cookie] = path
+		renamedFrom[e.Cookie] = path
 	case e.Mask&unix.IN_MOVED_TO != 0:
-		if from := d.files[moved[e.Cookie]]; from != nil {
+		if from := d.files[renamedFrom[e.Cookie]]; from != nil {
 			from.gone = now.Add(-d.settle) // renamed, so it is certainly gone
 		}
 	}
