@@ -7,56 +7,92 @@ import (
 	"slices"
 	"time"
 
-	"github.com/berth-run/berth/bench/proc"
 	"github.com/berth-run/berth/bench/side"
 )
 
 // burst is the time that many pods need together to start, or to end.
 type burst struct {
-	Pods  int             `json:"pods"`
-	Berth summary         `json:"berth"`
-	Floor map[int]summary `json:"floor"` // by concurrency
-	Best  int             `json:"bestConcurrency"`
-	Ratio float64         `json:"ratio"`
-	// BerthCPU and FloorCPU are the CPU seconds of each side's process, an element for each burst.
-	BerthCPU []float64 `json:"berthCPUSeconds"`
-	FloorCPU []float64 `json:"floorCPUSeconds"`
-
-	berth []time.Duration
-	floor map[int][]time.Duration
+	Pods  int        `json:"pods"`
+	Berth burstTimes `json:"berth"`
+	// Floor and Bare are by concurrency. The best one counts.
+	Floor map[int]burstTimes `json:"floor"`
+	Bare  map[int]burstTimes `json:"bare,omitempty"`
 }
 
-// bursts compares the bursts of Berth with the bursts of the floor. The floor runs at several concurrencies, and its
-// best one counts.
-func (b *bench) bursts(ctx context.Context) error {
-	up := burst{Pods: b.burst, floor: map[int][]time.Duration{}}
-	down := burst{Pods: b.burst, floor: map[int][]time.Duration{}}
-	for round := range b.rounds {
-		prefix := fmt.Sprintf("burst-%d", round)
-		if err := oneBurst(ctx, b.berth, prefix, 0, &up, &down); err != nil {
-			return err
+// burstTimes has what a side needs for a burst.
+type burstTimes struct {
+	summary
+	// CPU is the CPU time in seconds of all processes of the side, its containers included: a mean of all bursts.
+	CPU float64 `json:"cpuSeconds"`
+
+	took []time.Duration
+	cpu  []float64
+}
+
+func (t *burstTimes) add(took, cpu time.Duration) {
+	t.took, t.cpu = append(t.took, took), append(t.cpu, cpu.Seconds())
+	t.summary, t.CPU = summarise(t.took), mean(t.cpu)
+}
+
+// best returns the concurrency with the smallest median.
+func best(all map[int]burstTimes) (concurrency int) {
+	for _, c := range slices.Sorted(maps.Keys(all)) {
+		if t, ok := all[concurrency]; !ok || all[c].P50 < t.P50 {
+			concurrency = c
 		}
-		for _, concurrency := range b.concurrency {
-			if err := oneBurst(ctx, b.floor, fmt.Sprintf("%s-%d", prefix, concurrency), concurrency, &up,
-				&down); err != nil {
-				return err
+	}
+	return concurrency
+}
+
+// bursts compares the bursts of Berth with those of the floor and of runc alone, which run at several concurrencies.
+// The large bursts use the concurrencies that were the best ones for the small bursts.
+func (b *bench) bursts(ctx context.Context) error {
+	up, down, err := b.burstsOf(ctx, b.burst, b.concurrency, b.concurrency)
+	if err != nil {
+		return err
+	}
+	b.results.Burst, b.results.Termination = up, down
+	b.results.LargeBurst, b.results.LargeTermination, err = b.burstsOf(ctx, b.large,
+		[]int{best(up.Floor)}, []int{best(up.Bare)})
+	return err
+}
+
+func (b *bench) burstsOf(ctx context.Context, pods int, floors, bares []int) (up, down burst, err error) {
+	up = burst{Pods: pods, Floor: map[int]burstTimes{}, Bare: map[int]burstTimes{}}
+	down = burst{Pods: pods, Floor: map[int]burstTimes{}}
+	for round := range b.rounds {
+		prefix := fmt.Sprintf("burst-%d-%d", pods, round)
+		if err := oneBurst(ctx, b.berth, prefix, 0, pods, &up.Berth, &down.Berth); err != nil {
+			return up, down, err
+		}
+		for _, s := range []struct {
+			side.Side
+			concurrencies []int
+			up, down      map[int]burstTimes
+		}{{b.floor, floors, up.Floor, down.Floor}, {b.bare, bares, up.Bare, map[int]burstTimes{}}} {
+			for _, c := range s.concurrencies {
+				started, ended := s.up[c], s.down[c]
+				err := oneBurst(ctx, s.Side, fmt.Sprintf("%s-%d", prefix, c), c, pods, &started, &ended)
+				if err != nil {
+					return up, down, err
+				}
+				s.up[c], s.down[c] = started, ended
 			}
 		}
 	}
-	b.results.Burst, b.results.Termination = up.summarised(), down.summarised()
-	return nil
+	return up, down, nil
 }
 
 // oneBurst starts and removes pods on one side. The concurrency 0 stands for Berth, which chooses its own.
-func oneBurst(ctx context.Context, s side.Side, prefix string, concurrency int, up, down *burst) error {
+func oneBurst(ctx context.Context, s side.Side, prefix string, concurrency, pods int, up, down *burstTimes) error {
 	for _, half := range []struct {
-		*burst
+		*burstTimes
 		do func() (time.Duration, error)
 	}{
-		{up, func() (time.Duration, error) { return s.Start(ctx, prefix, up.Pods, side.Shape{}, concurrency) }},
-		{down, func() (time.Duration, error) { return s.Remove(ctx, prefix, up.Pods, concurrency) }},
+		{up, func() (time.Duration, error) { return s.Start(ctx, prefix, pods, side.Shape{}, concurrency) }},
+		{down, func() (time.Duration, error) { return s.Remove(ctx, prefix, pods, concurrency) }},
 	} {
-		before, err := proc.CPU(s.Host().PID())
+		before, err := s.Group().CPU()
 		if err != nil {
 			return err
 		}
@@ -64,47 +100,51 @@ func oneBurst(ctx context.Context, s side.Side, prefix string, concurrency int, 
 		if err != nil {
 			return err
 		}
-		after, err := proc.CPU(s.Host().PID())
+		after, err := s.Group().CPU()
 		if err != nil {
 			return err
 		}
-		if used := (after.Own - before.Own).Seconds(); concurrency == 0 {
-			half.berth, half.BerthCPU = append(half.berth, took), append(half.BerthCPU, used)
-		} else {
-			half.floor[concurrency], half.FloorCPU = append(half.floor[concurrency], took), append(half.FloorCPU, used)
-		}
+		half.add(took, after-before)
 	}
 	return nil
 }
 
-func (b burst) summarised() burst {
-	b.Berth, b.Floor = summarise(b.berth), map[int]summary{}
-	for _, concurrency := range slices.Sorted(maps.Keys(b.floor)) {
-		s := summarise(b.floor[concurrency])
-		b.Floor[concurrency] = s
-		if best, ok := b.Floor[b.Best]; !ok || s.P50 < best.P50 {
-			b.Best = concurrency
+// comparison compares Berth with the other sides at their best concurrencies.
+func (b burst) comparison() comparison {
+	c := comparison{Berth: b.Berth.summary, Floor: b.Floor[best(b.Floor)].summary, Bare: b.Bare[best(b.Bare)].summary}
+	c.Ratio, c.BareRatio = ratio(c.Berth.P50, c.Floor.P50), ratio(c.Berth.P50, c.Bare.P50)
+	return c
+}
+
+func (b burst) row(p *page, goal string) {
+	b.comparison().bareRow(p, fmt.Sprintf("burst of %d pods, to the last one (the others %d and %d at a time)",
+		b.Pods, best(b.Floor), best(b.Bare)), goal)
+}
+
+// burstCosts prints the CPU time of bursts.
+func burstCosts(p *page, all ...burst) {
+	p.line("\n## CPU time of all processes, for one pod, in ms\n")
+	p.line("Agent, runtime, shim, runc and the containers' own start, from the first manifest to the last container's " +
+		"first instruction. Means.\n")
+	p.line("| what | Berth | CRI calls | ratio | runc alone | ratio | goal |")
+	p.line("|---|---|---|---|---|---|---|")
+	for _, b := range all {
+		if b.Pods == 0 {
+			continue
 		}
+		each := func(t burstTimes) float64 { return t.CPU / float64(b.Pods) * 1000 }
+		ours, floor, bare := each(b.Berth), each(b.Floor[best(b.Floor)]), each(b.Bare[best(b.Bare)])
+		p.line("| a pod of a burst of %d | %.1f | %.1f | %.2f | %.1f | **%.2f** | 1.40 |", b.Pods, ours, floor,
+			ratio(ours, floor), bare, ratio(ours, bare))
 	}
-	b.Ratio = ratio(b.Berth.P50, b.Floor[b.Best].P50)
-	return b
 }
 
-func (b burst) row(p *page, what, goal string) {
-	comparison{Berth: b.Berth, Floor: b.Floor[b.Best], Ratio: b.Ratio}.
-		row(p, fmt.Sprintf("%s (floor at its best concurrency, %d)", what, b.Best), goal)
-}
-
-// burstDetails prints the floor's times at each concurrency, for start and end, and the CPU time of both sides.
+// burstDetails prints the times at each concurrency, for start and end.
 func burstDetails(p *page, up, down burst) {
-	p.line("\nThe floor's burst at each concurrency, p50 in ms:\n")
-	p.line("| concurrency | start | termination |")
-	p.line("|---|---|---|")
+	p.line("\nThe burst of %d at each concurrency, p50 in ms:\n", up.Pods)
+	p.line("| concurrency | CRI calls, start | runc alone, start | CRI calls, termination |")
+	p.line("|---|---|---|---|")
 	for _, c := range slices.Sorted(maps.Keys(up.Floor)) {
-		p.line("| %d | %.0f | %.0f |", c, up.Floor[c].P50, down.Floor[c].P50)
+		p.line("| %d | %.0f | %.0f | %.0f |", c, up.Floor[c].P50, up.Bare[c].P50, down.Floor[c].P50)
 	}
-	p.line(
-		"\nCPU time of the process, agent and runtime or runtime alone, for a burst: %.2f s and %.2f s to start it, "+
-			"%.2f s and %.2f s to end it (means).",
-		mean(up.BerthCPU), mean(up.FloorCPU), mean(down.BerthCPU), mean(down.FloorCPU))
 }

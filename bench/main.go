@@ -24,7 +24,7 @@ import (
 )
 
 type options struct {
-	pods, rounds, burst, containers        int
+	pods, rounds, burst, large, containers int
 	restarts, flips, probes, many, updates int
 	watch, idleWatch                       time.Duration
 	out                                    string
@@ -38,6 +38,7 @@ func main() {
 	flag.IntVar(&o.pods, "pods", 20, "pods started one at a time, on each side")
 	flag.IntVar(&o.containers, "containers", 5, "containers of the pod with several containers")
 	flag.IntVar(&o.burst, "burst", 30, "pods started and removed at once")
+	flag.IntVar(&o.large, "large", 100, "pods of the large bursts")
 	flag.IntVar(&o.rounds, "rounds", 3, "bursts on each side, at each concurrency")
 	flag.IntVar(&o.restarts, "restarts", 50, "containers killed, and as many that exit, on each side")
 	flag.IntVar(&o.flips, "flips", 20, "how often the result of a readiness probe changes")
@@ -64,7 +65,8 @@ func main() {
 	flag.BoolVar(&o.keep, "keep", false, "with -only: keep the results of the other parts in -out, and write all")
 	o.concurrency = []int{1, 2, 3, 4, 6, 8, 16, 30}
 	flag.Func("concurrency",
-		"how many pods of a burst the floor starts or removes at once, separated by commas (default 1,2,3,4,6,8,16,30)",
+		"how many pods of a burst the floor and runc start or remove at once, separated by commas "+
+			"(default 1,2,3,4,6,8,16,30)",
 		func(s string) error {
 			o.concurrency = nil
 			for text := range strings.SplitSeq(s, ",") {
@@ -90,6 +92,7 @@ type bench struct {
 	options
 	berth   *side.Berth
 	floor   *side.Floor
+	bare    *side.Bare
 	results results
 }
 
@@ -105,6 +108,7 @@ func parts() []part {
 		{name: "one", measure: (*bench).one},
 		{name: "several", measure: (*bench).several},
 		{name: "burst", measure: (*bench).bursts},
+		{name: "ending", measure: (*bench).ending},
 		{name: "restart", measure: (*bench).restart},
 		{name: "readiness", measure: (*bench).readiness},
 		{name: "probes", measure: (*bench).probeCost},
@@ -146,6 +150,10 @@ func run(ctx context.Context, o options) (err error) {
 		return len(o.only) > 0 && !slices.Contains(o.only, p.name)
 	})
 	if slices.ContainsFunc(wanted, func(p part) bool { return !p.alone }) {
+		defer func() { err = errors.Join(err, side.RemoveGroups()) }()
+		if err := b.results.measureBinary(); err != nil {
+			return err
+		}
 		if b.berth, err = side.StartBerth(ctx, filepath.Join(dir, "a")); err != nil {
 			return err
 		}
@@ -154,6 +162,10 @@ func run(ctx context.Context, o options) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, b.floor.Close()) }()
+		if b.bare, err = side.PrepareBare(ctx, b.floor, filepath.Join(dir, "r")); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, b.bare.Close()) }()
 	}
 	for _, part := range wanted {
 		if err := part.measure(b, ctx); err != nil {

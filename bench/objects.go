@@ -49,7 +49,7 @@ func (b *bench) objects(ctx context.Context) (err error) {
 	}
 	plain := side.Shape{Containers: 3}
 	full := side.Shape{Containers: 3, Edit: edit}
-	b.results.Objects, err = alternate(ctx, b.pods, way{b.berth, full, "full"}, way{b.berth, plain, "plain"})
+	b.results.Objects, err = alternate(ctx, b.pods, way{b.berth, full, "full"}, way{b.berth, plain, "plain"}, nil)
 	for _, name := range objects {
 		err = errors.Join(err, os.Remove(b.berth.Manifest(name)))
 	}

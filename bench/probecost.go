@@ -40,7 +40,7 @@ func (b *bench) probeCost(ctx context.Context) error {
 		}
 	}}
 	for _, part := range []struct {
-		side.Side
+		side.Hosted
 		usage  *execUsage
 		client func(ctx context.Context, run func() error) error
 		count  func(context.Context) (int, error)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/bench/placement"
+	"github.com/berth-run/berth/bench/side"
 )
 
 type results struct {
@@ -22,17 +23,23 @@ type results struct {
 	Several comparison `json:"severalContainers"`
 	Burst   burst      `json:"burst"`
 	// Termination is the time to remove the pods of the bursts.
-	Termination burst             `json:"termination"`
-	Restart     restarts          `json:"restart"`
-	Readiness   readiness         `json:"readiness"`
-	Probes      probeCost         `json:"execProbes"`
-	Objects     comparison        `json:"objectVolumes"`
-	Update      update            `json:"configMapUpdate"`
-	Idle        idleCost          `json:"idle"`
-	Placement   placement.Results `json:"placement"`
-	Statuses    statusRates       `json:"statuses"`
-	Cluster     clusterCost       `json:"cluster"`
-	Watches     watchCost         `json:"watches"`
+	Termination      burst `json:"termination"`
+	LargeBurst       burst `json:"largeBurst"`
+	LargeTermination burst `json:"largeTermination"`
+	// Create is how long runc create alone takes.
+	Create    summary           `json:"runcCreate"`
+	Ending    ending            `json:"ending"`
+	Restart   restarts          `json:"restart"`
+	Readiness readiness         `json:"readiness"`
+	Probes    probeCost         `json:"execProbes"`
+	Objects   comparison        `json:"objectVolumes"`
+	Update    update            `json:"configMapUpdate"`
+	Idle      []idleCost        `json:"idleWithPods"`
+	BinaryMB  float64           `json:"binaryMB"`
+	Placement placement.Results `json:"placement"`
+	Statuses  statusRates       `json:"statuses"`
+	Cluster   clusterCost       `json:"cluster"`
+	Watches   watchCost         `json:"watches"`
 	// Alone has the dates of parts that were measured in separate runs with -only and -keep.
 	Alone map[string]string `json:"measuredAlone,omitempty"`
 }
@@ -72,19 +79,26 @@ type summary struct {
 	Max float64 `json:"max"`
 }
 
-// comparison is a measurement of Berth and of the floor. Ratio is the ratio of their medians.
+// comparison is a measurement of Berth, of the floor, and sometimes of runc alone. Ratio is the ratio of the medians of
+// Berth and the floor, BareRatio the one of Berth and runc.
 type comparison struct {
 	Containers int     `json:"containers,omitempty"`
 	Berth      summary `json:"berth"`
 	Floor      summary `json:"floor"`
+	Bare       summary `json:"bare,omitzero"`
 	Ratio      float64 `json:"ratio"`
+	BareRatio  float64 `json:"bareRatio,omitempty"`
 
-	berth, floor []time.Duration
+	berth, floor, bare []time.Duration
 }
 
 func (c *comparison) summarise() {
 	c.Berth, c.Floor = summarise(c.berth), summarise(c.floor)
 	c.Ratio = ratio(c.Berth.P50, c.Floor.P50)
+	if len(c.bare) > 0 {
+		c.Bare = summarise(c.bare)
+		c.BareRatio = ratio(c.Berth.P50, c.Bare.P50)
+	}
 }
 
 func mean(all []float64) float64 {
@@ -143,29 +157,49 @@ func (r results) text() string {
 	}
 	if r.One.Berth.N+r.Several.Berth.N+r.Burst.Berth.N > 0 {
 		p.line("\n## From the manifest to the container's first instruction, in ms\n")
-		p.line("| what | Berth p50 (min, p90) | floor p50 (min, p90) | ratio | goal |")
-		p.line("|---|---|---|---|---|")
-		r.One.row(p, "one pod of one container", "1.10")
-		r.Several.row(p, fmt.Sprintf("one pod of %d containers, to the last one", r.Several.Containers), "1.00")
-		r.Burst.row(p, fmt.Sprintf("burst of %d pods, to the last one", r.Burst.Pods), "1.10")
+		startHeader(p)
+		r.One.bareRow(p, "one pod of one container", "1.60")
+		r.Several.bareRow(p,
+			fmt.Sprintf("one pod of %d containers, to the last one (runc: one container)", r.Several.Containers), "3.00")
+		if r.Burst.Pods > 0 {
+			r.Burst.row(p, "1.60")
+			r.LargeBurst.row(p, "1.60")
+		}
 	}
 	if r.Burst.Pods > 0 {
+		burstCosts(p, r.Burst, r.LargeBurst)
 		p.line("\n## From the deletion to nothing left, in ms\n")
-		p.line("| what | Berth p50 (min, p90) | floor p50 (min, p90) | ratio | goal |")
+		p.line("| what | Berth p50 (min, p99) | CRI calls p50 (min, p99) | ratio | goal |")
 		p.line("|---|---|---|---|---|")
-		r.Termination.row(p, fmt.Sprintf("burst of %d pods, to the last one", r.Burst.Pods), "-")
+		for _, b := range []burst{r.Termination, r.LargeTermination} {
+			b.comparison().row(p, fmt.Sprintf("%d pods with a grace period of 0, to the last one", b.Pods), "-")
+		}
 		burstDetails(p, r.Burst, r.Termination)
 	}
+	r.Ending.text(p, r.Create)
 	r.Restart.text(p)
 	r.Readiness.text(p)
 	r.Probes.text(p)
 	objectRows(p, r)
-	r.Idle.text(p)
+	idleText(p, r.Idle)
+	if r.BinaryMB > 0 {
+		p.line("\nThe binary has %.1f MB (goal: 80).", r.BinaryMB)
+	}
 	placementText(p, r.Placement)
 	r.Statuses.text(p)
 	r.Cluster.text(p)
 	r.Watches.text(p)
 	return p.String()
+}
+
+// measureBinary records the size of the program.
+func (r *results) measureBinary() error {
+	info, err := os.Stat(side.Binary)
+	if err != nil {
+		return err
+	}
+	r.BinaryMB = float64(info.Size()) / 1e6
+	return nil
 }
 
 func (r results) write(dir string) error {

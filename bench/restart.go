@@ -40,7 +40,7 @@ func (b *bench) restart(ctx context.Context) error {
 	}{{"killed", unix.SIGKILL, &r.Killed}, {"exited", unix.SIGTERM, &r.Exited}} {
 		ends := side.Shape{Args: []string{"stopped", "then", "exit", "1"}}
 		sides := []struct {
-			side.Side
+			side.Hosted
 			begins      <-chan side.Begin
 			took, begun *[]time.Duration
 		}{{b.berth, ours, &kind.berth, &r.Begun.berth}, {b.floor, floor, &kind.floor, &r.Begun.floor}}
@@ -50,6 +50,11 @@ func (b *bench) restart(ctx context.Context) error {
 			}
 		}
 		for i := range b.restarts {
+			bare, err := way{b.bare, side.Shape{}, "bare-" + kind.name}.start(ctx, i)
+			if err != nil {
+				return err
+			}
+			kind.bare = append(kind.bare, bare)
 			for _, s := range sides {
 				took, begun, err := endOne(ctx, s.Host(), side.PodName(kind.name, i), kind.signal, s.begins)
 				if err != nil {
@@ -110,10 +115,23 @@ func (r restarts) text(p *page) {
 		return
 	}
 	p.line("\n## From a container's end to the next one, in ms\n")
-	p.line("| what | Berth p50, p99 | floor p50, p99 | ratio of p50 | goal |")
+	p.line("The last columns compare with the start of a container by runc alone: the ratios of p50 and of p99.\n")
+	p.line("| what | Berth p50, p99 | CRI calls p50, p99 | ratio of p50 | runc alone p50, p99 | ratios | goal |")
+	p.line("|---|---|---|---|---|---|---|")
+	for _, row := range []struct {
+		comparison
+		what string
+	}{
+		{r.Killed, "killed from outside, to the next one's first instruction"},
+		{r.Exited, "ended by itself, to the next one's first instruction"},
+	} {
+		p.line("| %s, n=%d | %.1f, %.1f | %.1f, %.1f | %.2f | %.1f, %.1f | **%.2f, %.2f** | 1.60, 3.00 |", row.what,
+			row.Berth.N, row.Berth.P50, row.Berth.P99, row.Floor.P50, row.Floor.P99, row.Ratio, row.Bare.P50,
+			row.Bare.P99, row.BareRatio, ratio(row.Berth.P99, row.Bare.P99))
+	}
+	p.line("")
+	p.line("| what | Berth p50, p99 | CRI calls p50, p99 | ratio of p50 | goal |")
 	p.line("|---|---|---|---|---|")
-	r.Killed.tailRow(p, "killed from outside, to the next one's first instruction", "-")
-	r.Exited.tailRow(p, "ended by itself, to the next one's first instruction", "-")
 	r.Begun.tailRow(p, "seen and restart begun; the floor: the runtime reports the end", "under 100")
 }
 

@@ -37,28 +37,46 @@ func CPU(pid int) (Time, error) {
 	return Time{Own: time.Duration(ticks[0]+ticks[1]) * tick, Children: time.Duration(ticks[2]+ticks[3]) * tick}, nil
 }
 
+// PSS returns the proportional set size of a process in MB: its memory, with a share of what it uses together with other
+// processes (/proc/PID/smaps_rollup).
+func PSS(pid int) (float64, error) {
+	var pss float64
+	err := rollup(pid, func(field string, mb float64) {
+		if field == "Pss:" {
+			pss = mb
+		}
+	})
+	return pss, err
+}
+
 // Memory returns the resident memory of a process in MB, and the part of it that only this process uses and that is in
 // no file (/proc/PID/smaps_rollup).
 func Memory(pid int) (rss, private float64, err error) {
+	err = rollup(pid, func(field string, mb float64) {
+		switch field {
+		case "Rss:":
+			rss = mb
+		case "Private_Dirty:":
+			private = mb
+		}
+	})
+	return rss, private, err
+}
+
+// rollup calls yield with each field of a process's smaps_rollup.
+func rollup(pid int, yield func(field string, mb float64)) error {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		if len(fields) < 3 {
 			continue
 		}
-		kb, err := strconv.ParseFloat(fields[1], 64)
-		if err != nil {
-			continue // the header
-		}
-		switch fields[0] {
-		case "Rss:":
-			rss = kb * 1024 / 1e6
-		case "Private_Dirty:":
-			private = kb * 1024 / 1e6
+		if kb, err := strconv.ParseFloat(fields[1], 64); err == nil { // no number is in the header
+			yield(fields[0], kb*1024/1e6)
 		}
 	}
-	return rss, private, nil
+	return nil
 }

@@ -23,18 +23,19 @@ type Berth struct {
 
 // StartBerth starts an agent on a root directory, with the image loaded.
 func StartBerth(ctx context.Context, root string) (*Berth, error) {
-	b := &Berth{Process: Process{Root: root, Stamps: filepath.Join(root, "stamps"), Suffix: "-bench",
+	b := &Berth{Process: Process{
+		Root: root, Stamps: filepath.Join(root, "stamps"), Suffix: "-bench", group: Group{"berth"},
 		remains: []string{
 			filepath.Join(root, "pods", "*"), filepath.Join(root, "logs", "*"),
-			"/sys/fs/cgroup/*/berth-bench/kubepods/besteffort/pod*",
-			"/sys/fs/cgroup/berth-bench/kubepods/besteffort/pod*",
+			"/sys/fs/cgroup/*/berth-bench/berth/kubepods/besteffort/pod*",
+			"/sys/fs/cgroup/berth-bench/berth/kubepods/besteffort/pod*",
 		}}}
 	b.Client = client.New(filepath.Join(root, "berth.sock"))
 	if err := os.MkdirAll(filepath.Join(root, "manifests"), 0o755); err != nil {
 		return nil, err
 	}
 	config := fmt.Sprintf(
-		"podLogsDir: %s/logs\npodCIDR: \"10.205.1.0/24,fd00:be:1::/64\"\ncgroupRoot: /berth-bench\nmaxPods: 250\n",
+		"podLogsDir: %s/logs\npodCIDR: \"10.205.1.0/24,fd00:be:1::/64\"\ncgroupRoot: /berth-bench/berth\nmaxPods: 300\n",
 		root)
 	if err := b.launch(config, "agent", "--hostname-override", "bench", "--cri-listen", b.socket()); err != nil {
 		return nil, err
@@ -45,7 +46,7 @@ func StartBerth(ctx context.Context, root string) (*Berth, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start agent: %w", err), b.Close())
 	}
-	out, err := exec.CommandContext(ctx, Binary, "--root-dir", root, "image", "load", Archive).CombinedOutput()
+	out, err := exec.CommandContext(ctx, b.binary(), "--root-dir", root, "image", "load", Archive).CombinedOutput()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("load image: %w\n%s", err, out), b.Close())
 	}
@@ -82,6 +83,12 @@ func (b *Berth) Manifest(name string) string {
 
 // Remove implements Side.
 func (b *Berth) Remove(ctx context.Context, prefix string, pods, _ int) (time.Duration, error) {
+	took, err := b.removeAll(ctx, prefix, pods)
+	return took, errors.Join(err, clearDir(b.Stamps))
+}
+
+// removeAll removes manifests, and waits until nothing of the pods is left.
+func (b *Berth) removeAll(ctx context.Context, prefix string, pods int) (time.Duration, error) {
 	begin := time.Now()
 	for i := range pods {
 		if err := os.Remove(b.Manifest(PodName(prefix, i))); err != nil {
@@ -94,7 +101,31 @@ func (b *Berth) Remove(ctx context.Context, prefix string, pods, _ int) (time.Du
 	if err := b.nothingLeft(ctx); err != nil {
 		return 0, err
 	}
-	return time.Since(begin), clearDir(b.Stamps)
+	return time.Since(begin), nil
+}
+
+// End removes pods of the shape Marking. It returns the time until the last container has SIGTERM, and the time until
+// nothing of the pods is left.
+func (b *Berth) End(ctx context.Context, prefix string, pods int) (signalled, gone time.Duration, err error) {
+	var names []string
+	for i := range pods {
+		names = append(names, endName(PodName(prefix, i)))
+	}
+	watch, err := WatchStamps(b.Stamps, names...)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer watch.Close()
+	begin := time.Now()
+	removed := make(chan error, 1)
+	go func() {
+		var err error
+		gone, err = b.removeAll(ctx, prefix, pods)
+		removed <- err
+	}()
+	last, err := watch.Last(ctx)
+	err = errors.Join(err, <-removed, clearDir(b.Stamps))
+	return last.Sub(begin), gone, err
 }
 
 // deleted waits until the agent has deleted all pods with this prefix.

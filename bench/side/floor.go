@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +33,7 @@ type Floor struct {
 // floorPod is a pod with its CRI configuration, which is rendered before the measurement begins.
 type floorPod struct {
 	name       string
+	cgroup     string // below groups
 	config     *runtimeapi.PodSandboxConfig
 	containers []*runtimeapi.ContainerConfig
 
@@ -45,13 +45,13 @@ type floorPod struct {
 // StartFloor starts the embedded runtime alone on a root directory, with the image loaded.
 func StartFloor(ctx context.Context, root string) (*Floor, error) {
 	f := &Floor{
-		Process: Process{Root: root, Stamps: filepath.Join(root, "stamps"), remains: []string{
+		Process: Process{Root: root, Stamps: filepath.Join(root, "stamps"), group: Group{"floor"}, remains: []string{
 			filepath.Join(root, "logs", "*"),
-			"/sys/fs/cgroup/*/berth-bench/floor/*/cgroup.procs", "/sys/fs/cgroup/berth-bench/floor/*/cgroup.procs",
+			"/sys/fs/cgroup/*/berth-bench/floor/pod-*", "/sys/fs/cgroup/berth-bench/floor/pod-*",
 		}},
 		pods: map[string]*floorPod{},
 	}
-	config := "podCIDR: \"10.205.2.0/24,fd00:be:2::/64\"\ncgroupRoot: /berth-bench\n"
+	config := "podCIDR: \"10.205.2.0/24,fd00:be:2::/64\"\ncgroupRoot: /berth-bench/floor\n"
 	if err := f.launch(config, "runtime", "--listen", f.socket(), "--image-archive", Archive); err != nil {
 		return nil, err
 	}
@@ -96,16 +96,21 @@ func (f *Floor) Start(ctx context.Context, prefix string, pods int, s Shape, con
 
 // prepare renders the same pod that Berth gets, with the same code.
 func (f *Floor) prepare(name string, s Shape) (*floorPod, error) {
+	return f.prepareIn(f.group, name, s)
+}
+
+// prepareIn does so for a pod in the cgroup of a side.
+func (f *Floor) prepareIn(group Group, name string, s Shape) (*floorPod, error) {
 	p := s.pod(name, f.Stamps)
 	p.UID = types.UID(name)
 	logs := f.logs(name)
-	box, err := sandbox.Render(p,
-		sandbox.Given{Hostname: name, LogDir: logs, CgroupParent: "/berth-bench/floor/" + name,
-			DNS: &runtimeapi.DNSConfig{}})
-	if err != nil {
+	out := &floorPod{name: name, cgroup: group.side + "/pod-" + name}
+	var err error
+	if out.config, err = sandbox.Render(p,
+		sandbox.Given{Hostname: name, LogDir: logs, CgroupParent: groups + "/" + out.cgroup,
+			DNS: &runtimeapi.DNSConfig{}}); err != nil {
 		return nil, err
 	}
-	out := &floorPod{name: name, config: box}
 	for _, c := range pod.Containers(p) {
 		hosts, message := filepath.Join(f.Root, "hosts"), filepath.Join(f.Root, "message-"+name+"-"+c.Name)
 		for _, file := range []string{hosts, message} {
@@ -205,29 +210,10 @@ func (f *Floor) removePod(ctx context.Context, p *floorPod) error {
 		&runtimeapi.RemovePodSandboxRequest{PodSandboxId: p.sandbox}); err != nil {
 		return err
 	}
-	if err := f.removeCgroups(p.name); err != nil {
+	if err := removeGroup(p.cgroup); err != nil {
 		return err
 	}
 	return os.RemoveAll(f.logs(p.name))
-}
-
-// removeCgroups removes the pods' own cgroups, the parents of the containers' cgroups, which the runtime leaves.
-func (f *Floor) removeCgroups(pods string) (err error) {
-	for _, root := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} { // version 1 or hybrid, version 2
-		dirs, globErr := filepath.Glob(filepath.Join(root, "berth-bench/floor", pods, "cgroup.procs"))
-		err = errors.Join(err, globErr)
-		for _, procs := range dirs {
-			if removeErr := os.Remove(filepath.Dir(procs)); !errors.Is(removeErr, fs.ErrNotExist) {
-				err = errors.Join(err, removeErr)
-			}
-		}
-	}
-	return err
-}
-
-// Close ends the runtime, and removes the cgroups that an interrupted measurement has left.
-func (f *Floor) Close() error {
-	return errors.Join(f.Process.Close(), f.removeCgroups("*"), f.removeCgroups("."))
 }
 
 func (f *Floor) withPrefix(prefix string) (all []*floorPod) {

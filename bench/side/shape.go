@@ -16,6 +16,18 @@ type Shape struct {
 	Edit func(*corev1.Pod)
 }
 
+// Marking is the shape of pods of one container that writes a second stamp when it gets SIGTERM, and then ends.
+func Marking() Shape {
+	return Shape{Args: []string{"stopped"}, Edit: func(p *corev1.Pod) {
+		p.Spec.TerminationGracePeriodSeconds = new(int64(30))
+		c := &p.Spec.Containers[0]
+		c.Args = append(c.Args, "then", "mark", "/stamps/"+endName(p.Name))
+	}}
+}
+
+// endName is the name of the stamp of a pod's SIGTERM.
+func endName(pod string) string { return "end-" + pod }
+
 // PodName is the name of pod i of a measurement.
 func PodName(prefix string, i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
 

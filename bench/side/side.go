@@ -42,7 +42,13 @@ type Side interface {
 	Start(ctx context.Context, prefix string, pods int, s Shape, concurrency int) (time.Duration, error)
 	// Remove ends the pods, and returns the time until they have no container, sandbox, cgroup or directory.
 	Remove(ctx context.Context, prefix string, pods, concurrency int) (time.Duration, error)
-	// Host is the process that contains the runtime.
+	// Group is the cgroup of everything that the side runs.
+	Group() Group
+}
+
+// Hosted is a side with a process that contains the runtime.
+type Hosted interface {
+	Side
 	Host() *Process
 }
 
@@ -53,14 +59,18 @@ type Process struct {
 	// Suffix is the end that the side adds to the names of pods. Berth adds the node's name to pods from manifests.
 	Suffix string
 
-	cmd *exec.Cmd
-	cri *cri.Client
+	group Group
+	cmd   *exec.Cmd
+	cri   *cri.Client
 	// remains are patterns of the files and cgroups of pods. They match nothing after all pods have ended.
 	remains []string
 }
 
 // Host is the process itself.
 func (p *Process) Host() *Process { return p }
+
+// Group is the cgroup of the process and of its pods.
+func (p *Process) Group() Group { return p.group }
 
 // PID is the number of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
@@ -69,9 +79,27 @@ func (p *Process) config() string { return filepath.Join(p.Root, "config.yaml") 
 
 func (p *Process) socket() string { return "unix://" + filepath.Join(p.Root, "cri.sock") }
 
+func (p *Process) binary() string { return p.Root + ".berth" }
+
+// install copies the program, as an installation does: the kernel maps more of a file that the linker has just written.
+// Each side has a copy of its own, so that none shares its memory with the other.
+func (p *Process) install() error {
+	from, err := os.Open(Binary)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := os.OpenFile(p.binary(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Sync(), to.Close())
+}
+
 // launch writes the configuration and starts the binary.
 func (p *Process) launch(config string, args ...string) error {
-	if err := os.MkdirAll(p.Stamps, 0o755); err != nil {
+	if err := errors.Join(os.MkdirAll(p.Stamps, 0o755), p.group.make()); err != nil {
 		return err
 	}
 	if err := os.WriteFile(p.config(), []byte(configHeader+config), 0o644); err != nil {
@@ -82,21 +110,30 @@ func (p *Process) launch(config string, args ...string) error {
 		return err
 	}
 	p.cri = client
-	p.cmd = exec.Command(Binary, append(args, "--log-level", "warn", "--root-dir", p.Root, "--config", p.config())...)
+	if err := p.install(); err != nil {
+		return err
+	}
+	p.cmd = exec.Command(p.binary(), append(args, "--log-level", "warn", "--root-dir", p.Root, "--config", p.config())...)
 	p.cmd.Stderr = os.Stderr
-	return p.cmd.Start()
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	return p.group.join(p.PID())
 }
+
+// RemoveGroups removes the cgroup of all sides. Call it when all of them are closed.
+func RemoveGroups() error { return removeGroup(".") }
 
 // Close ends the process and removes everything of it from the machine.
 func (p *Process) Close() error {
 	err := p.cmd.Process.Signal(unix.SIGTERM)
 	_ = p.cmd.Wait() // the error says that the signal ended it
-	out, resetErr := exec.Command(Binary, "reset", "--yes", "--root-dir", p.Root, "--config",
+	out, resetErr := exec.Command(p.binary(), "reset", "--yes", "--root-dir", p.Root, "--config",
 		p.config()).CombinedOutput()
 	if resetErr != nil {
 		err = errors.Join(err, fmt.Errorf("reset: %w\n%s", resetErr, out))
 	}
-	return errors.Join(err, p.cri.Close())
+	return errors.Join(err, p.cri.Close(), removeGroup(p.group.side))
 }
 
 // nothingLeft waits until no pod has a container, sandbox, cgroup or directory.

@@ -53,6 +53,7 @@ const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
   tar ARG...                the part of tar(1) that kubectl cp uses
   stamp [FILE]              write the time at main's first instruction, in ns of CLOCK_REALTIME, to
                             FILE or stdout
+  mark FILE                 write the present time to FILE in the same way
   log LINES_PER_SECOND BYTES [COUNT]
                             print lines of BYTES bytes at this rate, until SIGTERM or COUNT lines
   count                     count in memory, and print each number, until SIGTERM
@@ -153,6 +154,8 @@ func do(action []string, started time.Time) error {
 		return each(args, func(url string) error { return request(http.MethodPost, url) })
 	case "stamp":
 		return stamp(args, started)
+	case "mark":
+		return stamp(args, time.Now())
 	case "log":
 		return logLines(args)
 	case "count":
@@ -430,8 +433,8 @@ func show(client *http.Client, request *http.Request) error {
 	return nil
 }
 
-func stamp(args []string, started time.Time) error {
-	text := fmt.Sprintln(started.UnixNano())
+func stamp(args []string, at time.Time) error {
+	text := fmt.Sprintln(at.UnixNano())
 	if len(args) == 0 {
 		_, err := io.WriteString(os.Stdout, text)
 		return err

@@ -1,0 +1,238 @@
+package side
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Bare starts containers with runc alone: `runc create` and `runc start`, and nothing else while it is measured. The
+// floor prepares what runc needs: a sandbox with its namespaces and cgroup, and the container's configuration. So runc
+// gets the bundle that containerd would give it. A bundle's root file system is mounted before.
+type Bare struct {
+	floor *Floor
+	runc  string // the embedded runc
+	dir   string // of bundles and of runc's state
+	image string // the files of the image
+	group Group
+
+	mu   sync.Mutex
+	pods map[string]*barePod // by name
+}
+
+// barePod is a sandbox with a container that only runc knows.
+type barePod struct {
+	*floorPod
+	bundle string
+}
+
+// PrepareBare makes what all containers of the side share. dir is a new directory.
+func PrepareBare(ctx context.Context, floor *Floor, dir string) (*Bare, error) {
+	b := &Bare{floor: floor, dir: dir, image: filepath.Join(dir, "image"), group: Group{"bare"},
+		pods: map[string]*barePod{}}
+	found, err := filepath.Glob(filepath.Join(floor.Root, "runtime", "bin", "runc-*"))
+	if err != nil || len(found) != 1 {
+		return nil, fmt.Errorf("find the embedded runc: %d files match, want 1 (%w)", len(found), err)
+	}
+	b.runc = found[0]
+	if err := errors.Join(b.group.make(), os.MkdirAll(b.image, 0o755)); err != nil {
+		return nil, err
+	}
+	const name = "image"
+	if _, err := floor.Start(ctx, name, 1, Shape{}, 1); err != nil {
+		return nil, err
+	}
+	_, pid, err := floor.Container(ctx, PodName(name, 0))
+	if err != nil {
+		return nil, err
+	}
+	// The option keeps cp on the container's root file system, without its mounts.
+	from := fmt.Sprintf("/proc/%d/root/.", pid)
+	if out, err := exec.CommandContext(ctx, "cp", "-a", "--one-file-system", from,
+		b.image).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("copy the image's files: %w\n%s", err, out)
+	}
+	_, err = floor.Remove(ctx, name, 1, 1)
+	return b, err
+}
+
+// Group is the cgroup of runc and of the containers.
+func (b *Bare) Group() Group { return b.group }
+
+// Start implements Side. Pods have one container, whatever the shape says.
+func (b *Bare) Start(ctx context.Context, prefix string, pods int, s Shape, concurrency int) (time.Duration, error) {
+	s.Containers = 1
+	watch, err := WatchStamps(b.floor.Stamps, s.stampNames(prefix, pods)...)
+	if err != nil {
+		return 0, err
+	}
+	defer watch.Close()
+	prepared := make([]*barePod, pods)
+	for i := range pods {
+		if prepared[i], err = b.prepare(ctx, PodName(prefix, i), s); err != nil {
+			return 0, err
+		}
+	}
+	var group errgroup.Group
+	group.SetLimit(concurrency)
+	begin := time.Now()
+	for _, p := range prepared {
+		group.Go(func() error {
+			if err := b.do(ctx, "create", "--bundle", p.bundle, p.name); err != nil {
+				return err
+			}
+			return b.do(ctx, "start", p.name)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return 0, err
+	}
+	last, err := watch.Last(ctx)
+	return last.Sub(begin), err
+}
+
+// Create returns how long `runc create` alone takes for a new pod, which is removed again.
+func (b *Bare) Create(ctx context.Context, name string) (time.Duration, error) {
+	p, err := b.prepare(ctx, name, Shape{})
+	if err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	if err := b.do(ctx, "create", "--bundle", p.bundle, p.name); err != nil {
+		return 0, err
+	}
+	took := time.Since(begin)
+	return took, b.removePod(ctx, p)
+}
+
+// prepare makes a sandbox and a bundle.
+func (b *Bare) prepare(ctx context.Context, name string, s Shape) (*barePod, error) {
+	p, err := b.floor.prepareIn(b.group, name, s)
+	if err != nil {
+		return nil, err
+	}
+	box, err := b.floor.cri.Runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.config})
+	if err != nil {
+		return nil, err
+	}
+	p.sandbox = box.PodSandboxId
+	c, err := b.floor.cri.Runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+		PodSandboxId: p.sandbox, Config: p.containers[0], SandboxConfig: p.config})
+	if err != nil {
+		return nil, err
+	}
+	spec, err := b.spec(ctx, c.ContainerId)
+	if err != nil {
+		return nil, err
+	}
+	bare := &barePod{floorPod: p, bundle: filepath.Join(b.dir, name)}
+	b.mu.Lock()
+	b.pods[name] = bare
+	b.mu.Unlock()
+	return bare, b.writeBundle(bare.bundle, spec)
+}
+
+// spec is the configuration that containerd would give to runc.
+func (b *Bare) spec(ctx context.Context, container string) (*specs.Spec, error) {
+	status, err := b.floor.cri.Runtime.ContainerStatus(ctx,
+		&runtimeapi.ContainerStatusRequest{ContainerId: container, Verbose: true})
+	if err != nil {
+		return nil, err
+	}
+	var info struct {
+		RuntimeSpec *specs.Spec `json:"runtimeSpec"`
+	}
+	if err := json.Unmarshal([]byte(status.Info["info"]), &info); err != nil || info.RuntimeSpec == nil {
+		return nil, fmt.Errorf("read the configuration of container %s: %w", container, err)
+	}
+	return info.RuntimeSpec, nil
+}
+
+// writeBundle makes a bundle whose root file system is an overlay, as the one of containerd's snapshotter.
+func (b *Bare) writeBundle(dir string, spec *specs.Spec) error {
+	root := filepath.Join(dir, "rootfs")
+	options := "lowerdir=" + b.image
+	for name, path := range map[string]string{"": root, "upperdir": filepath.Join(dir, "upper"),
+		"workdir": filepath.Join(dir, "work")} {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return err
+		}
+		if name != "" {
+			options += "," + name + "=" + path
+		}
+	}
+	spec.Root.Path = root
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(filepath.Join(dir, "config.json"), text, 0o644),
+		unix.Mount("overlay", root, "overlay", 0, options))
+}
+
+// do executes runc in the side's cgroup. Its output is discarded, because the container inherits the descriptors.
+func (b *Bare) do(ctx context.Context, args ...string) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // without the unlock: the thread ends with the goroutine, because it is in the cgroup
+		if err := b.group.joinThread(); err != nil {
+			result <- err
+			return
+		}
+		args := append([]string{"--root", filepath.Join(b.dir, "state"), "--log", filepath.Join(b.dir, "log")}, args...)
+		result <- exec.CommandContext(ctx, b.runc, args...).Run()
+	}()
+	if err := <-result; err != nil {
+		text, _ := os.ReadFile(filepath.Join(b.dir, "log"))
+		return fmt.Errorf("runc %s: %w\n%s", args[0], err, text)
+	}
+	return nil
+}
+
+// Remove implements Side. The time is of no use: it includes the removal of what the floor has prepared.
+func (b *Bare) Remove(ctx context.Context, prefix string, pods, concurrency int) (time.Duration, error) {
+	var group errgroup.Group
+	group.SetLimit(concurrency)
+	for i := range pods {
+		p := b.pods[PodName(prefix, i)]
+		group.Go(func() error { return b.removePod(ctx, p) })
+	}
+	if err := group.Wait(); err != nil {
+		return 0, err
+	}
+	return 0, clearDir(b.floor.Stamps)
+}
+
+func (b *Bare) removePod(ctx context.Context, p *barePod) error {
+	b.mu.Lock()
+	delete(b.pods, p.name)
+	b.mu.Unlock()
+	if err := b.do(ctx, "delete", "--force", p.name); err != nil {
+		return err
+	}
+	return errors.Join(
+		unix.Unmount(filepath.Join(p.bundle, "rootfs"), 0),
+		os.RemoveAll(p.bundle),
+		b.floor.removePod(ctx, p.floorPod),
+	)
+}
+
+// Close removes the containers that an interrupted measurement has left.
+func (b *Bare) Close() (err error) {
+	for _, p := range b.pods {
+		err = errors.Join(err, b.removePod(context.Background(), p))
+	}
+	return err
+}

@@ -1,0 +1,138 @@
+package side
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/bench/proc"
+)
+
+// groups is the cgroup of all sides. It does not exist before and after the measurement.
+const groups = "/berth-bench"
+
+// Group is the cgroup of a side. Its child "self" has the side's own process, and with it all programs that the process
+// starts. The other children are the cgroups of pods.
+type Group struct{ side string }
+
+func (g Group) name() string { return groups + "/" + g.side }
+
+// dir is the group's directory in the hierarchy that counts CPU time.
+func (g Group) dir() string {
+	if v2() {
+		return "/sys/fs/cgroup" + g.name()
+	}
+	return "/sys/fs/cgroup/cpuacct" + g.name()
+}
+
+func v2() bool {
+	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
+	return err == nil
+}
+
+func (g Group) make() error { return os.MkdirAll(filepath.Join(g.dir(), "self"), 0o755) }
+
+// join moves a process to the group.
+func (g Group) join(pid int) error {
+	return os.WriteFile(filepath.Join(g.dir(), "self", "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+}
+
+// joinThread moves the calling thread to the group, so that its next child process begins there.
+func (g Group) joinThread() error {
+	file := "tasks"
+	if v2() {
+		file = "cgroup.threads"
+	}
+	return os.WriteFile(filepath.Join(g.dir(), "self", file), []byte(strconv.Itoa(unix.Gettid())), 0)
+}
+
+// CPU is the CPU time of everything that has ever run in the group: agent, runtime, shims, runc, and the containers.
+func (g Group) CPU() (time.Duration, error) {
+	if !v2() {
+		text, err := os.ReadFile(filepath.Join(g.dir(), "cpuacct.usage"))
+		if err != nil {
+			return 0, err
+		}
+		ns, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		return time.Duration(ns), err
+	}
+	text, err := os.ReadFile(filepath.Join(g.dir(), "cpu.stat"))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, "usage_usec "); ok {
+			us, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			return time.Duration(us) * time.Microsecond, err
+		}
+	}
+	return 0, fmt.Errorf("read the CPU time of %s: no usage_usec in %q", g.name(), text)
+}
+
+// PSS is the memory of all processes in the group but those of the workload, in MB. A page that several processes share
+// counts in parts.
+func (g Group) PSS() (mb float64, err error) {
+	err = filepath.WalkDir(g.dir(), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || d.Name() != "cgroup.procs" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for field := range strings.FieldsSeq(string(text)) {
+			exe, err := os.Readlink("/proc/" + field + "/exe")
+			if errors.Is(err, fs.ErrNotExist) || filepath.Base(exe) == "workload" {
+				continue // the process has ended, or is a container
+			}
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				return err
+			}
+			part, err := proc.PSS(pid)
+			if err != nil {
+				return err
+			}
+			mb += part
+		}
+		return nil
+	})
+	return mb, err
+}
+
+// removeGroup removes a cgroup of a side with everything below it, in all hierarchies. It keeps what still has
+// processes, and the side "" stands for all sides.
+func removeGroup(name string) (err error) {
+	for _, root := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} { // version 1 or hybrid, version 2
+		dirs, globErr := filepath.Glob(filepath.Join(root, groups, name))
+		err = errors.Join(err, globErr)
+		for _, dir := range dirs {
+			err = errors.Join(err, removeTree(dir))
+		}
+	}
+	return err
+}
+
+// removeTree removes a cgroup and its children. The kernel's files in it go with it.
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			err = errors.Join(err, removeTree(filepath.Join(dir, e.Name())))
+		}
+	}
+	if removeErr := os.Remove(dir); !errors.Is(removeErr, fs.ErrNotExist) {
+		err = errors.Join(err, removeErr)
+	}
+	return err
+}
