@@ -21,7 +21,8 @@ import (
 const pause = "berth.test/pause:1"
 
 // configText configures containerd 1.6 (version 2 of the file). It names a CNI configuration, because containerd has
-// no network built in, and a pause image, because containerd would pull its default one.
+// no network built in, and a pause image, because containerd would pull its default one. The state of runc is in the
+// daemon's directory too, because containerd would forget it there when a test kills both.
 const configText = `version = 2
 root = %[1]q
 state = %[2]q
@@ -40,6 +41,8 @@ state = %[2]q
     config_path = %[6]q
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      Root = %[7]q
 `
 
 const networkText = `{
@@ -82,7 +85,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	d := &Daemon{opts: o}
 	if err := errors.Join(
 		write(d.at("config.toml"), configText, d.at("root"), d.at("state"), d.at("c.sock"), o.Parts.plugins,
-			d.at("net.d"), d.Registries()),
+			d.at("net.d"), d.Registries(), d.at("runc")),
 		d.Network(true),
 	); err != nil {
 		return nil, err
