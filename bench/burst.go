@@ -19,6 +19,14 @@ type burst struct {
 	Bare  map[int]burstTimes `json:"bare,omitempty"`
 }
 
+// burstResults are the starts and ends of the small and of the large bursts.
+type burstResults struct {
+	Start      burst `json:"start"`
+	End        burst `json:"end"`
+	LargeStart burst `json:"largeStart"`
+	LargeEnd   burst `json:"largeEnd"`
+}
+
 // burstTimes has what a side needs for a burst.
 type burstTimes struct {
 	summary
@@ -47,13 +55,12 @@ func best(all map[int]burstTimes) (concurrency int) {
 // bursts compares the bursts of Berth with those of the floor and of runc alone, which run at several concurrencies.
 // The large bursts use the concurrencies that were the best ones for the small bursts.
 func (b *bench) bursts(ctx context.Context) error {
-	up, down, err := b.burstsOf(ctx, b.burst, b.concurrency, b.concurrency)
-	if err != nil {
+	r := &b.results.Bursts
+	var err error
+	if r.Start, r.End, err = b.burstsOf(ctx, b.burst, b.concurrency, b.concurrency); err != nil {
 		return err
 	}
-	b.results.Burst, b.results.Termination = up, down
-	b.results.LargeBurst, b.results.LargeTermination, err = b.burstsOf(ctx, b.large,
-		[]int{best(up.Floor)}, []int{best(up.Bare)})
+	r.LargeStart, r.LargeEnd, err = b.burstsOf(ctx, b.large, []int{best(r.Start.Floor)}, []int{best(r.Start.Bare)})
 	return err
 }
 
@@ -62,7 +69,7 @@ func (b *bench) burstsOf(ctx context.Context, pods int, floors, bares []int) (up
 	down = burst{Pods: pods, Floor: map[int]burstTimes{}}
 	for round := range b.rounds {
 		prefix := fmt.Sprintf("burst-%d-%d", pods, round)
-		if err := oneBurst(ctx, b.berth, prefix, 0, pods, &up.Berth, &down.Berth); err != nil {
+		if err := oneBurst(ctx, b.berth, burstOf{prefix, pods, 0}, &up.Berth, &down.Berth); err != nil {
 			return up, down, err
 		}
 		for _, s := range []struct {
@@ -72,8 +79,8 @@ func (b *bench) burstsOf(ctx context.Context, pods int, floors, bares []int) (up
 		}{{b.floor, floors, up.Floor, down.Floor}, {b.bare, bares, up.Bare, map[int]burstTimes{}}} {
 			for _, c := range s.concurrencies {
 				started, ended := s.up[c], s.down[c]
-				err := oneBurst(ctx, s.Side, fmt.Sprintf("%s-%d", prefix, c), c, pods, &started, &ended)
-				if err != nil {
+				this := burstOf{fmt.Sprintf("%s-%d", prefix, c), pods, c}
+				if err := oneBurst(ctx, s.Side, this, &started, &ended); err != nil {
 					return up, down, err
 				}
 				s.up[c], s.down[c] = started, ended
@@ -83,14 +90,20 @@ func (b *bench) burstsOf(ctx context.Context, pods int, floors, bares []int) (up
 	return up, down, nil
 }
 
-// oneBurst starts and removes pods on one side. The concurrency 0 stands for Berth, which chooses its own.
-func oneBurst(ctx context.Context, s side.Side, prefix string, concurrency, pods int, up, down *burstTimes) error {
+// burstOf is one burst of pods, with the prefix of their names. Berth chooses its own concurrency, for which 0 stands.
+type burstOf struct {
+	prefix            string
+	pods, concurrency int
+}
+
+// oneBurst starts and removes pods on one side.
+func oneBurst(ctx context.Context, s side.Side, b burstOf, up, down *burstTimes) error {
 	for _, half := range []struct {
 		*burstTimes
 		do func() (time.Duration, error)
 	}{
-		{up, func() (time.Duration, error) { return s.Start(ctx, prefix, pods, side.Shape{}, concurrency) }},
-		{down, func() (time.Duration, error) { return s.Remove(ctx, prefix, pods, concurrency) }},
+		{up, func() (time.Duration, error) { return s.Start(ctx, b.prefix, b.pods, side.Shape{}, b.concurrency) }},
+		{down, func() (time.Duration, error) { return s.Remove(ctx, b.prefix, b.pods, b.concurrency) }},
 	} {
 		before, err := s.Group().CPU()
 		if err != nil {
@@ -124,8 +137,8 @@ func (b burst) row(p *page, goal string) {
 // burstCosts prints the CPU time of bursts.
 func burstCosts(p *page, all ...burst) {
 	p.line("\n## CPU time of all processes, for one pod, in ms\n")
-	p.line("Agent, runtime, shim, runc and the containers' own start, from the first manifest to the last container's " +
-		"first instruction. Means.\n")
+	p.line("Agent, runtime, shim, runc and the containers' own start, from the first manifest to the last " +
+		"container's first instruction. Means.\n")
 	p.line("| what | Berth | CRI calls | ratio | runc alone | ratio | goal |")
 	p.line("|---|---|---|---|---|---|---|")
 	for _, b := range all {

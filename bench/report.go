@@ -17,15 +17,11 @@ import (
 )
 
 type results struct {
-	Date    string     `json:"date"`
-	Machine string     `json:"machine"`
-	One     comparison `json:"onePod"`
-	Several comparison `json:"severalContainers"`
-	Burst   burst      `json:"burst"`
-	// Termination is the time to remove the pods of the bursts.
-	Termination      burst `json:"termination"`
-	LargeBurst       burst `json:"largeBurst"`
-	LargeTermination burst `json:"largeTermination"`
+	Date    string       `json:"date"`
+	Machine string       `json:"machine"`
+	One     comparison   `json:"onePod"`
+	Several comparison   `json:"severalContainers"`
+	Bursts  burstResults `json:"bursts"`
 	// Create is how long runc create alone takes.
 	Create    summary           `json:"runcCreate"`
 	Ending    ending            `json:"ending"`
@@ -155,26 +151,27 @@ func (r results) text() string {
 	for _, part := range slices.Sorted(maps.Keys(r.Alone)) {
 		p.line("The part `%s` is of a run of its own, on %s.", part, r.Alone[part])
 	}
-	if r.One.Berth.N+r.Several.Berth.N+r.Burst.Berth.N > 0 {
+	if r.One.Berth.N+r.Several.Berth.N+r.Bursts.Start.Berth.N > 0 {
 		p.line("\n## From the manifest to the container's first instruction, in ms\n")
 		startHeader(p)
 		r.One.bareRow(p, "one pod of one container", "1.60")
 		r.Several.bareRow(p,
-			fmt.Sprintf("one pod of %d containers, to the last one (runc: one container)", r.Several.Containers), "3.00")
-		if r.Burst.Pods > 0 {
-			r.Burst.row(p, "1.60")
-			r.LargeBurst.row(p, "1.60")
+			fmt.Sprintf("one pod of %d containers, to the last one (runc: one container)", r.Several.Containers),
+			"3.00")
+		if r.Bursts.Start.Pods > 0 {
+			r.Bursts.Start.row(p, "1.60")
+			r.Bursts.LargeStart.row(p, "1.60")
 		}
 	}
-	if r.Burst.Pods > 0 {
-		burstCosts(p, r.Burst, r.LargeBurst)
+	if r.Bursts.Start.Pods > 0 {
+		burstCosts(p, r.Bursts.Start, r.Bursts.LargeStart)
 		p.line("\n## From the deletion to nothing left, in ms\n")
 		p.line("| what | Berth p50 (min, p99) | CRI calls p50 (min, p99) | ratio | goal |")
 		p.line("|---|---|---|---|---|")
-		for _, b := range []burst{r.Termination, r.LargeTermination} {
+		for _, b := range []burst{r.Bursts.End, r.Bursts.LargeEnd} {
 			b.comparison().row(p, fmt.Sprintf("%d pods with a grace period of 0, to the last one", b.Pods), "-")
 		}
-		burstDetails(p, r.Burst, r.Termination)
+		burstDetails(p, r.Bursts.Start, r.Bursts.End)
 	}
 	r.Ending.text(p, r.Create)
 	r.Restart.text(p)

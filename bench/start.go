@@ -91,7 +91,8 @@ func (c comparison) row(p *page, what, goal string) {
 
 // startHeader begins a table of bareRow.
 func startHeader(p *page) {
-	p.line("| what | Berth p50 (min, p99) | CRI calls p50 (min, p99) | ratio | runc alone p50 (min, p99) | ratio | goal |")
+	p.line("| what | Berth p50 (min, p99) | CRI calls p50 (min, p99) | ratio | runc alone p50 (min, p99) | ratio " +
+		"| goal |")
 	p.line("|---|---|---|---|---|---|---|")
 }
 

@@ -37,8 +37,8 @@ func CPU(pid int) (Time, error) {
 	return Time{Own: time.Duration(ticks[0]+ticks[1]) * tick, Children: time.Duration(ticks[2]+ticks[3]) * tick}, nil
 }
 
-// PSS returns the proportional set size of a process in MB: its memory, with a share of what it uses together with other
-// processes (/proc/PID/smaps_rollup).
+// PSS returns the proportional set size of a process in MB: its memory, with a share of what it uses together with
+// other processes (/proc/PID/smaps_rollup).
 func PSS(pid int) (float64, error) {
 	var pss float64
 	err := rollup(pid, func(field string, mb float64) {

@@ -119,7 +119,7 @@ func (b *Bare) Create(ctx context.Context, name string) (time.Duration, error) {
 
 // prepare makes a sandbox and a bundle.
 func (b *Bare) prepare(ctx context.Context, name string, s Shape) (*barePod, error) {
-	p, err := b.floor.prepareIn(b.group, name, s)
+	p, err := b.floor.prepare(b.group, name, s)
 	if err != nil {
 		return nil, err
 	}

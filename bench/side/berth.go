@@ -35,8 +35,8 @@ func StartBerth(ctx context.Context, root string) (*Berth, error) {
 		return nil, err
 	}
 	config := fmt.Sprintf(
-		"podLogsDir: %s/logs\npodCIDR: \"10.205.1.0/24,fd00:be:1::/64\"\ncgroupRoot: /berth-bench/berth\nmaxPods: 300\n",
-		root)
+		"podLogsDir: %s/logs\npodCIDR: \"10.205.1.0/24,fd00:be:1::/64\"\ncgroupRoot: %s\nmaxPods: 300\n",
+		root, b.group.name())
 	if err := b.launch(config, "agent", "--hostname-override", "bench", "--cri-listen", b.socket()); err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func StartBerth(ctx context.Context, root string) (*Berth, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start agent: %w", err), b.Close())
 	}
-	out, err := exec.CommandContext(ctx, b.binary(), "--root-dir", root, "image", "load", Archive).CombinedOutput()
+	out, err := exec.CommandContext(ctx, binary(root), "--root-dir", root, "image", "load", Archive).CombinedOutput()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("load image: %w\n%s", err, out), b.Close())
 	}

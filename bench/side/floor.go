@@ -77,7 +77,7 @@ func (f *Floor) Start(ctx context.Context, prefix string, pods int, s Shape, con
 	defer watch.Close()
 	prepared := make([]*floorPod, pods)
 	for i := range pods {
-		if prepared[i], err = f.prepare(PodName(prefix, i), s); err != nil {
+		if prepared[i], err = f.prepare(f.group, PodName(prefix, i), s); err != nil {
 			return 0, err
 		}
 	}
@@ -94,13 +94,9 @@ func (f *Floor) Start(ctx context.Context, prefix string, pods int, s Shape, con
 	return last.Sub(begin), err
 }
 
-// prepare renders the same pod that Berth gets, with the same code.
-func (f *Floor) prepare(name string, s Shape) (*floorPod, error) {
-	return f.prepareIn(f.group, name, s)
-}
-
-// prepareIn does so for a pod in the cgroup of a side.
-func (f *Floor) prepareIn(group Group, name string, s Shape) (*floorPod, error) {
+// prepare renders the same pod that Berth gets, with the same code. The pod is in the cgroup
+// of a side.
+func (f *Floor) prepare(group Group, name string, s Shape) (*floorPod, error) {
 	p := s.pod(name, f.Stamps)
 	p.UID = types.UID(name)
 	logs := f.logs(name)

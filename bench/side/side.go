@@ -79,17 +79,18 @@ func (p *Process) config() string { return filepath.Join(p.Root, "config.yaml") 
 
 func (p *Process) socket() string { return "unix://" + filepath.Join(p.Root, "cri.sock") }
 
-func (p *Process) binary() string { return p.Root + ".berth" }
+// binary is the path of the program of the side with a root directory.
+func binary(root string) string { return root + ".berth" }
 
-// install copies the program, as an installation does: the kernel maps more of a file that the linker has just written.
-// Each side has a copy of its own, so that none shares its memory with the other.
-func (p *Process) install() error {
+// install copies the program, as an installation does: the kernel maps more of a file that the linker has just
+// written. Each side has a copy of its own, so that none shares its memory with the other.
+func install(path string) error {
 	from, err := os.Open(Binary)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	to, err := os.OpenFile(p.binary(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	to, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
 	if err != nil {
 		return err
 	}
@@ -110,10 +111,11 @@ func (p *Process) launch(config string, args ...string) error {
 		return err
 	}
 	p.cri = client
-	if err := p.install(); err != nil {
+	if err := install(binary(p.Root)); err != nil {
 		return err
 	}
-	p.cmd = exec.Command(p.binary(), append(args, "--log-level", "warn", "--root-dir", p.Root, "--config", p.config())...)
+	args = append(args, "--log-level", "warn", "--root-dir", p.Root, "--config", p.config())
+	p.cmd = exec.Command(binary(p.Root), args...)
 	p.cmd.Stderr = os.Stderr
 	if err := p.cmd.Start(); err != nil {
 		return err
@@ -128,7 +130,7 @@ func RemoveGroups() error { return removeGroup(".") }
 func (p *Process) Close() error {
 	err := p.cmd.Process.Signal(unix.SIGTERM)
 	_ = p.cmd.Wait() // the error says that the signal ended it
-	out, resetErr := exec.Command(p.binary(), "reset", "--yes", "--root-dir", p.Root, "--config",
+	out, resetErr := exec.Command(binary(p.Root), "reset", "--yes", "--root-dir", p.Root, "--config",
 		p.config()).CombinedOutput()
 	if resetErr != nil {
 		err = errors.Join(err, fmt.Errorf("reset: %w\n%s", resetErr, out))

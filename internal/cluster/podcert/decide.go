@@ -93,8 +93,8 @@ func (s state) answered(found *certificatesv1beta1.PodCertificateRequest, namesp
 			return state{current: &credential{key: s.pending.key, chain: certificates(status.CertificateChain),
 				refresh: status.BeginRefreshAt.Add(jitter), expires: status.NotAfter.Time}}, nil
 		case certificatesv1beta1.PodCertificateRequestConditionTypeDenied:
-			notices = []notice{{reason.CertificateDenied, fmt.Sprintf("PodCertificateRequest %s/%s was denied, reason=%q,"+
-				" message=%q", namespace, found.Name, c.Reason, c.Message)}}
+			notices = []notice{{reason.CertificateDenied, fmt.Sprintf("PodCertificateRequest %s/%s was denied, "+
+				"reason=%q, message=%q", namespace, found.Name, c.Reason, c.Message)}}
 		case certificatesv1beta1.PodCertificateRequestConditionTypeFailed:
 			notices = []notice{{reason.Failed, fmt.Sprintf("PodCertificateRequest %s/%s failed, reason=%q, message=%q",
 				namespace, found.Name, c.Reason, c.Message)}}

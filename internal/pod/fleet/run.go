@@ -288,8 +288,8 @@ func (k *keeper) admitOne(ctx context.Context, m *member, kept *[]Other) (again 
 }
 
 // strangers lists the pods in the runtime that have the name of p and are no members. There are some while not all
-// sources are read. p must not start beside them. A static pod among them is an earlier version of p if p is one too: it
-// ends at once, and not only when all sources are read, because these may need p, as an API server in a static pod.
+// sources are read. p must not start beside them. A static pod among them is an earlier version of p if p is one too:
+// it ends at once, and not only when all sources are read, because these may need p, as an API server in a static pod.
 func (k *keeper) strangers(ctx context.Context, p *pod.Pod) (all []Other) {
 	for _, o := range k.Observed.Snapshot().All() {
 		if o.Name != p.Name || o.Namespace != p.Namespace {

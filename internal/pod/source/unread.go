@@ -10,7 +10,8 @@ import (
 )
 
 // MayWant reports whether a running static pod that no source wants may belong to a manifest that cannot be used. Such
-// a pod keeps running. If a usable manifest wants a pod of the same name, the running pod is an earlier version of that.
+// a pod keeps running. If a usable manifest wants a pod of the same name, the running pod is an earlier version of
+// it.
 func (s *Sources) MayWant(o *pod.Observed) bool {
 	if !o.Running() || !pod.StaticUID(o.UID) {
 		return false
