@@ -526,7 +526,8 @@ func TestPrintError(t *testing.T) {
 func TestCommandsAreDocumented(t *testing.T) {
 	const path = "../../docs/commands.md"
 	var page strings.Builder
-	page.WriteString("# Commands\n\nEvery command has the flags `--root-dir` and `--socket`, which choose the agent.\n")
+	page.WriteString("# Commands\n\n[中文](zh/commands.md)\n\n" +
+		"Every command has the flags `--root-dir` and `--socket`, which choose the agent.\n")
 	document(&page, newRoot(&app{}))
 	golden.File(t, path, page.String())
 }

@@ -1,10 +1,17 @@
 package cli
 
 import (
+	"cmp"
+	"fmt"
+	"iter"
+	"os"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth/internal/base/golden"
 )
 
 // The examples in the help of the commands, which docs/commands.md shows, have commands, flags and arguments that
@@ -44,3 +51,49 @@ func parses(words []string) error {
 	}
 	return cmd.ValidateArgs(cmd.Flags().Args())
 }
+
+// docs/zh/commands.md is the page with the text of each command in Chinese. With -update the test copies the synopses
+// and flags from docs/commands.md. The text of a new command is English then, until somebody translates it.
+func TestCommandsAreDocumentedInChinese(t *testing.T) {
+	const path, introduction = "../../docs/zh/commands.md", ""
+	texts := map[string]string{} // by command; introduction is the text before the first one
+	for name, section := range sections(t, path) {
+		texts[name], _, _ = strings.Cut(section, "\n```\n")
+		if name != introduction && !strings.ContainsFunc(texts[name], han) {
+			t.Errorf("%s: translate the text of %s", path, name)
+		}
+	}
+	var page strings.Builder
+	page.WriteString(texts[introduction])
+	for name, section := range sections(t, "../../docs/commands.md") {
+		text, synopsis, _ := strings.Cut(section, "\n```\n")
+		if name != introduction {
+			fmt.Fprintf(&page, "\n## %s\n%s\n```\n%s", name, cmp.Or(texts[name], text), synopsis)
+		}
+	}
+	golden.File(t, path, page.String())
+}
+
+// sections yields the parts of a page with the headings before them, in order.
+func sections(t *testing.T, path string) iter.Seq2[string, string] {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(yield func(string, string) bool) {
+		for i, section := range strings.Split("\n"+string(page), "\n## ") {
+			heading := ""
+			if i > 0 {
+				heading, section, _ = strings.Cut(section, "\n")
+			} else {
+				section = section[1:]
+			}
+			if !yield(heading, section) {
+				return
+			}
+		}
+	}
+}
+
+func han(r rune) bool { return unicode.Is(unicode.Han, r) }
