@@ -57,6 +57,7 @@ check: lint vuln ## formatting, linters (go vet is one of them), vulnerabilities
 lint:
 	@sh hack/lint.sh
 	bin/golangci-lint run ./...
+	@sh hack/actionlint.sh
 
 vuln: ## look for known vulnerabilities in what the code reaches; says so if there is no database
 	@sh hack/vuln.sh
