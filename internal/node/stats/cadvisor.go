@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
+	"github.com/berth-run/berth/internal/base/usage"
 )
 
 // Cadvisor serves /metrics/cadvisor: the series of cAdvisor that dashboards and alerts use, with its names and labels.
@@ -21,7 +22,7 @@ type Cadvisor struct{ *Stats }
 // Gather implements prometheus.Gatherer. It omits what it cannot read and then sets container_scrape_error to 1.
 func (c Cadvisor) Gather() ([]*dto.MetricFamily, error) {
 	e := emitter{families: families{}, devices: devices{host: c.Host, names: map[[2]uint64]string{}}, now: c.Now()}
-	root, pods, failed := c.all(full)
+	root, pods, failed := c.all(usage.Full)
 	if root.Stats != nil {
 		e.of(Container{}, "/", Pod{})
 		e.usage(root)
@@ -137,23 +138,23 @@ func (e *emitter) usage(s sample) {
 	m := s.MemoryStats
 	e.gauge("container_memory_usage_bytes", "Memory in use in bytes, caches included", float64(m.Usage.Usage))
 	e.gauge("container_memory_working_set_bytes", "Memory in use in bytes without inactive file pages",
-		float64(s.workingSet()))
+		float64(s.WorkingSet()))
 	e.gauge("container_memory_max_usage_bytes", "Most memory that was in use in bytes", float64(m.Usage.MaxUsage))
-	e.gauge("container_memory_rss", "Anonymous memory in bytes", float64(s.rss()))
-	e.gauge("container_memory_cache", "Page cache in bytes", float64(s.memory("total_cache", "file")))
+	e.gauge("container_memory_rss", "Anonymous memory in bytes", float64(s.RSS()))
+	e.gauge("container_memory_cache", "Page cache in bytes", float64(s.Memory("total_cache", "file")))
 	e.gauge("container_memory_mapped_file", "Mapped files in bytes",
-		float64(s.memory("total_mapped_file", "file_mapped")))
-	e.gauge("container_memory_swap", "Swap in use in bytes", float64(s.swap()))
+		float64(s.Memory("total_mapped_file", "file_mapped")))
+	e.gauge("container_memory_swap", "Swap in use in bytes", float64(s.Swap()))
 	e.gauge("container_memory_kernel_usage", "Memory of the kernel in bytes",
-		float64(max(m.KernelUsage.Usage, s.memory("", "kernel"))))
+		float64(max(m.KernelUsage.Usage, s.Memory("", "kernel"))))
 	e.gauge("container_memory_total_active_file_bytes", "Active file pages in bytes",
-		float64(s.memory("total_active_file", "active_file")))
+		float64(s.Memory("total_active_file", "active_file")))
 	e.gauge("container_memory_total_inactive_file_bytes", "Inactive file pages in bytes",
-		float64(s.memory("total_inactive_file", "inactive_file")))
+		float64(s.Memory("total_inactive_file", "inactive_file")))
 	e.counter("container_memory_failcnt", "How often the memory limit was hit", float64(m.Usage.Failcnt))
 	for kind, scopes := range map[string][2]uint64{
-		"pgfault":    {s.memory("pgfault", "pgfault"), s.memory("total_pgfault", "pgfault")},
-		"pgmajfault": {s.memory("pgmajfault", "pgmajfault"), s.memory("total_pgmajfault", "pgmajfault")},
+		"pgfault":    {s.Memory("pgfault", "pgfault"), s.Memory("total_pgfault", "pgfault")},
+		"pgmajfault": {s.Memory("pgmajfault", "pgmajfault"), s.Memory("total_pgmajfault", "pgmajfault")},
 	} {
 		const faults = "Page faults"
 		e.counter("container_memory_failures_total", faults, float64(scopes[0]), "failure_type", kind, "scope",
@@ -161,7 +162,7 @@ func (e *emitter) usage(s sample) {
 		e.counter("container_memory_failures_total", faults, float64(scopes[1]), "failure_type", kind, "scope",
 			"hierarchy")
 	}
-	e.counter("container_oom_events_total", "Processes that were killed for want of memory", float64(s.oomKills))
+	e.counter("container_oom_events_total", "Processes that were killed for want of memory", float64(s.OOMKills))
 	for size, h := range s.HugetlbStats {
 		e.gauge("container_hugetlb_usage_bytes", "Huge pages in use in bytes", float64(h.Usage), "pagesize", size)
 		e.gauge("container_hugetlb_max_usage_bytes", "Most huge pages that were in use in bytes", float64(h.MaxUsage),
@@ -213,11 +214,11 @@ func (e *emitter) pressure(what string, p *cgroups.PSIStats) {
 
 // spec adds the limits of a cgroup; 0 means no limit. Throttling is reported only for cgroups with a quota.
 func (e *emitter) spec(g cgroupfile.Group, s sample) {
-	limit, ok := bounded(s.MemoryStats.Usage.Limit)
+	limit, ok := usage.Bounded(s.MemoryStats.Usage.Limit)
 	if !ok {
 		limit = 0
 	}
-	swap, _ := s.swapLimit()
+	swap, _ := s.SwapLimit()
 	e.gauge("container_spec_memory_limit_bytes", "Memory limit in bytes, 0: none", float64(limit))
 	e.gauge("container_spec_memory_swap_limit_bytes", "Limit of memory and swap in bytes, 0: none", float64(limit+swap))
 	b := boundsOf(g)
@@ -242,19 +243,19 @@ func (e *emitter) spec(g cgroupfile.Group, s sample) {
 	e.counter("container_cpu_cfs_burst_seconds_total", "CPU time above the quota in seconds", seconds(burst.BurstTime))
 }
 
-func (e *emitter) traffic(t traffic) {
+func (e *emitter) traffic(t usage.Traffic) {
 	for _, c := range []struct {
 		name, help string
 		value      uint64
 	}{
-		{"receive_bytes", "Bytes received", t.rxBytes}, {"receive_packets", "Packets received", t.rxPackets},
-		{"receive_errors", "Errors while receiving", t.rxErrors},
-		{"receive_packets_dropped", "Packets dropped while receiving", t.rxDrops},
-		{"transmit_bytes", "Bytes sent", t.txBytes}, {"transmit_packets", "Packets sent", t.txPackets},
-		{"transmit_errors", "Errors while sending", t.txErrors},
-		{"transmit_packets_dropped", "Packets dropped while sending", t.txDrops},
+		{"receive_bytes", "Bytes received", t.RxBytes}, {"receive_packets", "Packets received", t.RxPackets},
+		{"receive_errors", "Errors while receiving", t.RxErrors},
+		{"receive_packets_dropped", "Packets dropped while receiving", t.RxDrops},
+		{"transmit_bytes", "Bytes sent", t.TxBytes}, {"transmit_packets", "Packets sent", t.TxPackets},
+		{"transmit_errors", "Errors while sending", t.TxErrors},
+		{"transmit_packets_dropped", "Packets dropped while sending", t.TxDrops},
 	} {
-		e.counter("container_network_"+c.name+"_total", c.help, float64(c.value), "interface", t.name)
+		e.counter("container_network_"+c.name+"_total", c.help, float64(c.value), "interface", t.Name)
 	}
 }
 

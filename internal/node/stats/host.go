@@ -13,6 +13,8 @@ import (
 	"github.com/opencontainers/cgroups"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/berth-run/berth/internal/base/usage"
 )
 
 // BootTime returns when the machine was booted, from proc_stat(5). It is zero if that is unknown.
@@ -93,15 +95,15 @@ func psi(p *cgroups.PSIStats) *statsapi.PSIStats {
 
 // networkStats returns the counters of all interfaces. The unnamed counters at the top belong to eth0, or to the first
 // interface if there is no eth0.
-func networkStats(all []traffic, now time.Time) *statsapi.NetworkStats {
+func networkStats(all []usage.Traffic, now time.Time) *statsapi.NetworkStats {
 	if len(all) == 0 {
 		return nil
 	}
 	n := &statsapi.NetworkStats{Time: metav1.NewTime(now)}
 	for _, t := range all {
-		one := statsapi.InterfaceStats{Name: t.name, RxBytes: new(t.rxBytes), RxErrors: new(t.rxErrors),
-			TxBytes: new(t.txBytes), TxErrors: new(t.txErrors)}
-		if t.name == "eth0" || n.Name == "" {
+		one := statsapi.InterfaceStats{Name: t.Name, RxBytes: new(t.RxBytes), RxErrors: new(t.RxErrors),
+			TxBytes: new(t.TxBytes), TxErrors: new(t.TxErrors)}
+		if t.Name == "eth0" || n.Name == "" {
 			n.InterfaceStats = one
 		}
 		n.Interfaces = append(n.Interfaces, one)

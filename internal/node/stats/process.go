@@ -12,12 +12,13 @@ import (
 	"github.com/opencontainers/cgroups"
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
+	"github.com/berth-run/berth/internal/base/usage"
 )
 
 // part samples a part of the system. It also returns when the part started.
 func (s *Stats) part(p Part) (sample, time.Time, error) {
 	if p.PID == 0 {
-		v, err := read(p.Group, brief, s.Now())
+		v, err := usage.Read(p.Group, usage.Brief, s.Now())
 		return v, BootTime(s.Host), err
 	}
 	v, started, err := process(s.Host, p.PID, s.Now())
@@ -25,7 +26,7 @@ func (s *Stats) part(p Part) (sample, time.Time, error) {
 		return v, started, err
 	}
 	if g, ok := s.groupOf(p.PID); ok {
-		v, err = read(g, brief, s.Now())
+		v, err = usage.Read(g, usage.Brief, s.Now())
 	}
 	return v, started, err
 }
@@ -85,6 +86,6 @@ func process(host string, pid int, now time.Time) (sample, time.Time, error) {
 			"pgfault": n(minorFaults) + n(majorFaults), "pgmajfault": n(majorFaults)},
 	}}
 	used.CpuStats.CpuUsage.TotalUsage = (n(userTime) + n(systemTime)) * uint64(time.Second/ticks)
-	return sample{at: now, Stats: used, unified: true},
+	return sample{At: now, Stats: used, Unified: true},
 		BootTime(host).Add(time.Duration(n(startTime)) * (time.Second / ticks)), nil
 }

@@ -1,9 +1,9 @@
 package stats
 
 import (
-	"math"
-
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/berth-run/berth/internal/base/usage"
 )
 
 // Resource serves /metrics/resource: CPU and memory of the node, its pods and their containers, for the resource
@@ -14,7 +14,7 @@ type Resource struct{ *Stats }
 // Gather implements prometheus.Gatherer. It omits what it cannot read and then sets scrape_error to 1.
 func (r Resource) Gather() ([]*dto.MetricFamily, error) {
 	f := families{}
-	root, pods, failed := r.all(brief)
+	root, pods, failed := r.all(usage.Brief)
 	if root.Stats != nil {
 		f.use("node", nil, root)
 	}
@@ -24,9 +24,9 @@ func (r Resource) Gather() ([]*dto.MetricFamily, error) {
 		for _, c := range p.containers {
 			of := of.with("container", c.Name)
 			f.use("container", of, c.sample)
-			if limit, ok := c.swapLimit(); ok {
+			if limit, ok := c.SwapLimit(); ok {
 				f.addAt(gauge("container_swap_limit_bytes", "Swap that the container may use, in bytes"), of,
-					float64(limit), c.at)
+					float64(limit), c.At)
 			}
 			if began := c.Started.UnixNano(); !c.Started.IsZero() {
 				f.add(gauge("container_start_time_seconds", "Start of the container, in seconds since the epoch"), of,
@@ -42,24 +42,10 @@ func (r Resource) Gather() ([]*dto.MetricFamily, error) {
 // use adds the series of a node, pod or container.
 func (f families) use(what string, of labels, s sample) {
 	f.addAt(counter(what+"_cpu_usage_seconds_total", "Cumulative CPU time that the "+what+" has used, in core seconds"),
-		of, seconds(s.CpuStats.CpuUsage.TotalUsage), s.at)
+		of, seconds(s.CpuStats.CpuUsage.TotalUsage), s.At)
 	f.addAt(gauge(what+"_memory_working_set_bytes", "Working set of the "+what+", in bytes"), of,
-		float64(s.workingSet()), s.at)
-	f.addAt(gauge(what+"_swap_usage_bytes", "Swap that the "+what+" uses, in bytes"), of, float64(s.swap()), s.at)
-}
-
-// swapLimit returns how much a cgroup may swap out. It is false if there is no limit.
-func (s sample) swapLimit() (uint64, bool) {
-	if s.unified { // 0 means that the cgroup may not or cannot swap
-		limit := s.MemoryStats.SwapOnlyUsage.Limit
-		return limit, limit < math.MaxInt64-(1<<16)
-	}
-	all, ok := bounded(s.MemoryStats.SwapUsage.Limit)
-	memory, both := bounded(s.MemoryStats.Usage.Limit)
-	if !ok || !both {
-		return 0, false
-	}
-	return all - min(all, memory), true
+		float64(s.WorkingSet()), s.At)
+	f.addAt(gauge(what+"_swap_usage_bytes", "Swap that the "+what+" uses, in bytes"), of, float64(s.Swap()), s.At)
 }
 
 func seconds(ns uint64) float64 { return float64(ns) / 1e9 }

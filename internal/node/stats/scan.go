@@ -9,6 +9,7 @@ import (
 
 	"github.com/opencontainers/cgroups"
 
+	"github.com/berth-run/berth/internal/base/usage"
 	"github.com/berth-run/berth/internal/node/stats/stall"
 )
 
@@ -17,7 +18,7 @@ type podSample struct {
 	Pod
 	sample
 	containers []containerSample
-	network    []traffic
+	network    []usage.Traffic
 	work       work // of its containers; without a first process and its limit
 }
 
@@ -45,13 +46,13 @@ func (s *Stats) scan(what cgroups.Controller) (pods []podSample, err error) {
 
 func (s *Stats) scanPod(p Pod, what cgroups.Controller) (one podSample, err error) {
 	one = podSample{Pod: p}
-	if one.sample, err = read(p.Group, what, s.Now()); err != nil {
+	if one.sample, err = usage.Read(p.Group, what, s.Now()); err != nil {
 		return one, err
 	}
 	var errs []error
 	inside := 0 // the first process found in a container of the pod
 	for _, c := range p.Containers {
-		sampled, err := read(c.Group, what, s.Now())
+		sampled, err := usage.Read(c.Group, what, s.Now())
 		if err != nil {
 			if !gone(err) {
 				errs = append(errs, err)
@@ -59,7 +60,7 @@ func (s *Stats) scanPod(p Pod, what cgroups.Controller) (one podSample, err erro
 			continue
 		}
 		var w work
-		if what == full {
+		if what == usage.Full {
 			w = workOf(s.Host, c.Group)
 		}
 		if inside == 0 {
@@ -70,7 +71,7 @@ func (s *Stats) scanPod(p Pod, what cgroups.Controller) (one podSample, err erro
 		one.containers = append(one.containers, containerSample{c, sampled, w})
 	}
 	if inside != 0 && !p.HostNetwork {
-		if one.network, err = network(s.Host, inside); err != nil && !gone(err) {
+		if one.network, err = usage.Network(s.Host, inside); err != nil && !gone(err) {
 			errs = append(errs, err)
 		}
 	}
@@ -83,7 +84,7 @@ func (s *Stats) root(what cgroups.Controller) (sample, error) {
 	g := s.Root
 	g.Dirs = maps.Clone(g.Dirs)
 	delete(g.Dirs, "pids")
-	root, err := read(g, what, s.Now())
+	root, err := usage.Read(g, what, s.Now())
 	if err != nil {
 		return root, err
 	}

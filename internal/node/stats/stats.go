@@ -11,8 +11,8 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
+	"github.com/berth-run/berth/internal/base/rate"
 	"github.com/berth-run/berth/internal/node/machine"
-	"github.com/berth-run/berth/internal/node/stats/rate"
 )
 
 // Container is one running container.

@@ -28,6 +28,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
 	"github.com/berth-run/berth/internal/base/golden"
+	"github.com/berth-run/berth/internal/base/usage"
 	"github.com/berth-run/berth/internal/node/machine"
 )
 
@@ -123,7 +124,7 @@ func (n fakeNode) Images(context.Context) (uint64, uint64, string, error) {
 func newStats(t *testing.T) (*Stats, *time.Time) {
 	t.Helper()
 	files := map[string]string{}
-	for name, v := range usage() {
+	for name, v := range consumed() {
 		maps.Copy(files, v1Files(name, v[0], v[1]))
 	}
 	return newNode(t, files, v1)
@@ -132,7 +133,7 @@ func newStats(t *testing.T) (*Stats, *time.Time) {
 func newUnified(t *testing.T) (*Stats, *time.Time) {
 	t.Helper()
 	files := map[string]string{}
-	for name, v := range usage() {
+	for name, v := range consumed() {
 		maps.Copy(files, v2Files(name, v[0], v[1]))
 	}
 	return newNode(t, files, func(dir, name string) cgroupfile.Group {
@@ -140,8 +141,8 @@ func newUnified(t *testing.T) (*Stats, *time.Time) {
 	})
 }
 
-// usage returns CPU time in nanoseconds and memory by cgroup.
-func usage() map[string][2]string {
+// consumed returns CPU time in nanoseconds and memory by cgroup.
+func consumed() map[string][2]string {
 	return map[string][2]string{".": {"9000000000", "900000"}, "pod": {"3000000000", "300000"},
 		"pod/id1": {"2000000000", "200000"}}
 }
@@ -520,7 +521,7 @@ func TestReadCgroupOfThisProcess(t *testing.T) {
 			g.Dirs[c] = "/sys/fs/cgroup/" + c
 		}
 	}
-	s, err := (&Stats{Options: Options{Root: g, Now: time.Now}}).root(full)
+	s, err := (&Stats{Options: Options{Root: g, Now: time.Now}}).root(usage.Full)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,13 +10,15 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/berth-run/berth/internal/base/usage"
 )
 
 // Summary returns /stats/summary, or only its CPU and memory part (only_cpu_and_memory).
 func (s *Stats) Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.Summary, error) {
-	what := full
+	what := usage.Full
 	if onlyCPUAndMemory {
-		what = brief
+		what = usage.Brief
 	}
 	root, err := s.root(what)
 	if err != nil {
@@ -66,7 +68,7 @@ func (s *Stats) system() []statsapi.ContainerStats {
 func (s *Stats) nodeRest(ctx context.Context, n *statsapi.NodeStats, root sample) {
 	var errs []error
 	now := s.Now()
-	if interfaces, err := network(s.Host, 1); err == nil {
+	if interfaces, err := usage.Network(s.Host, 1); err == nil {
 		n.Network = networkStats(interfaces, now)
 	} else {
 		errs = append(errs, err)
@@ -107,14 +109,14 @@ func (s *Stats) podStats(ctx context.Context, p podSample, onlyCPUAndMemory bool
 			Memory: memoryStats(c.sample), Swap: swapStats(c.sample, 0),
 		}
 		if p := c.BlkioStats.PSI; p != nil && !onlyCPUAndMemory {
-			stats.IO = &statsapi.IOStats{Time: metav1.NewTime(c.at), PSI: psi(p)}
+			stats.IO = &statsapi.IOStats{Time: metav1.NewTime(c.At), PSI: psi(p)}
 		}
 		one.Containers = append(one.Containers, stats)
 	}
 	if onlyCPUAndMemory {
 		return one
 	}
-	one.Network = networkStats(p.network, p.at)
+	one.Network = networkStats(p.network, p.At)
 	one.ProcessStats = &statsapi.ProcessStats{ProcessCount: new(uint64(p.work.processes))}
 	if p := p.BlkioStats.PSI; p != nil {
 		one.IO = &statsapi.IOStats{Time: one.CPU.Time, PSI: psi(p)}
@@ -171,8 +173,8 @@ func used(disk *statsapi.FsStats, bytes, inodes uint64) *statsapi.FsStats {
 
 // cpu returns the CPU usage of something that started at a time; zero means unknown.
 func (s *Stats) cpu(key string, v sample, started time.Time) *statsapi.CPUStats {
-	c := &statsapi.CPUStats{Time: metav1.NewTime(v.at), UsageCoreNanoSeconds: new(v.CpuStats.CpuUsage.TotalUsage)}
-	c.UsageNanoCores = s.rates.Next(key, v.at, v.CpuStats.CpuUsage.TotalUsage, started)
+	c := &statsapi.CPUStats{Time: metav1.NewTime(v.At), UsageCoreNanoSeconds: new(v.CpuStats.CpuUsage.TotalUsage)}
+	c.UsageNanoCores = s.rates.Next(key, v.At, v.CpuStats.CpuUsage.TotalUsage, started)
 	if p := v.CpuStats.PSI; p != nil {
 		c.PSI = psi(p)
 	}
@@ -182,12 +184,12 @@ func (s *Stats) cpu(key string, v sample, started time.Time) *statsapi.CPUStats 
 // memoryStats returns the memory usage of a cgroup. What is available is known only below a limit.
 func memoryStats(v sample) *statsapi.MemoryStats {
 	m := &statsapi.MemoryStats{
-		Time: metav1.NewTime(v.at), UsageBytes: new(v.MemoryStats.Usage.Usage), WorkingSetBytes: new(v.workingSet()),
-		RSSBytes:   new(v.rss()),
-		PageFaults: new(v.memory("pgfault", "pgfault")), MajorPageFaults: new(v.memory("pgmajfault", "pgmajfault")),
+		Time: metav1.NewTime(v.At), UsageBytes: new(v.MemoryStats.Usage.Usage), WorkingSetBytes: new(v.WorkingSet()),
+		RSSBytes:   new(v.RSS()),
+		PageFaults: new(v.Memory("pgfault", "pgfault")), MajorPageFaults: new(v.Memory("pgmajfault", "pgmajfault")),
 	}
-	if limit, ok := bounded(v.MemoryStats.Usage.Limit); ok {
-		m.AvailableBytes = new(limit - min(limit, v.workingSet()))
+	if limit, ok := usage.Bounded(v.MemoryStats.Usage.Limit); ok {
+		m.AvailableBytes = new(limit - min(limit, v.WorkingSet()))
 	}
 	if p := v.MemoryStats.PSI; p != nil {
 		m.PSI = psi(p)
@@ -199,16 +201,16 @@ func memoryStats(v sample) *statsapi.MemoryStats {
 func (s *Stats) nodeMemory(root sample) *statsapi.MemoryStats {
 	m := memoryStats(root)
 	all := uint64(s.Capacity.Memory().Value())
-	m.AvailableBytes = new(all - min(all, root.workingSet()))
+	m.AvailableBytes = new(all - min(all, root.WorkingSet()))
 	return m
 }
 
 // swapStats returns the swap usage of a cgroup. If total is 0, the limit of the cgroup is the total.
 func swapStats(v sample, total uint64) *statsapi.SwapStats {
-	out := &statsapi.SwapStats{Time: metav1.NewTime(v.at), SwapUsageBytes: new(v.swap())}
-	if limit, ok := v.swapLimit(); ok && total == 0 {
+	out := &statsapi.SwapStats{Time: metav1.NewTime(v.At), SwapUsageBytes: new(v.Swap())}
+	if limit, ok := v.SwapLimit(); ok && total == 0 {
 		total = limit
 	}
-	out.SwapAvailableBytes = new(total - min(total, v.swap()))
+	out.SwapAvailableBytes = new(total - min(total, v.Swap()))
 	return out
 }
