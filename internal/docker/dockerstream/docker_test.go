@@ -218,7 +218,7 @@ func testMany(t *testing.T, r rig) {
 		for range 4 {
 			group.Go(func() {
 				for range n / 4 {
-					if got, err := r.sync(t, 10, "/workload", "true"); err != nil || got.ExitCode != 0 {
+					if got, err := r.sync(t, 60, "/workload", "true"); err != nil || got.ExitCode != 0 {
 						t.Errorf("%v, %v", got, err)
 						return
 					}
