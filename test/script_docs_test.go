@@ -47,24 +47,34 @@ exec %[1]s --root-dir "$ROOT" "$@"
 `
 
 // block runs the first block of a page that matches, as it is written there. Host ports and the agent's socket are
-// those of the script.
+// those of the script. In the machine whose init is systemd, the berth that the page has installed runs.
 func (h *harness) block(ts *testscript.TestScript, args []string) {
 	match, err := regexp.Compile(args[1])
 	ts.Check(err)
 	all, err := blocks(args[0])
 	ts.Check(err)
-	at := slices.IndexFunc(all, func(b commandBlock) bool { return b.mark == "" && match.MatchString(b.text) })
+	at := slices.IndexFunc(all, func(b commandBlock) bool {
+		return (b.mark == "" || b.mark == "systemd" && onSystemd()) && match.MatchString(b.text)
+	})
 	if at < 0 {
-		ts.Fatalf("%s has no block without a mark that matches %q", args[0], args[1])
+		ts.Fatalf("%s has no block that can run here and matches %q", args[0], args[1])
 	}
 	dir := ts.MkAbs(".")
 	bin := filepath.Join(dir, "bin")
 	ts.Check(os.MkdirAll(bin, 0o755))
 	ts.Check(os.MkdirAll(filepath.Join(dir, "examples"), 0o755))
-	ts.Check(os.WriteFile(filepath.Join(bin, "berth"), fmt.Appendf(nil, pageBerth, h.bin), 0o755))
-	ts.Check(os.WriteFile(filepath.Join(bin, "make"), []byte("#!/bin/sh\n"), 0o755)) // these tests need a build
-	for _, archive := range []string{h.archive, filepath.Join(filepath.Dir(h.archive), "guestbook.tar")} {
-		err := os.Symlink(archive, filepath.Join(bin, filepath.Base(archive)))
+	for _, program := range []string{"git", "make"} { // these tests need a build
+		ts.Check(os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"), 0o755))
+	}
+	links := []string{h.archive, filepath.Join(filepath.Dir(h.archive), "guestbook.tar")}
+	path := bin
+	if onSystemd() { // the page installs berth
+		links, path = append(links, h.bin), "/usr/local/bin:"+bin
+	} else {
+		ts.Check(os.WriteFile(filepath.Join(bin, "berth"), fmt.Appendf(nil, pageBerth, h.bin), 0o755))
+	}
+	for _, target := range links {
+		err := os.Symlink(target, filepath.Join(bin, filepath.Base(target)))
 		if err != nil && !os.IsExist(err) {
 			ts.Fatalf("%v", err)
 		}
@@ -74,7 +84,7 @@ func (h *harness) block(ts *testscript.TestScript, args []string) {
 	}
 	text := strings.NewReplacer("127.0.0.1:8080", "127.0.0.1:"+ts.Getenv("PORT"), "/run/berth/berth.sock",
 		filepath.Join(rootOf(ts), "berth.sock")).Replace(all[at].text)
-	ts.Check(ts.Exec("sh", "-exc", "PATH="+bin+":$PATH\n"+text))
+	ts.Check(ts.Exec("sh", "-exc", "PATH="+path+":$PATH\n"+text))
 }
 
 // exampleNames lists the manifests in examples.
@@ -119,7 +129,7 @@ var notRun = map[string]string{
 	"build":   "the tests need what these commands build, and CI consists of these targets",
 	"cluster": "it replaces the kubelet of a machine: the scripts of test/e2e start agents with these flags",
 	"release": "test/packages/lifecycle.sh builds and installs packages, in a root file system of their own",
-	"systemd": "it changes the services of the machine: init.txtar and test/packages/lifecycle.sh do it elsewhere",
+	"systemd": "it changes the services of the machine: installed.txtar runs the tutorial's in an emulated machine",
 	"ui":      "it runs until Ctrl-C, and the second one needs two machines: test/browser opens the page",
 }
 

@@ -14,7 +14,8 @@ import (
 
 // programs are the host's programs that scripts need. They are copied with their libraries.
 const programs = `sh
-	awk basename cat chmod chown cmp cp cut date dd df dirname uptime echo env false find grep head hostname id kill
+	awk basename cat chmod chown cmp cp curl cut date dd df dirname uptime echo env false find grep head hostname id
+	install kill
 	ln ls mkdir mkfifo mknod mktemp mv nproc printf readlink rm rmdir sed seq sleep sort stat sync tail
 	tee test timeout touch tr true uname uniq wc
 	dmesg losetup mkfs.ext4 mkswap mount pgrep pkill swapoff swapon sysctl taskset umount
@@ -39,7 +40,8 @@ func makeDisk(ctx context.Context, path string, content image) error {
 	if err := copyTree("test/vm/etc", filepath.Join(root, "etc")); err != nil {
 		return err
 	}
-	for _, dir := range []string{"bin", "dev", "etc", "proc", "root", "run", "sys", "tmp", "var/lib", "var/log"} {
+	for _, dir := range []string{"bin", "dev", "etc", "proc", "root", "run", "sys", "tmp", "usr/local/bin", "var/lib",
+		"var/log"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			return err
 		}

@@ -82,7 +82,7 @@ func boots() []boot {
 	}, {
 		machine: "systemd",
 		scripts: []string{"systemd", "power-off", "pinned-near"},
-		alone:   []string{"clock"},
+		alone:   []string{"installed", "clock"},
 		e2e:     []string{"e2e/clock"},
 	}, {
 		machine: "v1",
@@ -132,7 +132,7 @@ func run(ctx context.Context) (err error) {
 func testImage(systemd string) (image, error) {
 	parts, err := filepath.Glob("bin/vm/*.test")
 	parts = append(parts, "bin/vm/vm", "bin/berth", "internal/cli/setup/berth.service", "bin/workload.tar",
-		"bin/cluster", "go.mod", "test/script", "test/e2e")
+		"bin/guestbook.tar", "bin/cluster", "docs/tutorial.md", "examples", "go.mod", "test/script", "test/e2e")
 	for _, b := range boots() {
 		for _, unit := range b.units {
 			dir := filepath.Join("internal", unit, "testdata")
