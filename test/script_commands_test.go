@@ -204,6 +204,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 	commands = map[string]func(*testscript.TestScript, bool, []string){
 		"berth":         h.berth,
 		"agent":         positive("agent start|stop|kill|crash [FLAG...]", 1, many, h.agent),
+		"build-shim":    positive("build-shim FILE", 1, 1, buildShim),
 		"agent-under":   positive("agent-under [PROGRAM ARGS...]", 0, many, agentUnder),
 		"exits":         positive("exits CODE ARGS...", 2, many, h.exits),
 		"await":         positive("await POD CONDITION", 2, 2, h.await),
@@ -295,6 +296,17 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"terminal":         positive("terminal COLSxROWS [-dialog FILE] ARGS...", 2, many, h.terminal),
 	}
 	return commands
+}
+
+// buildShim builds the shim of internal/runtime/testdata/ownshim. The file appears with its whole content.
+func buildShim(ts *testscript.TestScript, args []string) {
+	file := ts.MkAbs(args[0])
+	out, err := exec.Command("go", "build", "-o", file+".new",
+		"../internal/runtime/testdata/ownshim").CombinedOutput()
+	if err != nil {
+		ts.Fatalf("build shim: %v\n%s", err, out)
+	}
+	ts.Check(os.Rename(file+".new", file))
 }
 
 // agentUnder chooses the program that starts agents from now on.

@@ -23,7 +23,7 @@ import (
 func (a *Agent) node() local.Node {
 	return local.Node{Name: a.Config.NodeName, Root: a.Config.RootDir, Began: a.began, Engine: a.machine.engine,
 		Monitor: a.machine.monitor, Problems: a.demand.sources.Problems, Fleet: a.tables.fleet,
-		Conditions: a.tables.conditions,
+		Conditions: a.tables.conditions, Embedded: a.Config.Runtime.Embedded,
 		Evictions: pressure.View{Memory: a.doors.pressure.evictor, Pods: a.doors.pressure.pods,
 			Disk: a.doors.pressure.disk}}
 }

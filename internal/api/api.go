@@ -137,8 +137,21 @@ type Runtime struct {
 	Endpoint string `json:"endpoint,omitempty"`
 	// Handlers are the runtime handlers that a RuntimeClass can name. It is empty if the runtime lists none.
 	Handlers []corev1.NodeRuntimeHandler `json:"handlers,omitempty"`
-	// CgroupDriver is cgroupfs or systemd, for all handlers.
+	// HandlerPrograms say what runs the pods of each handler. It is empty for an external runtime, which does not say.
+	HandlerPrograms []HandlerProgram `json:"handlerPrograms,omitempty"`
+	// CgroupDriver is cgroupfs or systemd: the driver of the agent and of all OCI runtimes.
 	CgroupDriver string `json:"cgroupDriver,omitempty"`
+}
+
+// HandlerProgram is what runs the pods of a runtime handler of the embedded runtime.
+type HandlerProgram struct {
+	Name string `json:"name"`
+	// Program is an OCI runtime, or a shim.
+	Program string `json:"program"`
+	// CgroupDriver is cgroupfs or systemd. It is empty for a shim, which has a configuration of its own.
+	CgroupDriver string `json:"cgroupDriver,omitempty"`
+	// Options are the options that the configuration sets, as NAME=VALUE.
+	Options []string `json:"options,omitempty"`
 }
 
 // Problem is a fault outside the agent that keeps it from running a pod.

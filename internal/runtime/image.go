@@ -164,29 +164,6 @@ func fullName(name string) string {
 	return named.String()
 }
 
-// pauseImages begins the names of the images that earlier versions made for pause containers.
-const pauseImages = "localhost/berth-pause:"
-
-// removePause removes the images of pause containers once no sandbox of an earlier version is left. They are pinned, so
-// that garbage collection keeps them.
-func (s *server) removePause(ctx context.Context) error {
-	ctx = namespaces.WithNamespace(ctx, criNamespace)
-	images, err := s.client.ListImages(ctx, fmt.Sprintf("name~=^%s", pauseImages))
-	if err != nil || len(images) == 0 {
-		return err
-	}
-	old, err := s.client.Containers(ctx, `labels."io.cri-containerd.kind"==sandbox`)
-	if err != nil || len(old) > 0 {
-		return err
-	}
-	for _, image := range images {
-		if err := s.client.ImageService().Delete(ctx, image.Name()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // LayerUsage measures the writable layer of a container now, in bytes. The CRI reports what containerd measured in the
 // last minute.
 func (r *Runtime) LayerUsage(ctx context.Context, container string) (int64, error) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/defaults"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -26,9 +27,11 @@ import (
 	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/runtime/command"
 	"github.com/berth-run/berth/internal/runtime/handler"
+	"github.com/berth-run/berth/internal/runtime/logpath"
 	"github.com/berth-run/berth/internal/runtime/network"
 	"github.com/berth-run/berth/internal/runtime/network/plugin"
 	"github.com/berth-run/berth/internal/runtime/orphan"
+	"github.com/berth-run/berth/internal/runtime/pause"
 	"github.com/berth-run/berth/internal/runtime/restore"
 	"github.com/berth-run/berth/internal/runtime/sandbox"
 	"github.com/berth-run/berth/internal/runtime/tasks"
@@ -157,7 +160,11 @@ func (r *Runtime) run(ctx context.Context) error {
 		default:
 		}
 	})
-	config := serverConfig(r.config, h, r.sandboxes)
+	boxes := r.sandboxes
+	if boxes.image == "" && len(r.config.Handlers.Shims()) > 0 {
+		boxes.image = pause.Image(programs[holderName].sum)
+	}
+	config := serverConfig(r.config, h, boxes)
 	unpack.Register(r.config.Unpack, r.config.Root)
 	tasks.Register(r.tasks(h))
 	up, err := startServer(ctx, config, r.controller(h), h.snapshotter(), failed)
@@ -168,7 +175,10 @@ func (r *Runtime) run(ctx context.Context) error {
 	up.network, up.handlers = r.network, r.config.Handlers
 	r.config.Handlers.Warn(r.config.Log)
 	if r.sandboxes.shim == r.layout().program(shimName) { // else a test runs the shim of the version before
-		up.logs.CRI = up.cri
+		up.logs = logpath.Paths{CRI: up.cri, Others: r.config.Handlers.Shims()}
+	}
+	if err := r.placePause(ctx, up, boxes.image, programs); err != nil {
+		return err
 	}
 	defer r.network.Close()
 	if err := plugin.Use(up.cri, r.network); err != nil {
@@ -191,6 +201,22 @@ func (r *Runtime) run(ctx context.Context) error {
 	return parts.Wait()
 }
 
+// placePause makes the image of pause containers if a handler needs it, and removes those that no pod needs.
+func (r *Runtime) placePause(ctx context.Context, up *server, current string, programs map[string]program) error {
+	ctx = namespaces.WithNamespace(ctx, criNamespace)
+	images := pause.Images{Client: up.client, Snapshotter: up.snapshotter, Current: current}
+	if err := images.Sweep(ctx); err != nil {
+		r.config.Log.Warn("cannot remove old images of pause containers, retrying at the next start", "err", err)
+	}
+	if r.sandboxes.image != "" { // a test imports its own
+		return nil
+	}
+	if err := images.Ensure(ctx, programs[holderName].open); err != nil {
+		return fmt.Errorf("make the image of pause containers: %w", err)
+	}
+	return nil
+}
+
 // sweep removes what sandboxes that have ended left on the machine. Call it while no sandbox starts.
 func (r *Runtime) sweep(ctx context.Context, up *server, h host) {
 	if err := r.network.Sweep(ctx, up); err != nil {
@@ -210,9 +236,6 @@ func (r *Runtime) sweep(ctx context.Context, up *server, h host) {
 	}
 	if len(shims)+len(holders) > 0 {
 		r.config.Log.Info("processes without a sandbox ended", "shims", shims, "holders", holders)
-	}
-	if err := up.removePause(ctx); err != nil {
-		r.config.Log.Warn("cannot remove the image of pause containers, retrying at the next start", "err", err)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // sandboxes is how the pods of a runtime handler get their sandboxes and containers.
 type sandboxes struct {
 	controller string // of containerd, by its ID
-	image      string // of pause containers, empty for a controller that needs none
+	image      string // of pause containers, empty if no handler needs one
 	shim       string // path of the program
 }
 
@@ -32,12 +32,7 @@ func runtimes(c Config, boxes sandboxes) map[string]any {
 	handlers[defaultHandler] = handler.Handler{Binary: l.program("runc")}
 	all := map[string]any{}
 	for name, h := range handlers {
-		settings := h.Settings(c.SystemdCgroup)
-		settings["runtime_type"], settings["runtime_path"] = "io.containerd.runc.v2", boxes.shim
-		// The shim finds the log of a container in its annotation.
-		settings["container_annotations"] = append([]string{logfile.Annotation}, h.ContainerAnnotations...)
-		settings["sandboxer"], settings["disable_pause_image_pull"] = boxes.controller, true
-		all[name] = settings
+		all[name] = h.Settings(c.SystemdCgroup, boxes.controller, boxes.shim)
 	}
 	return all
 }

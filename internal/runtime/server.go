@@ -209,7 +209,9 @@ func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
 			if err != nil {
 				return nil, err
 			}
-			s.logs.Before(req)
+			if err := s.logs.Before(namespaces.WithNamespace(ctx, criNamespace), req); err != nil {
+				return nil, err
+			}
 			answer, err := handle(spans.Context(ctx, tracer, info.FullMethod), req)
 			if err = s.restorer.After(prepared, req, answer, err); err == nil {
 				err = s.logs.After(namespaces.WithNamespace(ctx, criNamespace), req, answer)

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/cluster/nodeobject"
+	"github.com/berth-run/berth/internal/config/embedded"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/condition"
@@ -38,6 +39,8 @@ type Node struct {
 	Fleet      *fleet.Fleet
 	Conditions *condition.Table
 	Evictions  Evictions
+	// Embedded are the settings of the embedded runtime.
+	Embedded embedded.Settings
 }
 
 // Status implements nodeinfo.Node.
@@ -53,7 +56,7 @@ func (x Node) Status(context.Context) api.Status {
 			Endpoint: x.Engine.Endpoint(), CgroupDriver: string(x.Engine.Driver),
 			Handlers: nodeobject.RuntimeOf(nil, &runtimeapi.StatusResponse{
 				RuntimeHandlers: x.Engine.HandlerFeatures(),
-			}).Handlers},
+			}).Handlers, HandlerPrograms: x.handlerPrograms()},
 	}
 	runtime, network := health.Runtime(now), health.Network(now)
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "AgentReady",
@@ -78,6 +81,17 @@ func (x Node) Status(context.Context) api.Status {
 	}
 	slices.SortFunc(s.Problems, func(p, q api.Problem) int { return p.Since.Compare(q.Since.Time) })
 	return s
+}
+
+// handlerPrograms says what runs the pods of each runtime handler. It returns nil for an external runtime.
+func (x Node) handlerPrograms() (all []api.HandlerProgram) {
+	if !x.Engine.Traits.InProcess {
+		return nil
+	}
+	for _, d := range x.Embedded.Describe(string(x.Engine.Driver)) {
+		all = append(all, api.HandlerProgram(d))
+	}
+	return all
 }
 
 // Hanging implements nodeinfo.Node.

@@ -162,10 +162,14 @@ func TestPressure(t *testing.T) {
 			CgroupDriver: "cgroupfs", Handlers: []corev1.NodeRuntimeHandler{
 				{}, {Name: "crun"}, {Name: "runc", Features: &corev1.NodeRuntimeHandlerFeatures{
 					UserNamespaces: new(true), RecursiveReadOnlyMounts: new(false)}},
+			}, HandlerPrograms: []api.HandlerProgram{
+				{Name: "crun", Program: "io.example.crun.v1 (/opt/shim)", Options: []string{"a=b", "c=d"}},
+				{Name: "runc", Program: "runc (built in)", CgroupDriver: "cgroupfs"},
 			}},
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "AgentReady",
 			Message: "the agent can run pods"}}}
 	printed(t, "node.txt", func(w io.Writer) error { return DescribeNode(w, status, p, nil, t0) })
+	status.Runtime.HandlerPrograms = nil
 	printed(t, "node-bare.txt", func(w io.Writer) error {
 		return DescribeNode(w, status, &api.Pressure{Problem: "the runtime has not named its file systems"}, nil, t0)
 	})

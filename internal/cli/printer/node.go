@@ -1,8 +1,10 @@
 package printer
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,15 +30,7 @@ func DescribeNode(w io.Writer, s *api.Status, p *api.Pressure, events []corev1.E
 	}
 	if handlers := named(s.Runtime.Handlers); len(handlers) > 0 {
 		d.head(0, "Runtime handlers")
-		table := NewTable(&d.out, "  Name", "UserNamespaces", "RecursiveReadOnlyMounts")
-		for _, h := range handlers {
-			users, mounts := "unknown", "unknown"
-			if h.Features != nil {
-				users, mounts = answer(h.Features.UserNamespaces), answer(h.Features.RecursiveReadOnlyMounts)
-			}
-			table.Row("  "+h.Name, users, mounts)
-		}
-		_ = table.Flush() // a strings.Builder takes everything
+		d.handlers(handlers, s.Runtime.HandlerPrograms)
 	}
 	d.head(0, "Conditions")
 	conditions := NewTable(&d.out, "  Type", "Status", "Reason", "Message")
@@ -56,6 +50,29 @@ func DescribeNode(w io.Writer, s *api.Status, p *api.Pressure, events []corev1.E
 	d.events(events, now)
 	_, err := io.WriteString(w, d.out.String())
 	return err
+}
+
+// handlers writes a table of runtime handlers. An external runtime does not say which programs they run.
+func (d *describer) handlers(handlers []corev1.NodeRuntimeHandler, programs []api.HandlerProgram) {
+	columns := []string{"  Name", "UserNamespaces", "RecursiveReadOnlyMounts"}
+	if len(programs) > 0 {
+		columns = append(columns, "CgroupDriver", "Program", "Options")
+	}
+	table := NewTable(&d.out, columns...)
+	for _, h := range handlers {
+		users, mounts := "unknown", "unknown"
+		if h.Features != nil {
+			users, mounts = answer(h.Features.UserNamespaces), answer(h.Features.RecursiveReadOnlyMounts)
+		}
+		row := []string{"  " + h.Name, users, mounts}
+		at := slices.IndexFunc(programs, func(p api.HandlerProgram) bool { return p.Name == h.Name })
+		if at >= 0 {
+			p := programs[at]
+			row = append(row, cmp.Or(p.CgroupDriver, "its own"), p.Program, cmp.Or(strings.Join(p.Options, " "), "-"))
+		}
+		table.Row(row...)
+	}
+	_ = table.Flush() // a strings.Builder takes everything
 }
 
 // named returns the handlers that RuntimeClasses can name. The default handler is listed a second time without a name.

@@ -112,6 +112,10 @@ func (c *Cluster) Complete(n Node) {
 // newObject makes the part that keeps the Node object.
 func (c *Cluster) newObject(n Node) *nodeobject.Object {
 	cfg := c.o.Config
+	handlers, err := cfg.Runtime.Embedded.Annotation(cfg.Runtime.CgroupDriver)
+	if err != nil {
+		c.o.Log.Error("cannot describe the runtime handlers, the Node object lacks them", "err", err)
+	}
 	return nodeobject.New(nodeobject.Options{
 		Client: c.api.Heartbeat, Watches: c.api.Main,
 		Config: nodeobject.Config{
@@ -122,6 +126,7 @@ func (c *Cluster) newObject(n Node) *nodeobject.Object {
 			Version:          KubernetesVersion,
 			DeclaredFeatures: nodeobject.Declared(cfg.Disabled, cfg.Server.HTTPS.IsValid()),
 			FreshDevices:     n.Devices.Fresh(),
+			RuntimeHandlers:  handlers,
 		},
 		Inputs:     inputs{node: n, maxImages: cfg.Cluster.Status.MaxImages, volumes: c.plugins.volumes},
 		Conditions: c.conditions, Nodes: c.nodes, FactsChanged: c.factsChanged,

@@ -25,6 +25,11 @@ import (
 // (enableControllerAttachDetach).
 const AttachDetach = "volumes.kubernetes.io/controller-managed-attach-detach"
 
+// RuntimeHandlers is the annotation that says, as JSON, what runs the pods of each runtime handler of the node:
+// program, cgroup driver and options. The status has no fields for that. A node without configured handlers has no
+// annotation.
+const RuntimeHandlers = "berth.run/runtime-handlers"
+
 // Config holds the facts that do not change while the agent runs.
 type Config struct {
 	// Machine has the name, the addresses, nodeInfo, and capacity and allocatable without devices. Its labels include
@@ -44,6 +49,8 @@ type Config struct {
 	Port int32
 	// Version is the Kubernetes version whose kubelet this agent stands for, such as v1.36.3.
 	Version string
+	// RuntimeHandlers is the value of the annotation RuntimeHandlers, or empty for none.
+	RuntimeHandlers string
 	// DeclaredFeatures is the result of Declared.
 	DeclaredFeatures []string
 	// FreshDevices means that no earlier agent has recorded devices here. Extended resources of an existing object then
@@ -87,14 +94,12 @@ func Build(f Facts, now time.Time) *corev1.Node {
 			Key: cloudapi.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule,
 		})
 	}
-	if c.ControllerAttach {
-		n.Annotations = map[string]string{AttachDetach: "true"}
-	}
+	annotate(n, c)
 	return Update(n, f, now)
 }
 
 // Reconcile returns an existing object with the changes that registering again makes: the labels that every node has,
-// the annotation for attaching, the huge page sizes of this machine, and extended resources at 0 until their plugins
+// the annotations of the agent, the huge page sizes of this machine, and extended resources at 0 until their plugins
 // are back. Its taints and other labels belong to the users.
 func Reconcile(existing *corev1.Node, f Facts, now time.Time) *corev1.Node {
 	n, initial := existing.DeepCopy(), Build(f, now)
@@ -108,11 +113,7 @@ func Reconcile(existing *corev1.Node, f Facts, now time.Time) *corev1.Node {
 		}
 		n.Labels[key] = value
 	}
-	if f.Config.ControllerAttach {
-		metav1.SetMetaDataAnnotation(&n.ObjectMeta, AttachDetach, "true")
-	} else {
-		delete(n.Annotations, AttachDetach)
-	}
+	annotate(n, f.Config)
 	if f.Config.FreshDevices {
 		for _, list := range []corev1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
 			for name := range list {
@@ -123,6 +124,21 @@ func Reconcile(existing *corev1.Node, f Facts, now time.Time) *corev1.Node {
 		}
 	}
 	return Update(n, f, now)
+}
+
+// annotate sets the annotations that follow from the configuration, and removes them if they no longer do.
+func annotate(n *corev1.Node, c Config) {
+	attach := ""
+	if c.ControllerAttach {
+		attach = "true"
+	}
+	for key, value := range map[string]string{AttachDetach: attach, RuntimeHandlers: c.RuntimeHandlers} {
+		if value != "" {
+			metav1.SetMetaDataAnnotation(&n.ObjectMeta, key, value)
+		} else {
+			delete(n.Annotations, key)
+		}
+	}
 }
 
 // Update returns the object with the current status. It keeps what others have set: conditions of other types,

@@ -180,9 +180,14 @@ func TestReconcile(t *testing.T) {
 		t.Error(diff)
 	}
 
-	f.Config.ControllerAttach = false
-	if _, set := Reconcile(want, f, now).Annotations[AttachDetach]; set {
-		t.Error("the annotation for attaching by the controller is still there")
+	f.Config.ControllerAttach, f.Config.RuntimeHandlers = false, "[]"
+	changed := Reconcile(want, f, now)
+	if diff := cmp.Diff(map[string]string{"note": "x", RuntimeHandlers: "[]"}, changed.Annotations); diff != "" {
+		t.Errorf("annotations with a handler and without attaching by the controller (-want +got):\n%s", diff)
+	}
+	f.Config.RuntimeHandlers = ""
+	if diff := cmp.Diff(map[string]string{"note": "x"}, Reconcile(changed, f, now).Annotations); diff != "" {
+		t.Errorf("annotations without handlers (-want +got):\n%s", diff)
 	}
 }
 

@@ -10,6 +10,7 @@
 //	wPATH=VALUE writes a sysctl; PATH is below descriptor 3, which is /proc/sys
 //	f536870912  continues in a child, made with these flags of clone(2), and ends
 //	i65535      drops all groups and capabilities and becomes this user and group
+//	p           is the last step in a pause container, which has a starter of its own: waits for ever, without a report
 //
 // It reports on standard output, in pairs of 32-bit numbers: the process ID of the child and 0; and 0 and 0 after the
 // last step. The two reports have no order. If a step fails, it reports the negative error number and the position of
@@ -127,26 +128,12 @@ static long fork(long flags)
 	return child;
 }
 
-static long step(char *text)
+// adopt has the kernel reap the children that the holder inherits.
+static void adopt(void)
 {
-	char *value = text + 1;
+	unsigned long reap[4] = {(unsigned long)SIG_IGN, SA_NOCLDWAIT, 0, 0};
 
-	switch (*text) {
-	case 'n':
-		return call(__NR_setns, number(value), 0, 0, 0, 0);
-	case 'u':
-		return call(__NR_unshare, number(value), 0, 0, 0, 0);
-	case 'r':
-		return become(0);
-	case 'h':
-		return call(__NR_sethostname, (long)value, length(value), 0, 0, 0);
-	case 'w':
-		return sysctl(value);
-	case 'f':
-		return fork(number(value));
-	default:
-		return become(number(value));
-	}
+	call(__NR_rt_sigaction, SIGCHLD, (long)reap, 0, sizeof(unsigned long), 0);
 }
 
 // confine allows only ppoll(2), in which the holder waits. On a kernel without seccomp it does nothing.
@@ -166,11 +153,44 @@ static void confine(void)
 	call(__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&filter, 0, 0);
 }
 
+__attribute__((noreturn)) static void stay(void)
+{
+	for (long file = 0; file < FILES; file++)
+		call(__NR_close, file, 0, 0, 0, 0);
+	confine();
+	for (;;)
+		call(__NR_ppoll, 0, 0, 0, 0, sizeof(unsigned long));
+}
+
+static long step(char *text)
+{
+	char *value = text + 1;
+
+	switch (*text) {
+	case 'n':
+		return call(__NR_setns, number(value), 0, 0, 0, 0);
+	case 'u':
+		return call(__NR_unshare, number(value), 0, 0, 0, 0);
+	case 'r':
+		return become(0);
+	case 'h':
+		return call(__NR_sethostname, (long)value, length(value), 0, 0, 0);
+	case 'w':
+		return sysctl(value);
+	case 'f':
+		return fork(number(value));
+	case 'p':
+		adopt();
+		stay();
+	default:
+		return become(number(value));
+	}
+}
+
 __attribute__((used, noreturn)) void run(long *stack)
 {
 	long count = stack[0];
 	char **arguments = (char **)(stack + 1);
-	unsigned long reap[4] = {(unsigned long)SIG_IGN, SA_NOCLDWAIT, 0, 0};
 	char byte;
 
 	call(__NR_prctl, PR_SET_NAME, (long)"holder", 0, 0, 0);
@@ -182,13 +202,9 @@ __attribute__((used, noreturn)) void run(long *stack)
 			call(__NR_exit_group, 1, 0, 0, 0, 0);
 		}
 	}
-	call(__NR_rt_sigaction, SIGCHLD, (long)reap, 0, sizeof(unsigned long), 0);
+	adopt();
 	report(0, 0);
 	if (call(__NR_read, 0, (long)&byte, 1, 0, 0) != 1)
 		call(__NR_exit_group, 1, 0, 0, 0, 0);
-	for (long file = 0; file < FILES; file++)
-		call(__NR_close, file, 0, 0, 0, 0);
-	confine();
-	for (;;)
-		call(__NR_ppoll, 0, 0, 0, 0, sizeof(unsigned long));
+	stay();
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
@@ -19,24 +20,42 @@ import (
 type Paths struct {
 	// CRI is the service of the plugin.
 	CRI runtimeapi.RuntimeServiceServer
+	// Others are the runtime handlers whose shims write no logs. The plugin writes the logs of their containers.
+	Others []string
 }
 
 // Before moves the path of a new container's log into an annotation. A caller cannot set the annotation.
-func (p Paths) Before(req any) {
+func (p Paths) Before(ctx context.Context, req any) error {
 	create, ok := req.(*runtimeapi.CreateContainerRequest)
 	if !ok || create.GetConfig() == nil || p.CRI == nil {
-		return
+		return nil
 	}
 	config, dir := create.Config, create.GetSandboxConfig().GetLogDirectory()
 	delete(config.Annotations, logfile.Annotation)
+	if other, err := p.other(ctx, create.GetPodSandboxId()); other || err != nil {
+		return err
+	}
 	if dir == "" || config.LogPath == "" {
-		return
+		return nil
 	}
 	if config.Annotations == nil {
 		config.Annotations = map[string]string{}
 	}
 	config.Annotations[logfile.Annotation] = filepath.Join(dir, config.LogPath)
 	config.LogPath = ""
+	return nil
+}
+
+// other reports whether a sandbox has one of the handlers whose shims write no logs.
+func (p Paths) other(ctx context.Context, sandbox string) (bool, error) {
+	if len(p.Others) == 0 {
+		return false, nil
+	}
+	answer, err := p.CRI.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandbox})
+	if err != nil {
+		return false, err
+	}
+	return slices.Contains(p.Others, answer.GetStatus().GetRuntimeHandler()), nil
 }
 
 // After puts the paths of logs back into an answer. After a call to reopen a log it creates the file: the shim

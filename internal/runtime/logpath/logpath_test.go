@@ -23,6 +23,13 @@ func (p plugin) ContainerStatus(context.Context,
 	return &runtimeapi.ContainerStatusResponse{Status: p.status}, nil
 }
 
+// PodSandboxStatus implements runtimeapi.RuntimeServiceServer. The ID of a sandbox is its handler.
+func (plugin) PodSandboxStatus(_ context.Context,
+	req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+	return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{
+		RuntimeHandler: req.GetPodSandboxId()}}, nil
+}
+
 func create(dir, path string, annotations map[string]string) *runtimeapi.CreateContainerRequest {
 	return &runtimeapi.CreateContainerRequest{
 		SandboxConfig: &runtimeapi.PodSandboxConfig{LogDirectory: dir},
@@ -46,7 +53,9 @@ func TestPathOfLog(t *testing.T) {
 		{"no path", create("/logs", "", map[string]string{logfile.Annotation: "/etc/shadow"}), "", ""},
 	}
 	for _, tt := range tests {
-		p.Before(tt.req)
+		if err := p.Before(t.Context(), tt.req); err != nil {
+			t.Error(err)
+		}
 		config := tt.req.Config
 		if config.LogPath != tt.left || config.Annotations[logfile.Annotation] != tt.log {
 			t.Errorf("%s: the plugin gets %v", tt.name, config)
@@ -69,9 +78,20 @@ func TestPathOfLog(t *testing.T) {
 		}
 	}
 	req := create("/logs", "0.log", nil)
-	Paths{}.Before(req)
-	if req.Config.LogPath != "0.log" {
-		t.Error("the zero value has changed a call")
+	if err := (Paths{}).Before(t.Context(), req); err != nil || req.Config.LogPath != "0.log" {
+		t.Errorf("the zero value has changed a call: %v, %v", req, err)
+	}
+}
+
+// The plugin itself writes the logs of containers whose shims write none.
+func TestPathOfLogStaysForOtherShims(t *testing.T) {
+	p := Paths{CRI: plugin{}, Others: []string{"kata"}}
+	for sandbox, want := range map[string]string{"kata": "0.log", "runc": ""} {
+		req := create("/logs", "0.log", nil)
+		req.PodSandboxId = sandbox
+		if err := p.Before(t.Context(), req); err != nil || req.Config.LogPath != want {
+			t.Errorf("handler %s: the plugin gets the log %q, %v, want %q", sandbox, req.Config.LogPath, err, want)
+		}
 	}
 }
 

@@ -114,17 +114,28 @@ func Register(config Config) {
 	}
 }
 
+// shimPath is the file in a bundle of the stock plugin with the path of the container's shim.
+const shimPath = "shim-binary-path"
+
 // nameShims writes the path of the shim into the state of each container of the stock plugin whose sandbox is from an
 // earlier run. The plugin records this path only for sandboxes. For the containers in them it searches PATH, and drops
-// a container if it finds no shim there.
+// a container if it finds no shim there. program is the shim of sandboxes whose own is not recorded.
 func nameShims(state, program string) error {
 	sandboxed, err := filepath.Glob(filepath.Join(state, "*", "*", "sandbox"))
 	if err != nil {
 		return err
 	}
 	for _, file := range sandboxed {
-		file = filepath.Join(filepath.Dir(file), "shim-binary-path")
-		if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
+		sandbox, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("read the sandbox of a container: %w", err)
+		}
+		bundle := filepath.Dir(file)
+		path, err := os.ReadFile(filepath.Join(filepath.Dir(bundle), filepath.Base(string(sandbox)), shimPath))
+		if err != nil {
+			path = []byte(program)
+		}
+		if err := os.WriteFile(filepath.Join(bundle, shimPath), path, 0o600); err != nil {
 			return fmt.Errorf("write the shim path of a container: %w", err)
 		}
 	}

@@ -106,9 +106,9 @@ func handlersOf(configured map[string]inprocess.Handler) handler.Handlers {
 	all := handler.Handlers{}
 	for name, h := range configured {
 		all[name] = handler.Handler{
-			Binary: h.Binary, Root: h.Options.Root, NoPivotRoot: h.Options.NoPivotRoot,
-			NoNewKeyring: h.Options.NoNewKeyring, PodAnnotations: h.PodAnnotations,
-			ContainerAnnotations:         h.ContainerAnnotations,
+			Shim: h.Shim, Binary: h.Binary, Root: h.Options.Root, NoPivotRoot: h.Options.NoPivotRoot,
+			NoNewKeyring: h.Options.NoNewKeyring, ConfigPath: h.Options.ConfigPath, TypeURL: h.Options.TypeURL,
+			PodAnnotations: h.PodAnnotations, ContainerAnnotations: h.ContainerAnnotations,
 			PrivilegedWithoutHostDevices: h.PrivilegedWithoutHostDevices,
 		}
 	}
