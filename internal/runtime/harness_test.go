@@ -24,6 +24,7 @@ import (
 	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/runtime"
+	"github.com/berth-run/berth/internal/runtime/handler"
 	"github.com/berth-run/berth/internal/runtime/unpack"
 	"github.com/berth-run/berth/test/image"
 )
@@ -33,7 +34,9 @@ const (
 	// serveEnv makes the test binary run a runtime that serves a socket. Its value is the directory of the runtime and
 	// the socket.
 	serveEnv = "BERTH_TEST_SERVE"
-	timeout  = 20 * time.Second
+	// handlerEnv makes serve add the handler "second" for the program second in the runtime's directory.
+	handlerEnv = "BERTH_TEST_HANDLER"
+	timeout    = 20 * time.Second
 	// cgroup is the parent cgroup of all pods in these tests.
 	cgroup = "berthrt"
 )
@@ -76,7 +79,11 @@ func insecureCredentials() grpc.DialOption {
 
 // serve runs a runtime on dir until it is killed. It imports the image archive in dir.
 func serve(dir string) error {
-	r := runtime.New(testConfig(dir))
+	config := testConfig(dir)
+	if os.Getenv(handlerEnv) != "" {
+		config.Handlers = handler.Handlers{"second": {Binary: filepath.Join(dir, "second")}}
+	}
+	r := runtime.New(config)
 	archives := []string{"workload.tar"}
 	if os.Getenv(stockEnv) != "" {
 		runtime.UseStock(r, pauseName, stockShim(dir))

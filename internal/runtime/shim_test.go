@@ -145,6 +145,58 @@ func TestShimKilledWhileItCreates(t *testing.T) {
 	removeNetwork(t, dir)
 }
 
+// The OCI runtime is killed while it creates a container, after it has made the container's cgroup and before it has
+// recorded the container. Nothing of the container is left, while its pod lives on.
+func TestInterruptedCreationLeavesNoCgroup(t *testing.T) {
+	dir := scratchWithImage(t)
+	t.Setenv(handlerEnv, "1")
+	// A second runc by another name, whose create command is killed.
+	script := `#!/bin/sh
+case " $* " in *" create "*)
+	for id; do :; done
+	` + dir + `/root/bin/runc "$@" &
+	while :; do
+		for cgroup in /sys/fs/cgroup/` + cgroup + `/*/$id /sys/fs/cgroup/*/` + cgroup + `/*/$id; do
+			[ ! -d $cgroup ] || { kill -9 $!; wait; exit 1; }
+		done
+	done
+esac
+exec ` + dir + `/root/bin/runc "$@"
+`
+	if err := os.WriteFile(filepath.Join(dir, "second"), []byte(script), 0o700); err != nil { //nolint:gosec // runs
+		t.Fatal(err)
+	}
+	agent := serveChild(t, dir, selfPath)
+	t.Cleanup(func() { kill(t, agent) })
+	c := newClient(t, dial(t, dir), dir)
+	pod := &cri.PodSandboxConfig{Metadata: meta("interrupted"), LogDirectory: c.logs,
+		Linux: &cri.LinuxPodSandboxConfig{CgroupParent: "/" + cgroup + "/interrupted"}}
+	box, err := c.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: pod, RuntimeHandler: "second"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	created, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{
+		PodSandboxId: box.PodSandboxId, SandboxConfig: pod, Config: &cri.ContainerConfig{
+			Metadata: &cri.ContainerMetadata{Name: "app"}, Image: &cri.ImageSpec{Image: imageName},
+			Args: []string{"sleep"}, Linux: &cri.LinuxContainerConfig{},
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.StartContainer(t.Context(),
+		&cri.StartContainerRequest{ContainerId: created.ContainerId}); err == nil {
+		t.Fatal("a container started whose creation was killed")
+	}
+	for _, path := range podCgroups() {
+		if strings.Contains(path, created.ContainerId) {
+			t.Errorf("left after a creation that was killed: %s with the processes %q", path,
+				readFile(filepath.Join(path, "cgroup.procs")))
+		}
+	}
+	c.removeAll(t)
+	removeNetwork(t, dir)
+}
+
 // The agent is killed after it has deleted an ended container and before it has recorded the exit. The next agent still
 // finds the exit code.
 func TestExitOfDeletedContainer(t *testing.T) {

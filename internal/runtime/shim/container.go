@@ -301,6 +301,10 @@ func (c *container) discard() {
 	if err := c.runc.Delete(ctx, c.record.ID, &runc.DeleteOpts{Force: true}); err != nil && !oci.IsGone(err) {
 		warn(c.record.ID, err)
 	}
+	// A runtime that was killed before it had recorded the container has left its cgroup.
+	if err := cgroup.Remove(c.record.ID, c.spec().Cgroup()); err != nil {
+		warn(c.record.ID, err)
+	}
 	if err := mount.UnmountRecursive(filepath.Join(c.record.Bundle, "rootfs"), 0); err != nil {
 		warn(c.record.ID, err)
 	}

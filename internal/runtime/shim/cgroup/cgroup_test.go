@@ -21,3 +21,17 @@ func TestOpenOfOthersFails(t *testing.T) {
 		}
 	}
 }
+
+func TestPathOf(t *testing.T) {
+	for name, want := range map[string]string{
+		"/kubepods/podx/id": "/kubepods/podx/id",
+		"kubepods-besteffort-podx.slice:cri-containerd:id": "/kubepods.slice/kubepods-besteffort.slice/" +
+			"kubepods-besteffort-podx.slice/cri-containerd-id.scope",
+		"-.slice:cri-containerd:id": "/cri-containerd-id.scope",
+		"":                          "/",
+	} {
+		if got := pathOf(name); got != want {
+			t.Errorf("cgroup %q: %s, want %s", name, got, want)
+		}
+	}
+}

@@ -14,6 +14,12 @@ import (
 type Spec struct {
 	Namespaces []specs.LinuxNamespace
 	MountLabel string
+	// CgroupsPath names the container's cgroup for the OCI runtime: a path, or SLICE:PREFIX:NAME for systemd.
+	CgroupsPath string
+	// IntelRdt is set if the OCI runtime has made a group of cache and memory bandwidth for the container.
+	IntelRdt *specs.LinuxIntelRdt
+	// Poststop are the hooks that the OCI runtime runs when it deletes the container.
+	Poststop []specs.Hook `json:"-"`
 	// Log is the path of the container's log, empty if there is none.
 	Log string `json:"-"`
 }
@@ -27,11 +33,12 @@ func ReadSpec(bundle string) *Spec {
 	var spec struct {
 		Linux       Spec
 		Annotations map[string]string
+		Hooks       struct{ Poststop []specs.Hook }
 	}
 	if json.Unmarshal(content, &spec) != nil {
 		return nil
 	}
-	spec.Linux.Log = spec.Annotations[logfile.Annotation]
+	spec.Linux.Log, spec.Linux.Poststop = spec.Annotations[logfile.Annotation], spec.Hooks.Poststop
 	return &spec.Linux
 }
 
@@ -47,6 +54,17 @@ func (s *Spec) OwnPIDs() bool {
 	}
 	return false
 }
+
+// Cgroup is the name of the container's cgroup for the OCI runtime, empty if there is none.
+func (s *Spec) Cgroup() string {
+	if s == nil {
+		return ""
+	}
+	return s.CgroupsPath
+}
+
+// Plain reports whether nothing is left of the container, when it has ended, but its cgroup and its state.
+func (s *Spec) Plain() bool { return s != nil && s.IntelRdt == nil && len(s.Poststop) == 0 }
 
 // Label is the SELinux label of the container's files.
 func (s *Spec) Label() string {
