@@ -117,6 +117,21 @@ func (c *container) removeRecord() error {
 	return nil // removed by an earlier call, or never written
 }
 
+// stateDir is the directory where runc keeps the state of the container.
+func (c *container) stateDir() string { return filepath.Join(c.runc.Root, c.record.ID) }
+
+// startable returns the first process of a container that may run from now on, and a descriptor of it to close.
+func (c *container) startable() (pid, pidfd int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.init.pidfd < 0 {
+		return 0, -1, fmt.Errorf("start process %d: it has ended: %w", c.init.state.Pid, errdefs.ErrFailedPrecondition)
+	}
+	c.starting = true
+	pidfd, err = unix.FcntlInt(uintptr(c.init.pidfd), unix.F_DUPFD_CLOEXEC, 0)
+	return c.init.state.Pid, pidfd, err
+}
+
 // group returns the cgroup, or nil.
 func (c *container) group() *cgroup.Group {
 	c.mu.Lock()

@@ -11,8 +11,10 @@ import (
 	eventstypes "github.com/containerd/containerd/api/events"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/go-runc"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-run/berth/internal/runtime/shim/builtin"
 	"github.com/berth-run/berth/internal/runtime/shim/cgroup"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
 	"github.com/berth-run/berth/internal/runtime/shim/criu"
@@ -31,6 +33,7 @@ type keeper struct {
 	exits    string // directory for the exits of deleted containers
 	criu     criu.Lock
 	limits   string // file with the limits of logs
+	builtin  string // path of the runc beside this program, whose state package builtin knows
 }
 
 // paths returns the files of a process's standard I/O. Only the first process of a container has a log.
@@ -254,13 +257,43 @@ func (k *keeper) restoreCheckpoint(ctx context.Context, c *container) error {
 	})
 }
 
+// start lets the first process of a created container go on to its program.
+func (k *keeper) start(ctx context.Context, c *container) error {
+	pid, pidfd, err := c.startable()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(pidfd) }()
+	if c.record.Runtime.Binary != k.builtin {
+		return oci.Error(c.runc.Log, "start", c.runc.Start(ctx, c.record.ID))
+	}
+	if err := builtin.Start(ctx, c.stateDir(), pid, pidfd); err != nil {
+		return fmt.Errorf("OCI runtime start failed: %w", err)
+	}
+	return nil
+}
+
+// deleteState removes the state and the cgroup that the OCI runtime keeps of a container. created says that the
+// container has not started: then its process waits, and the runtime ends it. systemd's cgroups are the runtime's too.
+func (k *keeper) deleteState(ctx context.Context, c *container, created bool) error {
+	name := c.spec().Cgroup()
+	if c.record.Runtime.Binary == k.builtin && !created && !c.record.Runtime.SystemdCgroup && c.spec().Plain() &&
+		cgroup.Own(c.record.ID, name) {
+		return builtin.Delete(c.record.ID, c.stateDir(), name)
+	}
+	err := c.runc.Delete(ctx, c.record.ID, &runc.DeleteOpts{Force: created})
+	if err != nil && !oci.IsGone(err) {
+		return oci.Error(c.runc.Log, "delete", err)
+	}
+	return nil
+}
+
 // delete removes what a container has left: runc's state, cgroups, mounts.
 func (k *keeper) delete(ctx context.Context, c *container) error {
 	init := c.stateOf(c.init)
 	created := init.Phase == phaseCreated
-	err := c.runc.Delete(ctx, c.record.ID, &runc.DeleteOpts{Force: created})
-	if err != nil && !oci.IsGone(err) {
-		return oci.Error(c.runc.Log, "delete", err)
+	if err := k.deleteState(ctx, c, created); err != nil {
+		return err
 	}
 	if created && init.Pid != 0 {
 		if err := c.init.wait(ctx); err != nil {

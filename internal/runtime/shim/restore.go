@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/go-runc"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/runtime/shim/builtin"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
 )
 
@@ -69,7 +70,7 @@ func (k *keeper) restoreContainer(r record, pidfd int) {
 
 // waits reports whether the first process of a container waits for its start: runc keeps a FIFO until then.
 func (c *container) waits() bool {
-	_, err := os.Stat(filepath.Join(c.runc.Root, c.record.ID, "exec.fifo"))
+	_, err := os.Stat(builtin.FIFO(c.stateDir()))
 	return !errors.Is(err, os.ErrNotExist)
 }
 

@@ -20,8 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
-
-	"github.com/berth-run/berth/internal/runtime/shim/oci"
 )
 
 // service is the task API for all containers of a node.
@@ -103,10 +101,7 @@ func (s *service) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.
 	case c.record.Runtime.Checkpoint != "" && state.Pid == 0:
 		err = s.keeper.restoreCheckpoint(ctx, c)
 	default:
-		c.mu.Lock()
-		c.starting = true
-		c.mu.Unlock()
-		err = oci.Error(c.runc.Log, "start", c.runc.Start(ctx, r.ID))
+		err = s.keeper.start(ctx, c)
 	}
 	if err != nil {
 		return nil, errgrpc.ToGRPC(err)

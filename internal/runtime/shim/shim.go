@@ -81,7 +81,7 @@ func serve(args []string) error {
 	idle := make(chan struct{})
 	containers := newRegistry(sync.OnceFunc(func() { close(idle) }))
 	k := &keeper{registry: containers, reaper: reaper, outbox: events, boot: bootID(), exits: *exits,
-		limits: filepath.Join(filepath.Dir(*tasks), logfile.LimitsFile)}
+		limits: filepath.Join(filepath.Dir(*tasks), logfile.LimitsFile), builtin: runcBeside(os.Args[0])}
 	k.restore(*tasks, inherited(flags.Args()))
 	restored()
 	closeAll(*outputs) // the containers have opened their output again
@@ -102,6 +102,9 @@ func serve(args []string) error {
 	}
 	return syscall.Exec(os.Args[0], continuing(os.Args, containers.outputs()), os.Environ())
 }
+
+// runcBeside is the path of the runc in the directory of a program. The runtime installs both there.
+func runcBeside(program string) string { return filepath.Join(filepath.Dir(program), "runc") }
 
 // serveUntilTerm serves until SIGTERM or SIGUSR1, or until there is nothing to serve. It returns upgrade for SIGUSR1:
 // this process then becomes the program that is installed now. It stays the parent of the containers, so their exit
