@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/berth-run/berth/internal/base/headstart"
 	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/base/packetfilter"
 	"github.com/berth-run/berth/internal/base/pages"
@@ -87,6 +88,7 @@ type Runtime struct {
 	config    Config
 	network   *network.Network
 	sandboxes sandboxes
+	headstart *headstart.Headstart
 
 	// ready is closed when up or err is set.
 	ready chan struct{}
@@ -102,12 +104,13 @@ func New(config Config) *Runtime {
 	config = withDefaults(config)
 	l := layout{config.Root, config.State}
 	boxes := sandboxes{controller: sandbox.ID, shim: l.program(shimName)}
-	return &Runtime{config: config, ready: make(chan struct{}), sandboxes: boxes, network: network.New(network.Config{
-		Dir: l.cniConf(), CNIConfDir: config.CNIConfDir, CNIOnly: config.CNIOnly, PodCIDRs: config.PodCIDRs,
-		Fixed: fixed, RangesFile: l.ranges(), ChoiceFile: l.choice(), Owner: config.Root, StateDir: config.State,
-		Leases: l.leases(), LeaseDir: l.addresses(), BinDirs: l.cniBins(),
-		Bridge: config.Bridge, Log: config.Log,
-	})}
+	return &Runtime{config: config, ready: make(chan struct{}), sandboxes: boxes, headstart: headstart.New(),
+		network: network.New(network.Config{
+			Dir: l.cniConf(), CNIConfDir: config.CNIConfDir, CNIOnly: config.CNIOnly, PodCIDRs: config.PodCIDRs,
+			Fixed: fixed, RangesFile: l.ranges(), ChoiceFile: l.choice(), Owner: config.Root, StateDir: config.State,
+			Leases: l.leases(), LeaseDir: l.addresses(), BinDirs: l.cniBins(),
+			Bridge: config.Bridge, Log: config.Log,
+		})}
 }
 
 func (r *Runtime) layout() layout { return layout{r.config.Root, r.config.State} }
@@ -172,7 +175,7 @@ func (r *Runtime) run(ctx context.Context) error {
 		return err
 	}
 	defer up.stop()
-	up.network, up.handlers = r.network, r.config.Handlers
+	up.network, up.handlers, up.headstart = r.network, r.config.Handlers, r.headstart
 	r.config.Handlers.Warn(r.config.Log)
 	if r.sandboxes.shim == r.layout().program(shimName) { // else a test runs the shim of the version before
 		up.logs = logpath.Paths{CRI: up.cri, Others: r.config.Handlers.Shims()}
@@ -195,6 +198,7 @@ func (r *Runtime) run(ctx context.Context) error {
 		r.config.Log.Debug("cannot return unused memory to the kernel", "err", err)
 	}
 	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error { return r.headstart.Run(ctx) })
 	parts.Go(func() error { return r.network.Follow(ctx) })
 	parts.Go(func() error { return r.network.Watch(ctx) })
 	parts.Go(func() error { return r.serve(ctx, up, failed) })

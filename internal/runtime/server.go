@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/headstart"
 	"github.com/berth-run/berth/internal/base/inflight"
 	"github.com/berth-run/berth/internal/runtime/command"
 	"github.com/berth-run/berth/internal/runtime/handler"
@@ -75,6 +76,7 @@ type server struct {
 	importing   sync.Mutex
 	transfers   transfers
 	handlers    handler.Handlers
+	headstart   *headstart.Headstart
 }
 
 // startServer starts containerd and waits until its plugins are ready. It gives up when ctx ends, or when containerd's
@@ -198,6 +200,9 @@ func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
 			if err := s.handlers.Check(req); err != nil {
 				return nil, err
 			}
+			if startsProcess(req) {
+				s.headstart.Expect()
+			}
 			ctx, err := s.network.Before(ctx, req)
 			if err != nil {
 				return nil, err
@@ -230,6 +235,16 @@ func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
 		return service{}, fmt.Errorf("register CRI services: %w", err)
 	}
 	return service{server, calls}, nil
+}
+
+// startsProcess reports whether a call, or the next one of its caller, starts a process in a cgroup.
+func startsProcess(req any) bool {
+	switch req.(type) {
+	case *runtimeapi.RunPodSandboxRequest, *runtimeapi.CreateContainerRequest, *runtimeapi.StartContainerRequest,
+		*runtimeapi.ExecSyncRequest, *runtimeapi.ExecRequest:
+		return true
+	}
+	return false
 }
 
 // end closes the connections, which cancels the calls in progress, and waits up to stopTimeout for them to clean up.
