@@ -30,7 +30,7 @@ type options struct {
 	out                                    string
 	only                                   []string
 	keep                                   bool
-	concurrency                            []int
+	concurrency, sizes                     []int
 }
 
 func main() {
@@ -66,24 +66,31 @@ func main() {
 	o.concurrency = []int{1, 2, 3, 4, 6, 8, 16, 30}
 	flag.Func("concurrency",
 		"how many pods of a burst the floor and runc start or remove at once, separated by commas "+
-			"(default 1,2,3,4,6,8,16,30)",
-		func(s string) error {
-			o.concurrency = nil
-			for text := range strings.SplitSeq(s, ",") {
-				n, err := strconv.Atoi(text)
-				if err != nil || n < 1 {
-					return fmt.Errorf("concurrency %q: not a number of at least 1", text)
-				}
-				o.concurrency = append(o.concurrency, n)
-			}
-			return nil
-		})
+			"(default 1,2,3,4,6,8,16,30)", numbers(&o.concurrency))
+	o.sizes = []int{50, 250, 500}
+	flag.Func("sizes", "numbers of pods of the part scale, ascending, separated by commas (default 50,250,500)",
+		numbers(&o.sizes))
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
+	}
+}
+
+// numbers reads the value of a flag: numbers that are separated by commas.
+func numbers(into *[]int) func(string) error {
+	return func(s string) error {
+		*into = nil
+		for text := range strings.SplitSeq(s, ",") {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 1 {
+				return fmt.Errorf("%q is not a number of at least 1", text)
+			}
+			*into = append(*into, n)
+		}
+		return nil
 	}
 }
 
@@ -116,6 +123,7 @@ func parts() []part {
 		{name: "update", measure: (*bench).liveUpdate},
 		{name: "idle", measure: (*bench).idle},
 		{name: "placement", measure: (*bench).placement, alone: true},
+		{name: "scale", measure: (*bench).scale, alone: true},
 		{name: "status", measure: (*bench).statuses, alone: true},
 		{name: "cluster", measure: (*bench).cluster, alone: true},
 		{name: "watches", measure: (*bench).watches, alone: true},

@@ -33,6 +33,7 @@ type results struct {
 	Idle      []idleCost        `json:"idleWithPods"`
 	BinaryMB  float64           `json:"binaryMB"`
 	Placement placement.Results `json:"placement"`
+	Scale     scaleCost         `json:"scale"`
 	Statuses  statusRates       `json:"statuses"`
 	Cluster   clusterCost       `json:"cluster"`
 	Watches   watchCost         `json:"watches"`
@@ -183,6 +184,7 @@ func (r results) text() string {
 		p.line("\nThe binary has %.1f MB (goal: 80).", r.BinaryMB)
 	}
 	placementText(p, r.Placement)
+	r.Scale.text(p)
 	r.Statuses.text(p)
 	r.Cluster.text(p)
 	r.Watches.text(p)

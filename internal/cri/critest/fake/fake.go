@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
@@ -21,7 +20,7 @@ const Image = "berth.test/workload:latest"
 // a fake that was made inside a synctest bubble works there. All methods are safe for concurrent use.
 type Runtime struct {
 	*calls
-	t      testing.TB
+	t      Test
 	pods   *pods
 	images *images
 
@@ -31,8 +30,16 @@ type Runtime struct {
 	serving  sync.WaitGroup
 }
 
+// Test is the part of testing.TB that a Runtime needs. A measurement has one of its own.
+type Test interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Cleanup(f func())
+}
+
 // New starts a runtime whose only image is Image, and stops it at the end of t.
-func New(t testing.TB) *Runtime {
+func New(t Test) *Runtime {
 	f := &Runtime{t: t, calls: &calls{}, images: newImages(), pods: newPods()}
 	f.AddImage(Image)
 	f.Up()
@@ -76,6 +83,14 @@ func (f *Runtime) Up() {
 	runtimeapi.RegisterImageServiceServer(f.server, &imageServer{images: f.images})
 	server, listener := f.server, f.listener
 	f.serving.Go(func() { _ = server.Serve(listener) })
+}
+
+// Serve also serves at a listener, until Down or the end of the test. It returns at once.
+func (f *Runtime) Serve(l net.Listener) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	server := f.server
+	f.serving.Go(func() { _ = server.Serve(l) })
 }
 
 // Down breaks every connection and refuses new ones, like a runtime that died. Containers run on, as they do under a
