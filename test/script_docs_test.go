@@ -211,6 +211,38 @@ func TestDocsCommandsStandInShellBlocks(t *testing.T) {
 	}
 }
 
+var transcript = regexp.MustCompile(`(?m)^\$ (berth .*)$`)
+
+// A block of output that begins with its command ("$ berth ...") shows a command that a script runs.
+func TestDocsTranscriptsAreOfScripts(t *testing.T) {
+	run := map[string]bool{}
+	for _, script := range scriptFiles(t) {
+		text, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			run[strings.TrimSuffix(line, "\n")] = true
+		}
+	}
+	found := 0
+	for _, page := range runPages(t) {
+		text, err := os.ReadFile(filepath.Join("..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range transcript.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if !run[m[1]] {
+				t.Errorf("%s: no script runs %q", page, m[1])
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no transcript was found")
+	}
+}
+
 // A script runs each example, and the index of the examples lists it.
 func TestDocsExamplesAreRun(t *testing.T) {
 	index, err := os.ReadFile("../examples/README.md")
