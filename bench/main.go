@@ -30,7 +30,7 @@ type options struct {
 	out                                    string
 	only                                   []string
 	keep                                   bool
-	concurrency, sizes                     []int
+	concurrency                            []int
 }
 
 func main() {
@@ -67,9 +67,6 @@ func main() {
 	flag.Func("concurrency",
 		"how many pods of a burst the floor and runc start or remove at once, separated by commas "+
 			"(default 1,2,3,4,6,8,16,30)", numbers(&o.concurrency))
-	o.sizes = []int{50, 250, 500}
-	flag.Func("sizes", "numbers of pods of the part scale, ascending, separated by commas (default 50,250,500)",
-		numbers(&o.sizes))
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()

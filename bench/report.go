@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/bench/placement"
+	"github.com/berth-run/berth/bench/scale"
 	"github.com/berth-run/berth/bench/side"
 )
 
@@ -33,7 +34,7 @@ type results struct {
 	Idle      []idleCost        `json:"idleWithPods"`
 	BinaryMB  float64           `json:"binaryMB"`
 	Placement placement.Results `json:"placement"`
-	Scale     scaleCost         `json:"scale"`
+	Scale     scale.Result      `json:"scale"`
 	Statuses  statusRates       `json:"statuses"`
 	Cluster   clusterCost       `json:"cluster"`
 	Watches   watchCost         `json:"watches"`
@@ -184,7 +185,9 @@ func (r results) text() string {
 		p.line("\nThe binary has %.1f MB (goal: 80).", r.BinaryMB)
 	}
 	placementText(p, r.Placement)
-	r.Scale.text(p)
+	for _, line := range r.Scale.Lines() {
+		p.line("%s", line)
+	}
 	r.Statuses.text(p)
 	r.Cluster.text(p)
 	r.Watches.text(p)

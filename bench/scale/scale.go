@@ -48,38 +48,25 @@ type Options struct {
 	Idle time.Duration
 }
 
-// Row is the result for a number of pods.
-type Row struct {
-	Pods int
-	// Idle is the CPU time of the agent while nothing happens, as a part of the time.
-	Idle float64
-	// RSS and Private are the agent's memory in MB (package proc).
-	RSS, Private float64
-	// Starts are the times from a manifest to its StartContainer. Exits are the times from the end of a container to
-	// the CreateContainer of the next one.
-	Starts, Exits []time.Duration
-	// StartCPU and ExitCPU are the CPU time of the agent for one of these changes.
-	StartCPU, ExitCPU time.Duration
-}
-
 // Measure starts an agent and measures it with each number of pods.
-func Measure(ctx context.Context, o Options) (rows []Row, err error) {
+func Measure(ctx context.Context, o Options) (r Result, err error) {
 	n, err := newNode(o)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
+	r.Changes, r.Seconds = o.Changes, o.Idle.Seconds()
 	defer func() { err = errors.Join(err, n.close()) }()
 	for i, size := range o.Sizes {
 		if err := n.grow(ctx, size); err != nil {
-			return nil, fmt.Errorf("start %d pods: %w", size, err)
+			return r, fmt.Errorf("start %d pods: %w", size, err)
 		}
 		row, err := n.measure(ctx, i*o.Changes)
 		if err != nil {
-			return nil, fmt.Errorf("with %d pods: %w", size, err)
+			return r, fmt.Errorf("with %d pods: %w", size, err)
 		}
-		rows = append(rows, row)
+		r.Rows = append(r.Rows, row)
 	}
-	return rows, nil
+	return r, nil
 }
 
 // node is an agent and its runtime, which is in this process.
@@ -253,24 +240,25 @@ func (n *node) measure(ctx context.Context, first int) (Row, error) {
 	if err != nil {
 		return row, err
 	}
-	row.Idle = used.Seconds() / n.Idle.Seconds()
+	row.Idle = used.Seconds() / n.Idle.Seconds() * 100
 	if row.RSS, row.Private, err = proc.Memory(n.agent.Process.Pid); err != nil {
 		return row, err
 	}
+	var times []time.Duration
 	used, err = n.cost(func() error {
 		for i := range n.Changes {
 			took, err := n.startOne(ctx, fmt.Sprintf("start-%d-%d", n.pods, i))
 			if err != nil {
 				return err
 			}
-			row.Starts = append(row.Starts, took)
+			times = append(times, took)
 		}
 		return retry.Sleep(ctx, quiet)
 	})
 	if err != nil {
 		return row, err
 	}
-	row.StartCPU = used / time.Duration(n.Changes)
+	row.Start, times = changeOf(times, used), nil
 	if err := n.removeStarted(ctx); err != nil {
 		return row, err
 	}
@@ -280,11 +268,13 @@ func (n *node) measure(ctx context.Context, first int) (Row, error) {
 			if err != nil {
 				return err
 			}
-			row.Exits = append(row.Exits, took)
+			times = append(times, took)
 		}
 		return retry.Sleep(ctx, quiet)
 	})
-	row.ExitCPU = used / time.Duration(n.Changes)
+	if err == nil {
+		row.Exit = changeOf(times, used)
+	}
 	return row, err
 }
 
