@@ -32,6 +32,7 @@ import (
 	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/node/condition"
 	"github.com/berth-run/berth/internal/node/firewall"
+	"github.com/berth-run/berth/internal/node/history"
 	"github.com/berth-run/berth/internal/node/plugin"
 	"github.com/berth-run/berth/internal/node/stats"
 	"github.com/berth-run/berth/internal/pod/aside"
@@ -42,6 +43,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/source/takeover"
 	"github.com/berth-run/berth/internal/pod/status"
 	"github.com/berth-run/berth/internal/record/event"
+	"github.com/berth-run/berth/internal/record/lifeline"
 	"github.com/berth-run/berth/internal/record/timeline"
 
 	"k8s.io/klog/v2"
@@ -133,6 +135,9 @@ type records struct {
 	events   *event.Recorder
 	timeline *timeline.Recorder
 	tracer   *sdktrace.TracerProvider
+	// lifelines have the runs of containers and the results of probes, and history what the node used.
+	lifelines *lifeline.Recorder
+	history   *history.History
 }
 
 // New returns an agent. It reads, opens and starts nothing: Run does.
@@ -148,6 +153,9 @@ func New(o Options) *Agent {
 			events: event.New(event.Options{Dir: filepath.Join(c.RootDir, "events"), Component: join.EventSource(c),
 				Host: c.NodeName, Log: o.Log}),
 			timeline: timeline.NewRecorder(timeline.RecorderOptions{Dir: filepath.Join(c.RootDir, "timelines"),
+				Log: o.Log}),
+			lifelines: lifeline.New(time.Now()),
+			history: history.New(history.Options{Dir: filepath.Join(c.RootDir, "history"), Host: "/", Disk: c.RootDir,
 				Log: o.Log}),
 		},
 	}

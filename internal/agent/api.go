@@ -8,6 +8,7 @@ import (
 	"github.com/berth-run/berth/internal/agent/problem"
 	"github.com/berth-run/berth/internal/api/files"
 	"github.com/berth-run/berth/internal/api/nodeinfo"
+	"github.com/berth-run/berth/internal/api/past"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/api/stream"
 )
@@ -38,6 +39,7 @@ func (a *Agent) serverOptions(in input.Node) server.Options {
 		Files: files.Files{CRI: a.machine.engine.Client, Runtime: a.machine.engine.Name(), ID: stream.ContainerID},
 		Info: nodeinfo.Info{Node: a.node(), Resources: a.steps.allocations, Metrics: a.metrics,
 			Stats: a.machine.stats},
+		Past:   past.Past{History: a.records.history, Lifelines: a.records.lifelines},
 		LogDir: a.Config.Pods.LogsDir, Started: a.began, Log: a.Log,
 	}
 }

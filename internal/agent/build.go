@@ -133,7 +133,7 @@ func (a *Agent) buildSteps() error {
 		CRI: a.machine.engine.Client.Runtime, Events: a.records.events, Observed: a.tables.observed,
 		Addresses:  view(a),
 		Containers: s.containers, Before: status.Before{Record: a.tables.record, Desired: a.demand.sources.Desired},
-		Statuses: a.tables.stale, Asides: a.tables.asides,
+		Statuses: a.tables.stale, Asides: a.tables.asides, Lifelines: a.records.lifelines,
 		Dir: filepath.Join(c.RootDir, "probes"), Metrics: a.metrics, Log: a.Log,
 	})
 	if err != nil {

@@ -51,6 +51,10 @@ func (a *Agent) loops() []loop {
 		{"volume contents", s.contents.Run},
 		{"volume claims", s.claims.Run},
 		// the node
+		{"history", a.records.history.Run},
+		{"lifelines", func(ctx context.Context) error {
+			return a.records.lifelines.Run(ctx, a.tables.statuses.Pods())
+		}},
 		{"log rotation", keep.logs.Run},
 		{"container garbage", keep.garbage.Run},
 		{"image garbage", a.housekeeping.images.Run},

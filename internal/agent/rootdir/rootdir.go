@@ -98,7 +98,7 @@ func (d *Dir) Within(outer *Dir) bool {
 func made() []string {
 	return []string{
 		recall.File, "allocations", "applied", "checkpoints", "claims.json", "device-plugins", "devices", "dra",
-		"events",
+		"events", "history",
 		"identities.json",
 		"image_manager", "images.json", lock.RootFile, "offline", "offline.key", "plugins", "plugins_registry",
 		"pod-resources",

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-run/berth/internal/api/limit"
 	"github.com/berth-run/berth/internal/api/nodeinfo"
+	"github.com/berth-run/berth/internal/api/past"
 	"github.com/berth-run/berth/internal/api/socket"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/record/event"
@@ -52,6 +53,7 @@ type Options struct {
 	// Checkpoints writes the state of containers.
 	Checkpoints Checkpoints
 	Info        nodeinfo.Info
+	Past        past.Past
 	// LogDir holds the pods' log directories. Default: podlog.DefaultDir.
 	LogDir string
 	// Started is the start time of this process. Resource versions contain it, so they keep growing after a restart.

@@ -27,6 +27,7 @@ import (
 	"github.com/berth-run/berth/internal/api/servertest"
 	"github.com/berth-run/berth/internal/base/golden"
 	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/node/history"
 	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/timeline"
 )
@@ -576,6 +577,7 @@ func TestNodeRoutes(t *testing.T) {
 	a.SetImages(api.Image{ID: "sha256:1", Tags: []string{"app:v1"}, Size: 7})
 	a.SetTimelines(timeline.Timeline{Namespace: "default", Name: "web", UID: "u",
 		Spans: []timeline.Span{{ID: "1", Name: "pod start"}}})
+	a.SetHistory(history.Sample{Time: 1000}, history.Sample{Time: 1001, Values: [10]float32{1, -1}})
 	tests := []struct{ method, path, body, want string }{
 		{"GET", "/healthz", "", "ok\n"},
 		{"GET", "/metrics", "", ""},
@@ -584,6 +586,8 @@ func TestNodeRoutes(t *testing.T) {
 		{"GET", "/berth/v1/status", "", `{"kind":"Status","apiVersion":"berth.run/v1","node":"node"`},
 		{"GET", "/berth/v1/pods/default/web/timeline", "", `"spans":[{"id":"1","name":"pod start"`},
 		{"GET", "/berth/v1/timelines", "", `"kind":"TimelineList"`},
+		{"GET", "/berth/v1/history?sinceTime=1970-01-01T00:16:40Z", "",
+			`"times":[1001],"samples":[[1,-1,0,0,0,0,0,0,0,0]]`},
 	}
 	for _, tt := range tests {
 		if code, body := ask(t, a, tt.method, tt.path, tt.body); code != 200 || !strings.Contains(body, tt.want) {

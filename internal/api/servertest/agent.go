@@ -15,14 +15,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/nodeinfo"
+	"github.com/berth-run/berth/internal/api/past"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/node/history"
 	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/record/event"
+	"github.com/berth-run/berth/internal/record/lifeline"
 	"github.com/berth-run/berth/internal/record/podlog"
 	"github.com/berth-run/berth/internal/record/timeline"
 )
@@ -34,19 +38,23 @@ type Agent struct {
 	// Objects are the objects that pods name. An apply adds none.
 	Objects *object.Table
 	Events  *event.Recorder
+	// Lifelines follow Pods. Tests report the results of probes.
+	Lifelines *lifeline.Recorder
 	// LogDir is the directory that WriteLog writes to.
 	LogDir string
 	// Files is the root directory of every container.
 	Files string
 
-	stop context.CancelFunc
-	done chan error
-	exec *execServer
+	stop     context.CancelFunc
+	done     chan error
+	recorded chan struct{} // closed when Lifelines has ended
+	exec     *execServer
 
 	pods      *pods
 	timelines *timelines
 	images    *images
 	node      *node
+	samples   *samples
 }
 
 // Start serves the local API until the test ends.
@@ -71,13 +79,17 @@ func StartAt(t testing.TB, socket string) *Agent {
 		Events: event.New(event.Options{Host: "node", Now: func() time.Time {
 			return time.Now().Add(-50 * time.Hour)
 		}}), // long ago, so that the age shown does not change in a slow test
-		LogDir: t.TempDir(),
-		Files:  t.TempDir(),
-		done:   make(chan error, 1),
-		exec:   newExecServer(t),
+		LogDir:    t.TempDir(),
+		Files:     t.TempDir(),
+		Lifelines: lifeline.New(time.Now()),
+
+		done:     make(chan error, 1),
+		recorded: make(chan struct{}),
+		exec:     newExecServer(t),
 
 		timelines: &timelines{},
 		images:    &images{},
+		samples:   &samples{changed: make(chan struct{})},
 		node:      &node{status: api.Status{Node: "node", Root: filepath.Dir(socket)}},
 	}
 	a.pods = &pods{table: a.Pods}
@@ -86,11 +98,16 @@ func StartAt(t testing.TB, socket string) *Agent {
 		Objects: objects{a.Objects}, Amender: a.pods, Timelines: a.timelines,
 		Images: a.images, Streams: a.exec, Files: files{a.Files},
 		Info:   nodeinfo.Info{Node: a.node, Resources: a.node, Metrics: prometheus.NewRegistry(), Stats: a.node},
+		Past:   past.Past{History: a.samples, Lifelines: a.Lifelines},
 		LogDir: a.LogDir, Started: time.Unix(1000, 0), Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	a.stop = cancel
 	go func() { a.done <- s.Run(ctx) }()
+	go func() {
+		defer close(a.recorded)
+		_ = a.Lifelines.Run(ctx, a.Pods) // ends with ctx
+	}()
 	select {
 	case <-s.Ready():
 	case err := <-a.done:
@@ -109,6 +126,7 @@ func (a *Agent) Stop() error {
 	a.stop()
 	err := <-a.done
 	a.done <- nil
+	<-a.recorded
 	return err
 }
 
@@ -157,6 +175,12 @@ func (a *Agent) SetResources(n resource.Node, held resource.Held) {
 	set(&a.node.mu, &a.node.machine, n)
 	set(&a.node.mu, &a.node.held, held)
 }
+
+// SetHistory sets the samples of what the node used.
+func (a *Agent) SetHistory(all ...history.Sample) { a.samples.set(all) }
+
+// SetUsage sets what the node and its pods use now.
+func (a *Agent) SetUsage(s statsapi.Summary) { set(&a.node.mu, &a.node.usage, s) }
 
 // Applied returns the options of all applies and explains so far.
 func (a *Agent) Applied() []server.ApplyOptions {

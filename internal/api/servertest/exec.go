@@ -1,6 +1,7 @@
 package servertest
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strconv"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +28,8 @@ import (
 //	cat            writes its input
 //	fail CODE      writes to standard error and exits with the code
 //	size           writes the first size of its terminal
+//	/bin/sh ...    is a shell in a terminal: it knows exit CODE, size, size N, which waits until the terminal has less
+//	               than N columns, and raw TEXT, which writes the text unquoted
 type execServer struct {
 	streaming.Server
 }
@@ -127,5 +131,47 @@ func (commands) Exec(_ context.Context, _ string, cmd []string, in io.Reader, ou
 		_, err := fmt.Fprintf(out, "%dx%d\n", size.Width, size.Height)
 		return err
 	}
+	if cmd[0] == "/bin/sh" {
+		return shell(bufio.NewReader(in), out, resize)
+	}
 	return fmt.Errorf("no command %q", cmd[0])
+}
+
+// shell reads lines that end with the Enter of a terminal, and echoes them.
+func shell(in *bufio.Reader, out io.Writer, resize <-chan remotecommand.TerminalSize) error {
+	size := <-resize
+	for {
+		if _, err := io.WriteString(out, "$ "); err != nil {
+			return err
+		}
+		line, err := in.ReadString('\r')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		command, rest, _ := strings.Cut(strings.TrimSuffix(line, "\r"), " ")
+		answer := ""
+		switch command {
+		case "size":
+			for less, _ := strconv.Atoi(rest); less > 0 && int(size.Width) >= less; {
+				size = <-resize
+			}
+			answer = fmt.Sprintf("%dx%d", size.Width, size.Height)
+		case "raw":
+			if answer, err = strconv.Unquote(`"` + rest + `"`); err != nil {
+				return err
+			}
+		case "exit":
+			code, err := strconv.Atoi(rest)
+			if err != nil || code == 0 {
+				return err
+			}
+			return utilexec.CodeExitError{Err: errors.New("exit"), Code: code}
+		}
+		if _, err := fmt.Fprintf(out, "%s\r\n%s\r\n", line, answer); err != nil {
+			return err
+		}
+	}
 }

@@ -60,6 +60,12 @@ type statuses interface {
 	MarkVerdict(types.UID)
 }
 
+// lifelines record the results of probes.
+type lifelines interface {
+	// Probed records a result. kind is the kubelet's word for the probe. It must not block.
+	Probed(p *corev1.Pod, container, kind string, ok bool, at time.Time)
+}
+
 // asides are the pods that are set aside.
 type asides interface {
 	// Panicked sets a pod aside and returns when the next try may begin.
@@ -82,6 +88,8 @@ type Options struct {
 	Statuses statuses
 	// Asides sets a pod aside whose probe has panicked.
 	Asides asides
+	// Lifelines records each result. It may be nil.
+	Lifelines lifelines
 	// Dir keeps the verdicts across a restart. Empty means in memory only.
 	Dir string
 	// Concurrency limits how many exec probes start at the same time. Default 8. A slow probe gives up its place after

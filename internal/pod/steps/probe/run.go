@@ -172,6 +172,9 @@ func (p *Probes) apply(c check, a answer, began, now time.Time) {
 	if !bonus {
 		c.report(p.opts.Events, a)
 	}
+	if p.opts.Lifelines != nil && result != plan.Unknown {
+		p.opts.Lifelines.Probed(c.pod, c.container.Name, c.job.kind.String(), result == plan.Success, now)
+	}
 	if changed && p.opts.Statuses != nil {
 		p.opts.Statuses.MarkVerdict(c.pod.UID)
 	}
