@@ -93,6 +93,12 @@ import (
 //	await-url URL               waits until a GET succeeds
 //	await-same FILE WANTED      waits until both files have the same content
 //
+// The web page:
+//
+//	page stop|restart POD       asks for it as the page of "berth ui" does
+//	page shell POD CONTAINER LINE WANT
+//	                            types a line into a shell of the page, and waits for output that contains WANT
+//
 // The runtime and its containers:
 //
 //	runtime kill|start|freeze|thaw|unplug|plug
@@ -291,6 +297,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"await-output":     positive("await-output REGEXP COMMAND...", 2, many, awaitOutput),
 		"await-url":        positive("await-url URL", 1, 1, awaitURL),
 		"upload":           positive("upload URL", 1, 1, upload),
+		"page":             positive("page stop|restart|shell POD [CONTAINER LINE WANT]", 2, 5, h.page),
 		"runtime":          positive("runtime kill|start|freeze|thaw|unplug|plug", 1, 1, h.runtimeCommand),
 		"owned":            positive("owned PAGE [FAULT]", 1, 2, h.owned),
 		"terminal":         positive("terminal COLSxROWS [-dialog FILE] ARGS...", 2, many, h.terminal),

@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,6 +40,7 @@ var requests = []string{
 	"DELETE " + podPath,
 	"GET " + podPath + "/log",
 	"GET " + ownPath + "/timeline",
+	"GET " + ownPath + "/lifeline",
 	"GET /berth/v1/timelines",
 	"GET /berth/v1/status",
 	"GET /berth/v1/topology",
@@ -51,7 +53,8 @@ var requests = []string{
 }
 
 // streams are the routes of the agent that the page may use below /live, as WebSockets.
-var streams = []string{"/api/v1/pods", "/api/v1/events", "/api/v1/namespaces/{namespace}/events", podPath + "/log"}
+var streams = []string{"/api/v1/pods", "/api/v1/events", "/api/v1/namespaces/{namespace}/events", podPath + "/log",
+	"/berth/v1/history"}
 
 func (s *Server) routes(mux *http.ServeMux) {
 	agent := httputil.ReverseProxy{
@@ -87,8 +90,11 @@ func (s *Server) routes(mux *http.ServeMux) {
 		mux.Handle("GET /live"+pattern, http.StripPrefix("/live", http.HandlerFunc(s.stream)))
 	}
 	mux.HandleFunc("GET /live/usage", s.showUsage)
+	mux.HandleFunc("GET /live/shell/{namespace}/{name}", s.shell)
+	mux.HandleFunc("GET /starts", s.showStarts)
 	mux.HandleFunc("GET /yaml/{namespace}/{name}", s.yaml)
-	mux.HandleFunc("POST /restart/{namespace}/{name}", s.restart)
+	mux.HandleFunc("POST /restart/{namespace}/{name}", s.restartPod)
+	mux.HandleFunc("POST /stop/{namespace}/{name}", s.stopPod)
 	mux.HandleFunc("POST /explain/{namespace}/{name}", s.explain)
 }
 
@@ -113,9 +119,9 @@ const ended = 4000
 // stream copies an answer of the agent that lasts into a WebSocket. A regular end has the code 1000. Any other end has
 // the code 4000, and the cause.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
-	conn, ctx, err := upgrade(w, r)
+	conn, ctx, err := upgrade(w, r, ignore)
 	if err != nil {
-		return // Upgrade has answered
+		return // upgrade has answered
 	}
 	defer func() { _ = conn.Close() }() // the browser may be gone already
 	finish(conn, s.copy(ctx, r.URL, conn))
@@ -146,8 +152,14 @@ func (s *Server) copy(ctx context.Context, from *url.URL, conn *websocket.Conn) 
 	}
 }
 
+// receiver reads one message of the browser. An error ends the WebSocket.
+type receiver func(kind int, message io.Reader) error
+
+// ignore is the receiver of a stream that has no use for messages.
+func ignore(int, io.Reader) error { return nil }
+
 // upgrade makes a WebSocket of a request. The context ends with the request's and when the browser closes the socket.
-func upgrade(w http.ResponseWriter, r *http.Request) (*websocket.Conn, context.Context, error) {
+func upgrade(w http.ResponseWriter, r *http.Request, receive receiver) (*websocket.Conn, context.Context, error) {
 	// The guard has checked the origin.
 	upgrader := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}
 	conn, err := upgrader.Upgrade(w, r, nil)
@@ -160,7 +172,8 @@ func upgrade(w http.ResponseWriter, r *http.Request) (*websocket.Conn, context.C
 	go func() {
 		defer cancel()
 		for {
-			if _, _, err := conn.NextReader(); err != nil {
+			kind, message, err := conn.NextReader()
+			if err != nil || receive(kind, message) != nil {
 				return
 			}
 		}
@@ -200,20 +213,51 @@ func (s *Server) yaml(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text) // it fails only if the browser is gone
 }
 
-// annotationRestarted has the time of the last restart by a user.
-const annotationRestarted = "berth.run/restarted-at"
+// Annotations of pods that a user has restarted or stopped.
+const (
+	annotationRestarted = "berth.run/restarted-at" // the time of the last restart
+	annotationStopped   = "berth.run/stopped"      // the deadline that the pod had before, or ""
+)
 
-// manifest returns a manifest like an existing pod, with its owners.
+// manifest returns a manifest like an existing pod, with its owners. A stopped pod gets its own deadline back.
 func manifest(p *corev1.Pod) *corev1.Pod {
 	m := pod.Manifest(p)
 	m.OwnerReferences = slices.Clone(p.OwnerReferences)
+	if deadline, stopped := m.Annotations[annotationStopped]; stopped {
+		delete(m.Annotations, annotationStopped)
+		m.Spec.ActiveDeadlineSeconds = nil
+		if seconds, err := strconv.ParseInt(deadline, 10, 64); err == nil {
+			m.Spec.ActiveDeadlineSeconds = &seconds
+		}
+	}
 	return m
 }
 
-// restart replaces a pod by a new one with the same manifest. The agent stores the new pod before it ends the old one.
-func (s *Server) restart(w http.ResponseWriter, r *http.Request) {
-	handle := s.agent.Pod(key(r))
-	p, err := handle.Get(r.Context())
+// restartPod replaces a pod by a new one with the same manifest. The agent stores the new pod before it ends the old
+// one.
+func (s *Server) restartPod(w http.ResponseWriter, r *http.Request) {
+	s.replace(w, r, func(m *corev1.Pod) {
+		m.UID = uuid.NewUUID() // another UID than the existing pod's makes the agent replace that pod
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotationRestarted, time.Now().UTC().Format(time.RFC3339Nano))
+	})
+}
+
+// stopPod ends a pod and keeps it: a deadline that has passed ends the containers within their grace period, and they
+// stay ended when the agent restarts. A deadline is one of the fields that change without a new pod.
+func (s *Server) stopPod(w http.ResponseWriter, r *http.Request) {
+	s.replace(w, r, func(m *corev1.Pod) {
+		before := ""
+		if d := m.Spec.ActiveDeadlineSeconds; d != nil {
+			before = strconv.FormatInt(*d, 10)
+		}
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotationStopped, before)
+		m.Spec.ActiveDeadlineSeconds = new(int64(1))
+	})
+}
+
+// replace applies the changed manifest of the pod with the UID that a request names.
+func (s *Server) replace(w http.ResponseWriter, r *http.Request, change func(*corev1.Pod)) {
+	p, err := s.agent.Pod(key(r)).Get(r.Context())
 	if err == nil && string(p.UID) != r.URL.Query().Get("uid") {
 		err = answer.Failure(http.StatusConflict, metav1.StatusReasonConflict, "the pod was replaced meanwhile")
 	}
@@ -222,8 +266,7 @@ func (s *Server) restart(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m := manifest(p)
-	m.UID = uuid.NewUUID() // another UID than the existing pod's makes the agent replace that pod
-	metav1.SetMetaDataAnnotation(&m.ObjectMeta, annotationRestarted, time.Now().UTC().Format(time.RFC3339Nano))
+	change(m)
 	data, err := json.Marshal(m)
 	if err == nil {
 		_, err = s.agent.Apply(r.Context(), data, client.Apply{Origin: "berth ui"})

@@ -13,6 +13,7 @@ import (
 	"github.com/gorilla/websocket"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/api/servertest"
@@ -149,6 +150,7 @@ func TestForeignRequestsAreRefused(t *testing.T) {
 		{"a deletion from a page without an origin", "DELETE", web, map[string]string{"Origin": "null"}, 403},
 		{"a deletion without an origin", "DELETE", web, nil, 403},
 		{"a restart without an origin", "POST", "/restart/default/web?uid=" + string(p.UID), nil, 403},
+		{"a stop without an origin", "POST", "/stop/default/web?uid=" + string(p.UID), nil, 403},
 		{"secrets", "GET", "/api/api/v1/secrets", nil, 404},
 		{"an apply", "POST", "/api/berth/v1/pods", map[string]string{"Origin": own}, 405},
 		{"files of a container", "GET", "/api/berth/v1/pods/default/web/files", nil, 404},
@@ -179,8 +181,8 @@ func TestStreamsNeedOriginAndSession(t *testing.T) {
 	agent.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}})
 	v := newVisitor(t, s)
 	v.do(t, "GET", s.Link(), nil)
-	target := "ws" + v.base[4:] + "/live/api/v1/pods?watch=true"
-	try := func(jar http.CookieJar, origin string) (*websocket.Conn, int) {
+	server := "ws" + v.base[4:]
+	try := func(target string, jar http.CookieJar, origin string) (*websocket.Conn, int) {
 		dialer := websocket.Dialer{Jar: jar}
 		h := http.Header{}
 		if origin != "" {
@@ -202,40 +204,25 @@ func TestStreamsNeedOriginAndSession(t *testing.T) {
 		"no origin":    {v.Jar, "", http.StatusForbidden},
 		"no session":   {nil, v.base, http.StatusUnauthorized},
 	} {
-		if _, got := try(tt.jar, tt.origin); got != tt.want {
-			t.Errorf("%s: %d, want %d", name, got, tt.want)
+		for _, path := range []string{"/live/api/v1/pods?watch=true", "/live/shell/default/web", "/live/usage"} {
+			if _, got := try(server+path, tt.jar, tt.origin); got != tt.want {
+				t.Errorf("%s, %s: %d, want %d", name, path, got, tt.want)
+			}
 		}
 	}
-	// The cookie jar knows http addresses only.
-	u, err := url.Parse(v.base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := http.Header{"Origin": {v.base}}
-	for _, c := range v.Jar.Cookies(u) {
-		h.Add("Cookie", c.String())
-	}
-	conn, resp, err := websocket.DefaultDialer.DialContext(t.Context(), target, h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	defer func() { _ = conn.Close() }()
+	conn := v.dial(t, "/live/api/v1/pods?watch=true")
 	if _, text, err := conn.ReadMessage(); err != nil || !strings.Contains(string(text), `"name":"web"`) {
 		t.Errorf("first message %q, %v", text, err)
 	}
 	if err := agent.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	for err == nil {
-		_, _, err = conn.ReadMessage()
+	for {
+		if _, _, err := conn.ReadMessage(); err != nil {
+			break
+		}
 	}
-	away, resp, err := websocket.DefaultDialer.DialContext(t.Context(), target, h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	defer func() { _ = away.Close() }()
+	away := v.dial(t, "/live/api/v1/pods?watch=true")
 	if kind, text, err := away.ReadMessage(); err != nil || kind != websocket.TextMessage ||
 		!strings.Contains(string(text), "no agent runs on this root") {
 		t.Errorf("without an agent the stream ends with %q, %v", text, err)
@@ -279,6 +266,40 @@ func TestPageIsSmall(t *testing.T) {
 	}
 }
 
+// TestStopGivesADeadlineAndRestartRemovesIt compares the manifests that the agent gets.
+func TestStopGivesADeadlineAndRestartRemovesIt(t *testing.T) {
+	for name, own := range map[string]*int64{"without a deadline": nil, "with a deadline": new(int64(600))} {
+		t.Run(name, func(t *testing.T) {
+			s, agent := start(t)
+			p := agent.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+				Spec: corev1.PodSpec{ActiveDeadlineSeconds: own,
+					Containers: []corev1.Container{{Name: "app", Image: "web:1"}}}})
+			v := newVisitor(t, s)
+			v.do(t, "GET", s.Link(), nil)
+			applied := make(chan *corev1.Pod, 1)
+			agent.OnApply(func(p *corev1.Pod) { applied <- p })
+			ask := func(what string, uid types.UID) *corev1.Pod {
+				if code, body, _ := v.do(t, "POST", "/"+what+"/default/web?uid="+string(uid),
+					map[string]string{"Origin": v.base}); code != http.StatusOK {
+					t.Fatalf("%s: %d: %s", what, code, body)
+				}
+				return <-applied
+			}
+			stopped := ask("stop", p.UID)
+			if d := stopped.Spec.ActiveDeadlineSeconds; d == nil || *d != 1 {
+				t.Errorf("stopped with the deadline %v", d)
+			}
+			again := ask("restart", stopped.UID)
+			if diff := cmp.Diff(own, again.Spec.ActiveDeadlineSeconds); diff != "" {
+				t.Errorf("deadline after the restart: %s", diff)
+			}
+			if _, kept := again.Annotations[annotationStopped]; kept {
+				t.Errorf("annotations after the restart: %v", again.Annotations)
+			}
+		})
+	}
+}
+
 func TestRestartReplacesThePod(t *testing.T) {
 	s, agent := start(t)
 	p := agent.Put(&corev1.Pod{
@@ -301,5 +322,65 @@ func TestRestartReplacesThePod(t *testing.T) {
 	if now.Annotations["note"] != "kept" || now.Annotations["kubernetes.io/config.hash"] != "" ||
 		now.Annotations[annotationRestarted] == "" || now.Labels["app"] != "web" {
 		t.Errorf("applied %+v", now.ObjectMeta)
+	}
+}
+
+// dial opens a WebSocket of the page as the page does.
+func (v visitor) dial(t *testing.T, path string) *websocket.Conn {
+	t.Helper()
+	u, err := url.Parse(v.base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := http.Header{"Origin": {v.base}}
+	for _, c := range v.Jar.Cookies(u) { // the cookie jar knows http addresses only
+		h.Add("Cookie", c.String())
+	}
+	conn, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws"+v.base[4:]+path, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = resp.Body.Close()
+		_ = conn.Close() // it may be closed already
+	})
+	return conn
+}
+
+func TestShellIsATerminal(t *testing.T) {
+	s, agent := start(t)
+	p := servertest.Pod("web", "app")
+	servertest.Run(p)
+	agent.Put(p)
+	v := newVisitor(t, s)
+	v.do(t, "GET", s.Link(), nil)
+	conn := v.dial(t, "/live/shell/default/web?container=app")
+	write := func(kind int, text string) {
+		if err := conn.WriteMessage(kind, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown := ""
+	until := func(want string) {
+		for !strings.Contains(shown, want) {
+			_, text, err := conn.ReadMessage()
+			if err != nil {
+				t.Fatalf("%v, after %q", err, shown)
+			}
+			shown += string(text)
+		}
+	}
+	write(websocket.TextMessage, `{"columns":100,"rows":30}`)
+	until("$ ")
+	write(websocket.BinaryMessage, "size\r")
+	until("100x30")
+	write(websocket.BinaryMessage, "exit 3\r")
+	until("command ended with exit code 3")
+	if _, _, err := conn.ReadMessage(); !websocket.IsCloseError(err, ended) {
+		t.Errorf("the shell ends with %v, want code %d", err, ended)
+	}
+	none := v.dial(t, "/live/shell/default/web?container=none")
+	if _, text, err := none.ReadMessage(); err != nil || !strings.Contains(string(text), `"none"`) {
+		t.Errorf("a shell in a container that does not exist: %q, %v", text, err)
 	}
 }

@@ -120,9 +120,9 @@ func (u *usage) send(data []byte) {
 
 // showUsage streams the usage of all pods, by UID.
 func (s *Server) showUsage(w http.ResponseWriter, r *http.Request) {
-	conn, ctx, err := upgrade(w, r)
+	conn, ctx, err := upgrade(w, r, ignore)
 	if err != nil {
-		return // Upgrade has answered
+		return // upgrade has answered
 	}
 	defer func() { _ = conn.Close() }() // the browser may be gone already
 	updates, leave := s.usage.subscribe(ctx)

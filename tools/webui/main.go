@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/evanw/esbuild/pkg/api"
@@ -35,30 +36,11 @@ func build(web, out string) error {
 	if err != nil {
 		return err
 	}
-	result := api.Build(api.BuildOptions{
-		AbsWorkingDir:     web,
-		EntryPoints:       []string{"src/main.tsx"},
-		Outdir:            "out",
-		Bundle:            true,
-		Splitting:         true,
-		Format:            api.FormatESModule,
-		Target:            api.ES2022,
-		Charset:           api.CharsetUTF8,
-		JSX:               api.JSXAutomatic,
-		JSXImportSource:   "preact",
-		NodePaths:         []string{filepath.Join(web, "vendor")},
-		MinifyWhitespace:  true,
-		MinifyIdentifiers: true,
-		MinifySyntax:      true,
-		LegalComments:     api.LegalCommentsNone, // licences.txt has the licences
-		LogLevel:          api.LogLevelInfo,
-	})
-	if len(result.Errors) > 0 {
-		return fmt.Errorf("bundle %s: %d errors, see above", web, len(result.Errors))
-	}
 	files := map[string][]byte{}
-	for _, f := range result.OutputFiles {
-		files[filepath.Base(f.Path)] = f.Contents
+	for _, exported := range []bool{false, true} {
+		if err := bundle(web, exported, files); err != nil {
+			return err
+		}
 	}
 	if files["index.html"], err = os.ReadFile(filepath.Join(web, "src", "index.html")); err != nil {
 		return err
@@ -73,6 +55,48 @@ func build(web, out string) error {
 		if err := write(filepath.Join(out, name+".gz"), content); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// bundle adds the scripts and styles of the page to files. The page of an export is one script, export.js, because it
+// becomes a single file. It has the same styles.
+func bundle(web string, exported bool, files map[string][]byte) error {
+	options := api.BuildOptions{
+		AbsWorkingDir:     web,
+		EntryPoints:       []string{"src/main.tsx"},
+		Outdir:            "out",
+		Bundle:            true,
+		Splitting:         !exported,
+		Format:            api.FormatESModule,
+		Target:            api.ES2022,
+		Charset:           api.CharsetUTF8,
+		JSX:               api.JSXAutomatic,
+		JSXImportSource:   "preact",
+		Define:            map[string]string{"EXPORTED": strconv.FormatBool(exported)},
+		NodePaths:         []string{filepath.Join(web, "vendor")},
+		MinifyWhitespace:  true,
+		MinifyIdentifiers: true,
+		MinifySyntax:      true,
+		LegalComments:     api.LegalCommentsNone, // licences.txt has the licences
+		LogLevel:          api.LogLevelInfo,
+	}
+	if exported {
+		options.Format = api.FormatIIFE
+	}
+	result := api.Build(options)
+	if len(result.Errors) > 0 {
+		return fmt.Errorf("bundle %s: %d errors, see above", web, len(result.Errors))
+	}
+	for _, f := range result.OutputFiles {
+		name := filepath.Base(f.Path)
+		if exported {
+			if name != "main.js" {
+				continue
+			}
+			name = "export.js"
+		}
+		files[name] = f.Contents
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ export interface State {
 }
 
 export interface ContainerStatus {
-  name: string; ready: boolean; started?: boolean; restartCount: number; image: string;
+  name: string; ready: boolean; started?: boolean; restartCount: number; image: string; containerID?: string;
   state?: State; lastState?: State;
 }
 
@@ -65,7 +65,7 @@ export const statuses = (p: Pod): ContainerStatus[] => [
 
 export interface Summary { ready: number; total: number; status: string; restarts: number; level: "good" | "busy" | "bad" | "done"; why: string }
 
-const ended = (phase?: string) => phase === "Succeeded" || phase === "Failed";
+export const ended = (phase?: string) => phase === "Succeeded" || phase === "Failed";
 const because = (...parts: (string | undefined)[]) => parts.filter(Boolean).join(": ");
 const exit = (t: NonNullable<State["terminated"]>) =>
   t.reason || (t.signal ? "Signal:" + t.signal : "ExitCode:" + t.exitCode);
@@ -100,7 +100,10 @@ export function summarize(p: Pod): Summary {
     }
   }
   if (p.metadata.deletionTimestamp && !ended(phase)) s.status = "Terminating";
-  if (phase === "Succeeded") s.level = "done";
+  if (phase === "Failed" && p.metadata.annotations?.["berth.run/stopped"] !== undefined) {
+    s.status = "Stopped";
+    s.level = "done";
+  } else if (phase === "Succeeded") s.level = "done";
   else if (phase === "Failed" || /Err|BackOff|Crash|Rejected|Invalid/.test(s.status)) s.level = "bad";
   else if (s.status === "Running" && s.ready === s.total) s.level = "good";
   s.why = s.level === "good" || s.level === "done" ? "" : why(p);
@@ -120,6 +123,9 @@ function why(p: Pod): string {
   }
   return because(p.status.reason, p.status.message);
 }
+
+// typing reports whether a key is for the element that has the focus.
+export const typing = (e: KeyboardEvent) => e.target instanceof HTMLInputElement || e.target instanceof HTMLTextAreaElement || e.target instanceof HTMLSelectElement;
 
 export const parse = (time?: string) => time ? Date.parse(time) : NaN;
 export const born = (p: Pod) => parse(p.metadata.creationTimestamp ?? p.status.startTime);

@@ -1,7 +1,18 @@
 // Requests and streams. A stream is a WebSocket, because a browser opens only a few connections to a server at a time.
 import { useEffect, useState } from "preact/hooks";
+import { t } from "./words";
+
+// Frozen is the state in an exported page: when it was taken, and the answers by path.
+interface Frozen { at: string; node: string; answers: Record<string, unknown> }
+
+export const frozen: Frozen | undefined = EXPORTED ? JSON.parse(document.getElementById("state")!.textContent!) : undefined;
 
 export async function request(method: string, path: string, body?: unknown): Promise<Response> {
+  if (frozen) {
+    const answer = frozen.answers[path];
+    if (method !== "GET" || answer === undefined) throw new Error(t("This is not a part of the exported page."));
+    return new Response(typeof answer === "string" ? answer : JSON.stringify(answer));
+  }
   const r = await fetch(path, { method, body: body === undefined ? undefined : JSON.stringify(body),
     headers: body === undefined ? {} : { "Content-Type": "application/json" } });
   if (r.ok) return r;
@@ -19,18 +30,30 @@ export const get = async <T>(path: string): Promise<T> => (await request("GET", 
 
 export interface Stream { close(): void }
 
-// open streams a path. data gets each part of the text. end is called once, with the cause, or "" for a regular end.
-export function open(path: string, data: (text: string) => void, end: (cause: string) => void): Stream {
+// Conversation has what a page does with a stream. end is called once, with the cause, or "" for a regular end.
+export interface Conversation { opened?(): void; data(part: Uint8Array): void; end(cause: string): void }
+
+// start opens a WebSocket of a path. What is sent before it is open is dropped: opened sends the first message.
+export function start(path: string, c: Conversation): Stream & { send(message: string | Uint8Array): void } {
   const socket = new WebSocket(location.origin.replace("http", "ws") + "/live" + path);
   socket.binaryType = "arraybuffer";
-  const decoder = new TextDecoder();
   let cause = "", closed = false;
+  socket.onopen = () => { if (!closed) c.opened?.(); };
   socket.onmessage = m => {
     if (typeof m.data === "string") cause = m.data;
-    else if (!closed) data(decoder.decode(m.data, { stream: true }));
+    else if (!closed) c.data(new Uint8Array(m.data));
   };
-  socket.onclose = e => { if (!closed) end(e.code === 1000 ? "" : cause || "connection closed"); };
-  return { close() { closed = true; socket.close(); } };
+  socket.onclose = e => { if (!closed) c.end(e.code === 1000 ? "" : cause || "connection closed"); };
+  return {
+    close() { closed = true; socket.close(); },
+    send(message) { if (socket.readyState === WebSocket.OPEN) socket.send(message); },
+  };
+}
+
+// open streams a path as text. data gets each part.
+export function open(path: string, data: (text: string) => void, end: (cause: string) => void): Stream {
+  const decoder = new TextDecoder();
+  return start(path, { data: part => data(decoder.decode(part, { stream: true })), end });
 }
 
 // lines calls line for each line of a stream of text.
@@ -51,8 +74,9 @@ export interface Table<T> { items: Map<string, T>; synced: boolean; lost: string
 
 // useWatch follows all objects of a list. It renders at most once for each frame of the screen.
 export function useWatch<T extends Named>(path: string, key: (o: T) => string): Table<T> {
-  const [table, setTable] = useState<Table<T>>({ items: new Map(), synced: false, lost: "" });
+  const [table, setTable] = useState<Table<T>>(() => frozen ? frozenTable(path, key) : { items: new Map(), synced: false, lost: "" });
   useEffect(() => {
+    if (frozen) return;
     let stream: Stream, timer = 0, frame = 0, over = false;
     const connect = () => {
       const items = new Map<string, T>();
@@ -81,12 +105,24 @@ export function useWatch<T extends Named>(path: string, key: (o: T) => string): 
   return table;
 }
 
+// frozenTable returns the objects of a watch in an exported page.
+function frozenTable<T extends Named>(path: string, key: (o: T) => string): Table<T> {
+  const kind = path.includes("/events") ? "/api/v1/events" : "/api/v1/pods";
+  const name = new URLSearchParams(path.split("?")[1]).get("fieldSelector")?.split("=")[1];
+  const all = ((frozen!.answers[kind] as { items?: T[] }).items ?? []).filter(o => {
+    const object = (o as { involvedObject?: { name: string; namespace?: string } }).involvedObject;
+    return !name || object?.name === name && path.includes(`/namespaces/${object.namespace}/`);
+  });
+  return { items: new Map(all.map(o => [key(o), o])), synced: true, lost: "" };
+}
+
 export interface Usage { cpu?: number; memory?: number }
 
 // useUsage follows what pods use, by UID.
 export function useUsage(): Record<string, Usage> {
-  const [all, setAll] = useState<Record<string, Usage>>({});
+  const [all, setAll] = useState<Record<string, Usage>>(() => (frozen?.answers["/usage"] ?? {}) as Record<string, Usage>);
   useEffect(() => {
+    if (frozen) return;
     let stream: Stream, timer = 0, over = false;
     const connect = () => {
       stream = open("/usage", text => setAll(JSON.parse(text)), () => {
@@ -101,8 +137,9 @@ export function useUsage(): Record<string, Usage> {
 
 // useNow renders again every so many milliseconds, for ages.
 export function useNow(every: number): number {
-  const [now, setNow] = useState(Date.now());
+  const [now, setNow] = useState(() => frozen ? Date.parse(frozen.at) : Date.now());
   useEffect(() => {
+    if (frozen) return;
     const timer = setInterval(() => setNow(Date.now()), every);
     return () => clearInterval(timer);
   }, [every]);

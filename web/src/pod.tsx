@@ -1,12 +1,14 @@
 // One pod: its start, containers, logs, events, volumes and YAML, and what can be done with it.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { age, bytes, Container, cpus, Event, parse, Pod, State, statuses, summarize } from "./kube";
+import { age, bytes, Container, cpus, ended, Event, parse, Pod, State, statuses, summarize } from "./kube";
 import { request, Usage, useNow, useWatch } from "./live";
 import { Logs } from "./logs";
+import { Shell } from "./shell";
+import { Strip } from "./strip";
 import { Start } from "./waterfall";
 import { t } from "./words";
 
-export const parts = ["Start", "Containers", "Logs", "Events", "Volumes", "YAML"];
+export const parts = EXPORTED ? ["Start", "Containers", "Events", "Volumes", "YAML"] : ["Start", "Containers", "Logs", "Shell", "Events", "Volumes", "YAML"];
 
 export function PodPage({ pod, usage, part }: { pod?: Pod; usage?: Usage; part: string }) {
   const now = useNow(1000);
@@ -23,7 +25,7 @@ export function PodPage({ pod, usage, part }: { pod?: Pod; usage?: Usage; part: 
       <span>{cpus(usage?.cpu)} · {bytes(usage?.memory)}</span>
       <span>{age(parse(m.creationTimestamp ?? pod.status.startTime), now)}</span>
       <span>{pod.status.podIP}</span>
-      <Actions pod={pod} />
+      {!EXPORTED && <Actions pod={pod} />}
     </header>
     {s.why && <Why pod={pod} why={s.why} />}
     <nav role="tablist">
@@ -32,6 +34,7 @@ export function PodPage({ pod, usage, part }: { pod?: Pod; usage?: Usage; part: 
     {part === "Start" && <Start key={m.uid} pod={pod} />}
     {part === "Containers" && <Containers pod={pod} now={now} />}
     {part === "Logs" && <Logs key={m.uid} pod={pod} />}
+    {part === "Shell" && <Shell key={m.uid} pod={pod} />}
     {part === "Events" && <Events pod={pod} now={now} />}
     {part === "Volumes" && <Volumes pod={pod} />}
     {part === "YAML" && <Yaml pod={pod} />}
@@ -43,7 +46,7 @@ function Why({ pod, why }: { pod: Pod; why: string }) {
   const m = pod.metadata;
   const ask = () => request("POST", `/explain/${m.namespace}/${m.name}`, {}).then(r => r.json()).then(
     l => setSaid((l.items ?? []).map((e: unknown) => JSON.stringify(e, null, 1)).join("\n")), e => setSaid(e.message));
-  return <div class="why">{why} {pod.status.phase === "Pending" && <button onClick={ask}>{t("What admission says")}</button>}
+  return <div class="why">{why} {!EXPORTED && pod.status.phase === "Pending" && <button onClick={ask}>{t("What admission says")}</button>}
     {said && <pre>{said}</pre>}</div>;
 }
 
@@ -56,7 +59,7 @@ function Actions({ pod }: { pod: Pod }) {
   useLayoutEffect(() => cancel.current?.focus(), [asking]);
   const m = pod.metadata;
   const act = () => {
-    const call = asking === "Restart" ? request("POST", `/restart/${m.namespace}/${m.name}?uid=${m.uid}`, {}) :
+    const call = asking !== "Delete" ? request("POST", `/${asking.toLowerCase()}/${m.namespace}/${m.name}?uid=${m.uid}`, {}) :
       request("DELETE", `/api/api/v1/namespaces/${m.namespace}/pods/${m.name}`, { preconditions: { uid: m.uid }, gracePeriodSeconds: Number(grace) });
     call.then(() => { ask(""); setProblem(""); }, e => setProblem(e.message));
   };
@@ -65,12 +68,14 @@ function Actions({ pod }: { pod: Pod }) {
     if (e.key === "Escape") ask("");
   };
   return <span class="actions">
+    {!ended(pod.status.phase) && <button onClick={() => { setProblem(""); ask("Stop"); }}>{t("Stop")}</button>}
     <button onClick={() => { setProblem(""); ask("Restart"); }}>{t("Restart")}</button>
     <button onClick={() => { setProblem(""); ask("Delete"); }} class="danger">{t("Delete")}</button>
     {asking && <div class="veil" onKeyDown={press}><div class="dialog" role="alertdialog" aria-modal="true" aria-label={t(asking)}>
       <h2>{t(asking)}: {m.namespace}/{m.name}</h2>
       {asking === "Restart" ?
-        <p>{t("Replace the pod by a new one with the same manifest? Its containers end within their grace period first.")}</p> :
+        <p>{t("Replace the pod by a new one with the same manifest? Its containers end within their grace period first.")}</p> : asking === "Stop" ?
+        <p>{t("End the containers within their grace period? The pod stays in the list, and starts again with a restart.")}</p> :
         <p>{t("Delete the pod and its manifest? Its containers end within")} <input type="number" min="0" value={grace} onInput={e => setGrace(e.currentTarget.value)} /> {t("seconds")}</p>}
       {problem && <p class="failed">{problem}</p>}
       <button autofocus ref={cancel} onClick={() => ask("")}>{t("Cancel")}</button>
@@ -95,6 +100,7 @@ function Containers({ pod, now }: { pod: Pod; now: number }) {
     ["ephemeral", pod.spec.ephemeralContainers ?? []]];
   const list = (r?: Record<string, string>) => Object.entries(r ?? {}).map(([k, v]) => k + " " + v).join(", ") || "-";
   return <>
+    <Strip pod={pod} now={now} />
     <table>
       <thead><tr><th>{t("Container")}</th><th>{t("Ready")}</th><th>{t("Restarts")}</th><th>{t("State")}</th><th>{t("Last end")}</th><th>{t("Image")}</th><th>requests / limits</th></tr></thead>
       <tbody>{kinds.flatMap(([kind, all]) => all.map(c => {
@@ -126,17 +132,54 @@ function Events({ pod, now }: { pod: Pod; now: number }) {
 
 function Volumes({ pod }: { pod: Pod }) {
   const volumes = pod.spec.volumes ?? [];
-  if (!volumes.length) return <p class="empty">{t("No volumes.")}</p>;
   const all = [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
-  return <table>
-    <thead><tr><th>{t("Volume")}</th><th>{t("Kind")}</th><th>{t("Source")}</th><th>{t("Mounts")}</th></tr></thead>
-    <tbody>{volumes.map(v => {
-      const kind = Object.keys(v).find(k => k !== "name") ?? "emptyDir";
-      const mounts = all.flatMap(c => (c.volumeMounts ?? []).filter(mount => mount.name === v.name)
-        .map(mount => c.name + ":" + mount.mountPath + (mount.readOnly ? " (ro)" : "")));
-      return <tr key={v.name}><td>{v.name}</td><td>{kind}</td><td class="source">{JSON.stringify(v[kind])}</td><td>{mounts.join(", ")}</td></tr>;
-    })}</tbody>
-  </table>;
+  const objects = objectsOf(pod);
+  return <>
+    {!volumes.length ? <p class="empty">{t("No volumes.")}</p> : <table>
+      <thead><tr><th>{t("Volume")}</th><th>{t("Kind")}</th><th>{t("Source")}</th><th>{t("Mounts")}</th></tr></thead>
+      <tbody>{volumes.map(v => {
+        const kind = Object.keys(v).find(k => k !== "name") ?? "emptyDir";
+        const mounts = all.flatMap(c => (c.volumeMounts ?? []).filter(mount => mount.name === v.name)
+          .map(mount => c.name + ":" + mount.mountPath + (mount.readOnly ? " (ro)" : "")));
+        return <tr key={v.name}><td>{v.name}</td><td>{kind}</td><td class="source">{JSON.stringify(v[kind])}</td><td>{mounts.join(", ")}</td></tr>;
+      })}</tbody>
+    </table>}
+    {objects.size > 0 && <>
+      <h2>{t("Objects")}</h2>
+      <table>
+        <thead><tr><th>{t("Kind")}</th><th>{t("Name")}</th><th>{t("Used by")}</th></tr></thead>
+        <tbody>{[...objects].map(([name, users]) => <tr key={name}>
+          <td>{name.split("/")[0]}</td><td>{name.split("/")[1]}</td><td>{[...users].join(", ")}</td></tr>)}</tbody>
+      </table>
+    </>}
+  </>;
+}
+
+// The fields that name an object: the field itself, and for some the field in it that has the name.
+const references: Record<string, [string, string]> = {
+  configMapKeyRef: ["ConfigMap", "name"], configMapRef: ["ConfigMap", "name"], configMap: ["ConfigMap", "name"],
+  secretKeyRef: ["Secret", "name"], secretRef: ["Secret", "name"], secret: ["Secret", "secretName"],
+  persistentVolumeClaim: ["PersistentVolumeClaim", "claimName"], imagePullSecrets: ["Secret", "name"],
+};
+
+// objectsOf returns the objects that a pod names, as kind/name, and the parts of the pod that use them.
+function objectsOf(pod: Pod): Map<string, Set<string>> {
+  const found = new Map<string, Set<string>>();
+  const walk = (value: unknown, field: string, user: string) => {
+    if (Array.isArray(value)) value.forEach(v => walk(v, field, user));
+    else if (value && typeof value === "object") {
+      const o = value as Record<string, unknown>, [kind, key] = references[field] ?? [];
+      // A projected volume names its Secrets as other fields do.
+      const name = kind && (o[key!] ?? o.name);
+      if (name) found.set(kind + "/" + name, (found.get(kind + "/" + name) ?? new Set()).add(user));
+      for (const k in o) walk(o[k], k, user);
+    }
+  };
+  const spec = pod.spec as unknown as Record<string, unknown>;
+  for (const c of [...(pod.spec.initContainers ?? []), ...pod.spec.containers]) walk(c, "", c.name);
+  for (const v of pod.spec.volumes ?? []) walk(v, "", v.name);
+  walk(spec.imagePullSecrets, "imagePullSecrets", "imagePullSecrets");
+  return found;
 }
 
 function Yaml({ pod }: { pod: Pod }) {

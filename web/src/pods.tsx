@@ -1,6 +1,7 @@
 // The list of all pods.
+import { Component } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { age, born, bytes, cpus, keyOf, Pod, Summary, summarize } from "./kube";
+import { age, born, bytes, cpus, keyOf, Pod, Summary, summarize, typing } from "./kube";
 import { Table, Usage, useNow } from "./live";
 import { t } from "./words";
 
@@ -31,15 +32,16 @@ export function Pods({ table, usage }: { table: Table<Pod>; usage: Record<string
   useLayoutEffect(() => {
     const press = (e: KeyboardEvent) => {
       if (e.ctrlKey || e.metaKey || e.altKey) return;
-      const typing = e.target instanceof HTMLInputElement;
-      if (e.key === "Escape" && typing) { setFilter(""); input.current?.blur(); }
+      if (e.target instanceof HTMLSelectElement) return;
+      const filtering = typing(e);
+      if (e.key === "Escape" && filtering) { setFilter(""); input.current?.blur(); }
       else if (e.key === "ArrowDown") { choose(c => Math.min(c + 1, shown.length - 1)); e.preventDefault(); }
       else if (e.key === "ArrowUp") { choose(c => Math.max(c - 1, 0)); e.preventDefault(); }
-      else if (e.key === "Enter" && shown[Math.max(chosen, 0)] && (typing || chosen >= 0)) location.hash = linkTo(shown[Math.max(chosen, 0)]);
+      else if (e.key === "Enter" && shown[Math.max(chosen, 0)] && (filtering || chosen >= 0)) location.hash = linkTo(shown[Math.max(chosen, 0)]);
     };
     // When the key is up, its character is written already, so it does not become a part of the filter.
     const release = (e: KeyboardEvent) => {
-      if (e.key === "/" && !(e.target instanceof HTMLInputElement)) input.current?.focus();
+      if (e.key === "/" && !typing(e)) input.current?.focus();
     };
     addEventListener("keydown", press);
     addEventListener("keyup", release);
@@ -54,10 +56,11 @@ export function Pods({ table, usage }: { table: Table<Pod>; usage: Record<string
     </div>
     <table class="pods">
       <thead><tr>{columns.map(c => <th key={c} aria-sort={c === order ? "ascending" : "none"}><button onClick={() => setOrder(c)}>{t(c)}</button></th>)}<th>{t("Why it waits")}</th></tr></thead>
-      <tbody>{shown.map((p, i) => <PodRow key={p.metadata.uid} pod={p} usage={usage[p.metadata.uid]} chosen={i === chosen} now={now} />)}</tbody>
+      <tbody>{shown.map((p, i) => <PodRow key={p.metadata.uid} pod={p} chosen={i === chosen}
+        cpu={cpus(usage[p.metadata.uid]?.cpu)} memory={bytes(usage[p.metadata.uid]?.memory)} age={age(born(p), now)} />)}</tbody>
     </table>
     {!shown.length && <p class="empty">{t(!table.synced ? "Loading" : filter ? "No pod matches the filter." : "No pods run here.")}</p>}
-    <p class="hint keys">{t("Keys: / filter, arrows choose, Enter opens, Escape goes back, 1 to 6 choose a part")}</p>
+    <p class="hint keys">{t("Keys: / filter, arrows choose, Enter opens, Escape goes back, 1 to 7 choose a part, n shows the node, p the pods")}</p>
   </>;
 }
 
@@ -76,11 +79,21 @@ function compare(a: Pod, b: Pod, order: Order, usage: Record<string, Usage>): nu
   return by[order]() || a.metadata.name.localeCompare(b.metadata.name) || a.metadata.namespace.localeCompare(b.metadata.namespace);
 }
 
-function PodRow({ pod, usage, chosen, now }: { pod: Pod; usage?: Usage; chosen: boolean; now: number }) {
-  const s = summaryOf(pod), m = pod.metadata;
-  return <tr class={chosen ? "chosen" : ""} ref={chosen ? r => r?.scrollIntoView({ block: "nearest" }) : undefined}>
-    <td><a href={linkTo(pod)}>{m.name}</a></td><td>{m.namespace}</td><td>{s.ready}/{s.total}</td>
-    <td><span class={"status " + s.level}>{s.status}</span></td><td>{s.restarts}</td>
-    <td>{cpus(usage?.cpu)}</td><td>{bytes(usage?.memory)}</td><td>{age(born(pod), now)}</td><td class="reason">{s.why}</td>
-  </tr>;
+interface RowProps { pod: Pod; chosen: boolean; cpu: string; memory: string; age: string }
+
+// PodRow is drawn again only after a change of what it shows, so that a tick costs little with many pods.
+class PodRow extends Component<RowProps> {
+  shouldComponentUpdate(next: RowProps) {
+    const now = this.props;
+    return next.pod !== now.pod || next.chosen !== now.chosen || next.cpu !== now.cpu || next.memory !== now.memory || next.age !== now.age;
+  }
+
+  render({ pod, chosen, cpu, memory, age }: RowProps) {
+    const s = summaryOf(pod), m = pod.metadata;
+    return <tr class={chosen ? "chosen" : ""} ref={chosen ? r => r?.scrollIntoView({ block: "nearest" }) : undefined}>
+      <td><a href={linkTo(pod)}>{m.name}</a></td><td>{m.namespace}</td><td>{s.ready}/{s.total}</td>
+      <td><span class={"status " + s.level}>{s.status}</span></td><td>{s.restarts}</td>
+      <td>{cpu}</td><td>{memory}</td><td>{age}</td><td class="reason">{s.why}</td>
+    </tr>;
+  }
 }

@@ -33,6 +33,16 @@ export function rowsOf(line: Timeline): Row[] {
   return rows;
 }
 
+// causesOf returns the rows that a wait waited for: the span of the same name, or the pull that ended when it ended.
+function causesOf(wait: Span, rows: Row[]): Row[] {
+  const end = wait.end ? parse(wait.end) : Infinity;
+  const work = rows.filter(r => r.span.kind !== "wait");
+  const named = work.filter(r => r.span.name === wait.name);
+  if (named.length || !wait.name.startsWith("image ")) return named;
+  const pulls = work.filter(r => r.span.kind === "image" && r.from <= end && r.to >= parse(wait.start));
+  return pulls.sort((a, b) => Math.abs(a.to - end) - Math.abs(b.to - end)).slice(0, 1);
+}
+
 const height = 22, names = 260, times = 76, width = 1000;
 
 export const label = (s: Span) => s.kind === "wait" ? t("waited for") + " " + s.name : s.name;
@@ -53,17 +63,24 @@ export function Drawing({ line }: { line: Timeline }) {
   const left = names + times, room = width - left - 8;
   const x = (at: number) => left + room * Math.min(Math.max((at - from) / total, 0), 1);
   const row = rows[Math.min(chosen, rows.length - 1)];
+  // What the chosen row waits for, and what waits for it.
+  const waits = row.span.kind === "wait" ? [row.span] : row.waits;
+  const causes = waits.flatMap(w => causesOf(w, rows).map(cause => ({ wait: w, cause })));
+  const waiters = rows.filter(r => r.waits.some(w => causesOf(w, rows).includes(row)));
   const ticks = [0, 0.25, 0.5, 0.75, 1];
   return <section class="waterfall">
     <h2>{headline(line)}</h2>
-    <div class="scroll"><svg viewBox={`0 0 ${width} ${height * (rows.length + 1)}`} role="img" aria-label={headline(line)}>
+    <div class="scroll"><svg viewBox={`0 0 ${width} ${height * (rows.length + 1)}`} role="img" aria-label={headline(line)} tabIndex={0} onKeyDown={e => {
+      const step = e.key === "ArrowDown" ? 1 : e.key === "ArrowUp" ? -1 : 0;
+      if (step) { choose(Math.min(Math.max(chosen + step, 0), rows.length - 1)); e.preventDefault(); }
+    }}>
       {ticks.map(f => <g key={f}>
         <line class="tick" x1={left + room * f} x2={left + room * f} y1={height - 4} y2={height * (rows.length + 1)} />
         <text class="scale" x={left + room * f} y={height - 8} text-anchor={f === 0 ? "start" : f === 1 ? "end" : "middle"}>{took(total * f)}</text>
       </g>)}
       {rows.map((r, i) => {
         const y = height * (i + 1), failed = r.span.err || r.span.reason;
-        const overlap = row.waits.some(w => w.id === r.span.id);
+        const overlap = row.waits.some(w => w.id === r.span.id) || causes.some(c => c.cause === r) || waiters.includes(r);
         return <g key={r.span.id} class={"row" + (i === chosen ? " chosen" : "") + (overlap ? " waited" : "")}
           onMouseEnter={() => choose(i)} onClick={() => choose(i)}>
           <rect class="back" x="0" y={y} width={width} height={height} />
@@ -73,16 +90,21 @@ export function Drawing({ line }: { line: Timeline }) {
             width={Math.max(x(r.to) - x(r.from), 1.5)} height={height - 8} rx="2" />
         </g>;
       })}
+      {causes.map(({ wait, cause }) => {
+        const at = x(wait.end ? parse(wait.end) : row.to), y = (r: Row | undefined) => height * (rows.indexOf(r ?? row) + 1) + height / 2;
+        return <path key={wait.id + cause.span.id} class="because" d={`M ${x(cause.to)} ${y(cause)} L ${at} ${y(rows.find(r => r.span.id === wait.id))}`} />;
+      })}
     </svg></div>
-    <Detail row={row} from={from} />
+    <Detail row={row} from={from} waiters={waiters} />
   </section>;
 }
 
-function Detail({ row, from }: { row: Row; from: number }) {
+function Detail({ row, from, waiters }: { row: Row; from: number; waiters: Row[] }) {
   const s = row.span;
   return <div class="detail" aria-live="polite">
     <strong>{label(s)}</strong> <span class="time">{took(Math.max(row.from - from, 0))} → {took(Math.max(row.to - from, 0))} ({took(row.to - row.from)})</span>
     {row.waits.length > 0 && <div>{t("waited for")}: {row.waits.map(w => w.name + " " + took((w.end ? parse(w.end) : row.to) - parse(w.start))).join(", ")}</div>}
+    {waiters.length > 0 && <div>{t("is waited for by")}: {waiters.map(w => label(w.span)).join(", ")}</div>}
     {(s.err || s.reason) && <div class="failed">{[s.reason, s.err].filter(Boolean).join(": ")}</div>}
     {s.attrs && <div class="attrs">{Object.entries(s.attrs).map(([k, v]) => k + "=" + v).join("  ")}</div>}
     <div class="hint">{t("Click a row or point at a bar to see what it waited for.")}</div>

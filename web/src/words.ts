@@ -14,9 +14,25 @@ const chinese: Record<string, string> = {
     "用同一清单的新 Pod 替换此 Pod？其容器会先在宽限期内结束。",
   "Delete the pod and its manifest? Its containers end within": "删除此 Pod 及其清单？其容器的宽限时间（秒）：", "seconds": "",
   "What admission says": "准入检查的结果", "Language": "语言", "Colours": "配色", "Dark": "深色", "Light": "浅色", "Back to all pods": "返回全部 Pod",
-  "Keys: / filter, arrows choose, Enter opens, Escape goes back, 1 to 6 choose a part": "按键：/ 筛选，方向键选择，Enter 打开，Esc 返回，1 至 6 选择栏目",
+  "Keys: / filter, arrows choose, Enter opens, Escape goes back, 1 to 7 choose a part, n shows the node, p the pods":
+    "按键：/ 筛选，方向键选择，Enter 打开，Esc 返回，1 至 7 选择栏目，n 显示节点，p 显示 Pod",
   "Click a row or point at a bar to see what it waited for.": "点击一行或指向一个条形，可查看它在等待什么。", "waited": "等待", "exit code": "退出码",
-  "since": "自", "lines": "行",
+  "since": "自", "lines": "行", "Shell": "终端", "Node": "节点", "Map": "资源图", "Usage": "用量", "Images": "镜像", "Starts": "启动耗时", "Stop": "停止",
+  "No container runs.": "没有正在运行的容器。", "Shift-Escape leaves the terminal.": "按 Shift-Esc 离开终端。", "Open another shell": "打开新的终端",
+  "The shell has ended.": "终端已结束。", "Point at a CPU to see who has it.": "指向一个 CPU，可查看它的持有者。", "reserved": "保留", "shared": "共享", "offline": "离线",
+  "free": "空闲", "unhealthy": "不健康", "an ended pod": "已结束的 Pod", "CPU policy": "CPU 策略", "memory policy": "内存策略", "topology policy": "拓扑策略",
+  "sockets": "插槽数", "socket": "插槽", "Pod": "Pod", "Devices": "设备", "No pod holds CPUs, memory or devices for itself.": "没有 Pod 独占 CPU、内存或设备。",
+  "free of": "可用，共", "Size": "大小", "Used": "使用情况", "Last use": "上次使用", "in use": "使用中", "pinned": "固定", "loaded": "手动载入", "No images.": "没有镜像。",
+  "The last starts that became ready": "最近成功的启动", "Step": "步骤", "Count": "次数", "Hours": "小时",
+  "No samples yet: the first comes within a minute.": "还没有样本，首个样本将在一分钟内出现。", "CPUs in use": "使用中的 CPU", "Memory in use": "使用中的内存",
+  "Disk in use": "使用中的磁盘", "Disks": "磁盘读写", "Disk": "磁盘", "read": "读取", "written": "写入", "Pressure stall": "资源压力停顿",
+  "Memory, all wait": "内存，全部等待", "Disk, all wait": "磁盘，全部等待", "Runs and probes": "运行与探针", "ended": "已结束", "running": "运行中", "succeeds": "成功",
+  "fails": "失败", "Startup probe": "启动探针", "Readiness probe": "就绪探针", "Liveness probe": "存活探针",
+  "Point at a bar. Results of probes are kept since the agent's start.": "指向一个条形可查看详情。探针结果自代理启动起保留。",
+  "End the containers within their grace period? The pod stays in the list, and starts again with a restart.":
+    "在宽限期内结束容器？Pod 仍留在列表中，重启后再次运行。", "is waited for by": "被等待于", "licences": "许可证", "Objects": "对象", "Used by": "使用者", "This is not a part of the exported page.": "导出的页面不含此内容。",
+  "This is a picture of the node from": "此页面是节点在以下时间的快照：", "Values of environment variables, logs and what looks like a secret are left out.":
+    "环境变量的值、日志以及疑似机密的内容已略去。",
 };
 
 let language = "en";
