@@ -41,7 +41,6 @@ case "$*" in
 "logs -f "*) %[1]s --root-dir "$ROOT" "$@" >>followed 2>&1 & exit ;;
 "exec web -- sh") exec %[1]s --root-dir "$ROOT" exec web -- /workload print "in the pod" ;;
 "doctor") %[1]s --root-dir "$ROOT" doctor --config "$CONFIG"; [ $? -le 1 ]; exit ;;
-"reset --yes") exec %[1]s --root-dir "$ROOT" reset --yes --config "$CONFIG" ;;
 esac
 exec %[1]s --root-dir "$ROOT" "$@"
 `
@@ -128,7 +127,7 @@ var notRun = map[string]string{
 	"bench":   "a measurement needs a quiet machine, and takes minutes",
 	"build":   "the tests need what these commands build, and CI consists of these targets",
 	"cluster": "it replaces the kubelet of a machine: the scripts of test/e2e start agents with these flags",
-	"release": "test/packages/lifecycle.sh builds and installs packages, in a root file system of their own",
+	"release": "make packages builds a package, and installs it in a root file system of its own",
 	"systemd": "it changes the services of the machine: installed.txtar runs the tutorial's in an emulated machine",
 	"ui":      "it runs until Ctrl-C, and the second one needs two machines: test/browser opens the page",
 }
