@@ -2,6 +2,7 @@ package test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,10 +28,15 @@ func (h *harness) page(ts *testscript.TestScript, args []string) {
 	cmd := exec.Command(h.bin, "--root-dir", rootOf(ts), "ui")
 	out, err := cmd.StdoutPipe()
 	ts.Check(err)
+	var problems bytes.Buffer
+	cmd.Stderr = &problems
 	ts.Check(cmd.Start())
 	defer func() {
 		ts.Check(cmd.Process.Signal(syscall.SIGINT))
 		ts.Check(cmd.Wait())
+		if problems.Len() > 0 {
+			ts.Fatalf("berth ui wrote %s", problems.String())
+		}
 	}()
 	link := ""
 	for lines := bufio.NewScanner(out); link == "" && lines.Scan(); {

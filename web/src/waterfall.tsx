@@ -70,7 +70,7 @@ export function Drawing({ line }: { line: Timeline }) {
   const ticks = [0, 0.25, 0.5, 0.75, 1];
   return <section class="waterfall">
     <h2>{headline(line)}</h2>
-    <div class="scroll"><svg viewBox={`0 0 ${width} ${height * (rows.length + 1)}`} role="img" aria-label={headline(line)} tabIndex={0} onKeyDown={e => {
+    <div class="scroll"><svg viewBox={`0 0 ${width} ${height * (rows.length + 1)}`} role="img" aria-label={headline(line)} tabindex={0} onKeyDown={e => {
       const step = e.key === "ArrowDown" ? 1 : e.key === "ArrowUp" ? -1 : 0;
       if (step) { choose(Math.min(Math.max(chosen + step, 0), rows.length - 1)); e.preventDefault(); }
     }}>
