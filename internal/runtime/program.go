@@ -1,9 +1,7 @@
 package runtime
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -14,19 +12,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/klauspost/compress/zstd"
+	"github.com/berth-run/berth/internal/runtime/assets"
 )
-
-// assets holds the programs that hack/assets.sh builds, as NAME.zst, and their checksums in SHA256SUMS.
-//
-//go:embed assets
-var assets embed.FS
 
 const (
 	// shimName is containerd's name for the shim of runtimes that use runc.
-	shimName = "containerd-shim-runc-v2"
-	// holderName is the name of the program that keeps the namespaces of a pod open.
-	holderName = "holder"
+	shimName   = "containerd-shim-runc-v2"
+	holderName = assets.HolderName
 	// keyLength is the number of hexadecimal digits of a hash in a file name.
 	keyLength = 12
 )
@@ -44,28 +36,9 @@ type program struct {
 // file is the name of the installed file. It contains a hash of the content.
 func (p program) file() string { return p.name + "-" + p.sum[:keyLength] }
 
-// open returns the executable's content.
-func (p program) open() (io.ReadCloser, error) {
-	packed, err := assets.ReadFile("assets/" + p.name + ".zst")
-	if err != nil {
-		return nil, err
-	}
-	decoder, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		return nil, err
-	}
-	return decoder.IOReadCloser(), nil
-}
-
-// errNoPrograms says that the binary was built without `make assets`.
-var errNoPrograms = errors.New("this build lacks an embedded program: run `make assets`, then build again")
-
 // embeddedPrograms returns the programs of this build by name.
 func embeddedPrograms() (map[string]program, error) {
-	sums, err := assets.ReadFile("assets/SHA256SUMS")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errNoPrograms
-	}
+	sums, err := assets.Sums()
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +69,7 @@ func installPrograms(l layout, programs map[string]program) error {
 	for _, name := range append([]string{"runc", shimName, holderName}, cniPlugins[:]...) {
 		p, ok := programs[name]
 		if !ok {
-			return fmt.Errorf("install %s: %w", name, errNoPrograms)
+			return fmt.Errorf("install %s: %w", name, assets.ErrMissing)
 		}
 		if err := installProgram(l.bin(), p); err != nil {
 			return fmt.Errorf("install %s: %w", name, err)
@@ -122,7 +95,7 @@ func installProgram(dir string, p program) error {
 	if _, err := os.Stat(target); err == nil {
 		return nil
 	}
-	content, err := p.open()
+	content, err := assets.Open(p.name)
 	if err != nil {
 		return err
 	}

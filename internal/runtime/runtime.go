@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -26,6 +27,7 @@ import (
 	"github.com/berth-run/berth/internal/base/packetfilter"
 	"github.com/berth-run/berth/internal/base/pages"
 	"github.com/berth-run/berth/internal/base/unixsocket"
+	"github.com/berth-run/berth/internal/runtime/assets"
 	"github.com/berth-run/berth/internal/runtime/command"
 	"github.com/berth-run/berth/internal/runtime/handler"
 	"github.com/berth-run/berth/internal/runtime/logpath"
@@ -180,7 +182,7 @@ func (r *Runtime) run(ctx context.Context) error {
 	if r.sandboxes.shim == r.layout().program(shimName) { // else a test runs the shim of the version before
 		up.logs = logpath.Paths{CRI: up.cri, Others: r.config.Handlers.Shims()}
 	}
-	if err := r.placePause(ctx, up, boxes.image, programs); err != nil {
+	if err := r.placePause(ctx, up, boxes.image); err != nil {
 		return err
 	}
 	defer r.network.Close()
@@ -206,7 +208,7 @@ func (r *Runtime) run(ctx context.Context) error {
 }
 
 // placePause makes the image of pause containers if a handler needs it, and removes those that no pod needs.
-func (r *Runtime) placePause(ctx context.Context, up *server, current string, programs map[string]program) error {
+func (r *Runtime) placePause(ctx context.Context, up *server, current string) error {
 	ctx = namespaces.WithNamespace(ctx, criNamespace)
 	images := pause.Images{Client: up.client, Snapshotter: up.snapshotter, Current: current}
 	if err := images.Sweep(ctx); err != nil {
@@ -215,7 +217,8 @@ func (r *Runtime) placePause(ctx context.Context, up *server, current string, pr
 	if r.sandboxes.image != "" { // a test imports its own
 		return nil
 	}
-	if err := images.Ensure(ctx, programs[holderName].open); err != nil {
+	open := func() (io.ReadCloser, error) { return assets.Open(holderName) }
+	if err := images.Ensure(ctx, open); err != nil {
 		return fmt.Errorf("make the image of pause containers: %w", err)
 	}
 	return nil
