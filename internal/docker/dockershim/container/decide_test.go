@@ -1,0 +1,41 @@
+package container
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/docker/dockershim/index"
+)
+
+func TestReasonOfTheEnd(t *testing.T) {
+	const exited = runtimeapi.ContainerState_CONTAINER_EXITED
+	started := index.Times{Started: 1}
+	for want, c := range map[string]*index.Record{
+		"":           {State: runtimeapi.ContainerState_CONTAINER_RUNNING, Times: started},
+		"Completed":  {State: exited, Times: started},
+		"Error":      {State: exited, Times: started, ExitCode: 1},
+		"OOMKilled":  {State: exited, Times: started, ExitCode: 137, OOMKilled: true},
+		"StartError": {State: exited, ExitCode: 127},
+	} {
+		if got := reason(c); got != want {
+			t.Errorf("%+v: %q, want %q", c, got, want)
+		}
+	}
+}
+
+// Only numbers are certain: a name means what the files in the container say.
+func TestUserOfAContainer(t *testing.T) {
+	want := &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{Uid: 1, Gid: 2,
+		SupplementalGroups: []int64{3}}}
+	if diff := cmp.Diff(want, userOf("1:2", []string{"3"}), protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+	for _, user := range []string{"", "1", "app", "app:2"} {
+		if got := userOf(user, nil); got != nil {
+			t.Errorf("%q: %s", user, got)
+		}
+	}
+}

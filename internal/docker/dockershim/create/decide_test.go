@@ -1,0 +1,35 @@
+package create
+
+import (
+	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/docker/dockershim/identity"
+	"github.com/berth-run/berth/internal/docker/dockershim/index"
+)
+
+func TestHolderOfAName(t *testing.T) {
+	record := func(spec string, state runtimeapi.ContainerState) *index.Record {
+		return &index.Record{Identity: identity.Identity{Spec: spec}, State: state}
+	}
+	const running, exited = runtimeapi.ContainerState_CONTAINER_RUNNING, runtimeapi.ContainerState_CONTAINER_EXITED
+	for _, test := range []struct {
+		name   string
+		holder *index.Record
+		usable bool
+		want   verdict
+	}{
+		{"the same request, usable", record("a", running), true, ours},
+		{"the same request, half made", record("a", running), false, dead},
+		{"another request, running", record("b", running), true, taken},
+		{"another request, half made", record("b", running), false, dead},
+		{"another request, ended", record("b", exited), true, dead},
+		{"cri-dockerd's, ended", record("", exited), true, dead},
+		{"lost", nil, true, phantom},
+	} {
+		if got := decide(test.holder, "a", func(*index.Record) bool { return test.usable }); got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+}

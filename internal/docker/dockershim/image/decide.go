@@ -1,0 +1,68 @@
+package image
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/distribution/reference"
+	"github.com/moby/moby/api/types/image"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// familiar returns a name as the Engine stores it. A name with a tag and a digest is that of the digest: the Engine
+// keeps no tag for it.
+func familiar(name string) string {
+	named, err := reference.ParseDockerRef(name)
+	if err != nil || isID(name) {
+		return name
+	}
+	return named.String()
+}
+
+// normalized returns names in full, with the registry. Names of images that have lost theirs (<none>) are left out.
+func normalized(names []string) (all []string) {
+	for _, name := range names {
+		if strings.Contains(name, "<none>") {
+			continue
+		}
+		if named, err := reference.ParseNormalizedNamed(name); err == nil {
+			name = named.String()
+		}
+		all = append(all, name)
+	}
+	return all
+}
+
+// summary converts an image of a list.
+func summary(i *image.Summary, pinned string) *runtimeapi.Image {
+	tags := normalized(i.RepoTags)
+	return &runtimeapi.Image{Id: i.ID, RepoTags: tags, RepoDigests: normalized(i.RepoDigests),
+		Size: uint64(max(i.Size, 0)), Spec: &runtimeapi.ImageSpec{}, Pinned: isPinned(tags, pinned)}
+}
+
+// inspected converts an image with its user.
+func inspected(i *image.InspectResponse, pinned string) *runtimeapi.Image {
+	tags := normalized(i.RepoTags)
+	converted := &runtimeapi.Image{Id: i.ID, RepoTags: tags, RepoDigests: normalized(i.RepoDigests),
+		Size: uint64(max(i.Size, 0)), Spec: &runtimeapi.ImageSpec{}, Pinned: isPinned(tags, pinned)}
+	if i.Config == nil {
+		return converted
+	}
+	user, _, _ := strings.Cut(i.Config.User, ":")
+	if uid, err := strconv.ParseInt(user, 10, 64); err == nil {
+		converted.Uid = &runtimeapi.Int64Value{Value: uid}
+	} else {
+		converted.Username = user
+	}
+	return converted
+}
+
+func isPinned(tags []string, pinned string) bool {
+	return slices.Contains(tags, familiar(pinned))
+}
+
+func usageOf(root string, bytes int64, inodes uint64) *runtimeapi.FilesystemUsage {
+	return &runtimeapi.FilesystemUsage{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: root},
+		UsedBytes: &runtimeapi.UInt64Value{Value: uint64(bytes)}, InodesUsed: &runtimeapi.UInt64Value{Value: inodes}}
+}

@@ -1,0 +1,48 @@
+package node
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/moby/moby/api/types/system"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/docker"
+	"github.com/berth-run/berth/internal/docker/dockershim/translate"
+)
+
+// systemd is Docker's name of the cgroup driver.
+const systemd = "systemd"
+
+// facts converts what an Engine says of itself. supports reports whether it has a feature.
+func facts(info *system.Info, supports func(feature string) bool, oomFloor int) translate.Facts {
+	f := translate.Facts{
+		Systemd: info.CgroupDriver == systemd, OOMFloor: oomFloor, Handlers: map[string]bool{},
+		AppArmor: slices.ContainsFunc(info.SecurityOptions, func(option string) bool {
+			return strings.HasPrefix(option, "name=apparmor")
+		}),
+		CDI: supports(docker.CDI), RecursiveReadOnly: supports(docker.RecursiveReadOnly),
+		ImageMounts: supports(docker.ImageMounts),
+	}
+	for name := range info.Runtimes {
+		f.Handlers[name] = true
+	}
+	return f
+}
+
+// handlers returns the runtime handlers of an Engine, sorted by name. The default one has no name.
+func handlers(info *system.Info, recursive bool) []*runtimeapi.RuntimeHandler {
+	all := []*runtimeapi.RuntimeHandler{{Features: features(info.DefaultRuntime, recursive)}}
+	for name := range info.Runtimes {
+		all = append(all, &runtimeapi.RuntimeHandler{Name: name, Features: features(name, recursive)})
+	}
+	slices.SortFunc(all, func(a, b *runtimeapi.RuntimeHandler) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// features returns the features of a handler. The Engine asks runc whether it mounts read-only recursively, and refuses
+// the mount otherwise. No Engine gives pods user namespaces of their own.
+func features(handler string, recursive bool) *runtimeapi.RuntimeHandlerFeatures {
+	isRunc := handler == "runc" || handler == "io.containerd.runc.v2"
+	return &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: recursive && isRunc}
+}

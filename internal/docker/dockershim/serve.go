@@ -1,0 +1,27 @@
+package dockershim
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"google.golang.org/grpc"
+)
+
+// maxMessage is the largest message in bytes, as in containerd and the kubelet.
+const maxMessage = 16 << 20
+
+// Serve serves the CRI at a listener until ctx ends, and cancels the calls that are then in progress. Run does the work
+// of the server.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.WaitForHandlers(true))
+	s.Register(server)
+	stop := context.AfterFunc(ctx, server.Stop)
+	defer stop()
+	err := server.Serve(listener)
+	if ctx.Err() != nil && (err == nil || errors.Is(err, grpc.ErrServerStopped)) {
+		return nil
+	}
+	return err
+}
