@@ -80,7 +80,7 @@ var rules = []rule{
 		"servers speak to interfaces, so that they can be tested without an agent"},
 	{"internal/agent",
 		[]string{"internal/base", "internal/model", "internal/record", "internal/cri", "internal/runtime",
-			"internal/node",
+			"internal/docker", "internal/node",
 			"internal/config", "internal/pod", "internal/cluster", "internal/api", "internal/agent"},
 		"agent wires everything but the command line"},
 	{"internal/ui", []string{"internal/base", "internal/model", "internal/record", "internal/api"},

@@ -20,6 +20,7 @@ const (
 	JoinedRootDir = "/var/lib/kubelet"
 	// EmbeddedRuntime is the containerRuntimeEndpoint of the runtime inside the agent.
 	EmbeddedRuntime = "embedded"
+	DockerRuntime   = "docker://" // begins that of a Docker Engine; unix:///path follows, or nothing
 	// kubeletsRuntime is the kubelet's default for containerRuntimeEndpoint.
 	kubeletsRuntime = "unix:///run/containerd/containerd.sock"
 )
@@ -136,7 +137,7 @@ type DeadContainers struct {
 
 // Runtime configures the container runtime.
 type Runtime struct {
-	// Endpoint is unix:///path, EmbeddedRuntime, or empty: package endpoint then chooses one.
+	// Endpoint is unix:///path, DockerRuntime, EmbeddedRuntime, or empty: package endpoint then chooses one.
 	Endpoint string
 	// KubeletsDefault is the endpoint that a kubelet uses if none is configured, or $CONTAINER_RUNTIME_ENDPOINT. It
 	// is empty without a cluster.

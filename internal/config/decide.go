@@ -170,8 +170,8 @@ func readRuntime(in *input, f Flags, h host) Runtime {
 		Embedded:       f.Embedded,
 		Cgroups:        f.RuntimeCgroups,
 	}
-	if r.Endpoint != "" && r.Endpoint != EmbeddedRuntime {
-		in.socket("containerRuntimeEndpoint", r.Endpoint)
+	if e := strings.TrimPrefix(r.Endpoint, DockerRuntime); e != "" && e != EmbeddedRuntime {
+		in.socket("containerRuntimeEndpoint", e)
 	}
 	// A cleanup command has no --kubeconfig: the kubelet's root means that the node belongs to a cluster.
 	if f.Kubeconfig != "" || f.Apart && f.RootDir == JoinedRootDir {

@@ -1,5 +1,6 @@
-// Package kind has the kinds of container runtimes: embedded.go for the runtime in this process, socket.go for one
-// behind a CRI socket. Each implements engine.Runtime. To add a kind, implement engine.Runtime here and add it to All.
+// Package kind has the kinds of container runtimes: embedded.go for the runtime in this process, docker.go for a Docker
+// Engine, socket.go for one behind a CRI socket. Each implements engine.Runtime. To add a kind, implement
+// engine.Runtime here and add it to All.
 //
 // Only this package and the command line link the embedded runtime. The parts of the agent know it as an
 // engine.Runtime, so that their tests build without containerd.
@@ -7,6 +8,7 @@ package kind
 
 import (
 	"log/slog"
+	"strings"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -21,8 +23,11 @@ type All struct{}
 // Runtime returns the runtime that an endpoint stands for.
 func (All) Runtime(choice endpoint.Choice, c *config.Config, tracer trace.TracerProvider,
 	log *slog.Logger) engine.Runtime {
-	if choice.Endpoint == "" {
+	switch {
+	case choice.Endpoint == "":
 		return newEmbedded(c, tracer, log)
+	case strings.HasPrefix(choice.Endpoint, config.DockerRuntime):
+		return newDocker(choice, c, log)
 	}
 	return socket{choice, c}
 }
