@@ -199,6 +199,20 @@ func testSandboxStopEndsContainers(t *testing.T, env Env) {
 	}
 }
 
+// A container with a PID namespace of its own does not end with the sandbox's first process. The runtime must end it.
+func testSandboxStopEndsContainersOfOwnPID(t *testing.T, env Env) {
+	p := env.runPod(t, "ownpid")
+	config := p.containerConfig("c", "print", "ready", "then", "sleep")
+	config.Linux.SecurityContext.NamespaceOptions = &runtimeapi.NamespaceOption{
+		Pid: runtimeapi.NamespaceMode_CONTAINER}
+	id := p.run(t, config)
+	p.awaitLine(t, config, "ready")
+	p.stop(t)
+	if got := env.exited(t, id); got.ExitCode != killed {
+		t.Errorf("exit code %d", got.ExitCode)
+	}
+}
+
 func testSandboxRemoveRemovesContainers(t *testing.T, env Env) {
 	p := env.runPod(t, "goes")
 	id := p.runStubborn(t, "c")

@@ -62,6 +62,7 @@ func Suite(t *testing.T, newRuntime func(t *testing.T) Env) {
 		{"Sandbox/Unknown", testSandboxUnknown},
 		{"Sandbox/HostNetwork", testSandboxHostNetwork},
 		{"Sandbox/StopEndsContainers", testSandboxStopEndsContainers},
+		{"Sandbox/StopEndsContainersOfOwnPID", testSandboxStopEndsContainersOfOwnPID},
 		{"Sandbox/RemoveRemovesContainers", testSandboxRemoveRemovesContainers},
 		{"Container/Lifecycle", testContainerLifecycle},
 		{"Container/ExitCodes", testContainerExitCodes},
