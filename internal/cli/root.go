@@ -12,6 +12,7 @@ import (
 	"github.com/berth-run/berth/internal/cli/checkpoint"
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/container"
+	"github.com/berth-run/berth/internal/cli/dockershim"
 	"github.com/berth-run/berth/internal/cli/doctor"
 	"github.com/berth-run/berth/internal/cli/explain"
 	"github.com/berth-run/berth/internal/cli/offline"
@@ -100,7 +101,7 @@ func newRoot(a *app) *cobra.Command {
 		explain.Command(a.RootClient, command.ReadManifest), imageCommand(a),
 		topology.Command(&a.App), top.Command(&a.App), ui.Command(&a.App),
 		doctor.Command(&a.App), setup.Command(&a.App),
-		agentCommand(a), runtimeCommand(a), resetCommand(a), versionCommand(),
+		agentCommand(a), runtimeCommand(a), dockershim.Command(), resetCommand(a), versionCommand(),
 	)
 	cmd.AddCommand(container.Commands(&a.App)...)
 	cmd.AddCommand(checkpoint.Commands(&a.App)...)
