@@ -12,7 +12,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath -vet=off -ldflags
 EMBEDDED = ./internal/runtime/... ./internal/cri/critest/... ./internal/agent/engine/kind ./internal/cli
 RACE     = $(filter-out $(shell $(GO) list $(EMBEDDED)),$(shell $(GO) list ./internal/...))
 
-.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak browser script e2e chaos powercut vmtest before leftovers bench packages release clean
+.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak docker browser script e2e chaos powercut vmtest before leftovers bench packages release clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -86,11 +86,15 @@ hostile: build image ## measure other pods and the agent beside pods that do har
 soak: build image ## run hundreds of pods through one agent; writes bin/soak/soak.html with plots of what they use
 	$(GO) test -count=1 -timeout 12h -v -run TestSoak ./test/ -soak $(SOAKFLAGS)
 
+docker: build image ## pods on the machine's own Docker Engine (as root): scripts, and dockerd or the shim ends or hangs
+	$(GO) test -count=1 -timeout 15m ./test/docker
+	$(GO) test -count=1 -timeout 15m -parallel 3 -run TestScriptOnDocker ./test/
+
 browser: assets ## the web page of berth ui in Chromium
 	$(GO) test -count=1 -timeout 5m ./test/browser
 
 script: build image ## end to end: run the scripts in test/script on the real runtimes
-	$(GO) test -count=1 -timeout 40m -parallel 6 -skip TestE2E ./test/
+	$(GO) test -count=1 -timeout 40m -parallel 6 -skip 'TestE2E|TestScriptOnDocker' ./test/
 
 e2e: build image cluster ## end to end: run the scripts in test/e2e on a node of a real cluster
 	$(GO) test -count=1 -timeout 40m -parallel 6 -run TestE2E ./test/

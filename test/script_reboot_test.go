@@ -30,9 +30,15 @@ func (h *harness) reboot(ts *testscript.TestScript, _ []string) {
 	if d.runtime != nil {
 		ts.Check(d.runtime.Stop(unix.SIGKILL))
 	}
+	if d.docker != nil {
+		ts.Check(d.docker.Stop(unix.SIGKILL))
+	}
 	ts.Check(destroy(d.traces(rootOf(ts))))
 	if d.runtime != nil {
 		ts.Check(d.runtime.Start(context.Background()))
+	}
+	if d.docker != nil {
+		ts.Check(d.docker.Start(context.Background()))
 	}
 }
 
@@ -44,7 +50,13 @@ type traces struct {
 	cgroup string
 }
 
-func (d *daemon) traces(root string) traces { return tracesOf(root, d.place, d.runtime) }
+func (d *daemon) traces(root string) traces {
+	t := tracesOf(root, d.place, d.runtime)
+	if d.docker != nil {
+		t.dirs = append(t.dirs, filepath.Dir(d.docker.Socket()))
+	}
+	return t
+}
 
 // tracesOf lists the traces of the pods of an agent, whose external runtime may be nil.
 func tracesOf(root string, place int, runtime *containerd.Daemon) traces {

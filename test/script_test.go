@@ -28,6 +28,7 @@ import (
 
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/base/unixsocket"
+	"github.com/berth-run/berth/internal/docker/dockertest"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/userns"
 	"github.com/berth-run/berth/test/containerd"
@@ -114,7 +115,8 @@ type harness struct {
 // daemon is the agent process of one script, and its external runtime.
 type daemon struct {
 	cmd     *exec.Cmd
-	runtime *containerd.Daemon // nil for the embedded one
+	runtime *containerd.Daemon // nil unless containerd is the runtime
+	docker  *dockertest.Daemon // nil unless Docker is the runtime
 	proxy   *criproxy.Proxy    // nil until faulty-runtime start
 	// manifests serves the static pod URL.
 	manifests *manifests
@@ -156,19 +158,9 @@ func (h *harness) setup(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(func() { _ = d.registry.listener.Close() })
-	endpoint := "embedded"
-	if h.runtime != "embedded" {
-		var end func() error
-		if d.runtime, end, err = h.external(n); err != nil {
-			return err
-		}
-		env.Defer(func() {
-			if err := end(); err != nil {
-				env.T().Log(err)
-				env.T().FailNow()
-			}
-		})
-		endpoint = d.runtime.Endpoint()
+	endpoint, err := h.begin(env, d)
+	if err != nil {
+		return err
 	}
 	config := fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -233,6 +225,33 @@ runtimeRequestTimeout: %[5]v
 	return nil
 }
 
+// begin starts the runtime of a script and returns the agent's containerRuntimeEndpoint for it.
+func (h *harness) begin(env *testscript.Env, d *daemon) (endpoint string, err error) {
+	var end func() error
+	switch h.runtime {
+	case "embedded":
+		return h.runtime, nil
+	case onDocker:
+		if d.docker, end, err = h.dockerd(); err == nil {
+			endpoint = "docker://" + d.docker.Endpoint()
+		}
+	default:
+		if d.runtime, end, err = h.external(d.place); err == nil {
+			endpoint = d.runtime.Endpoint()
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	env.Defer(func() {
+		if err := end(); err != nil {
+			env.T().Log(err)
+			env.T().FailNow()
+		}
+	})
+	return endpoint, nil
+}
+
 func rootOf(ts *testscript.TestScript) string { return ts.Getenv("ROOT") }
 
 func clientOf(ts *testscript.TestScript) *client.Client {
@@ -272,7 +291,7 @@ func (h *harness) launch(ts *testscript.TestScript, d *daemon, more ...string) {
 	root := rootOf(ts)
 	flags := []string{"agent", "--root-dir", root, "--hostname-override", "node1", "--config",
 		filepath.Join(root, "config.yaml")}
-	if h.runtime == "embedded" {
+	if h.runtime != "containerd" {
 		flags = append(flags, "--cri-listen", "unix://"+filepath.Join(root, "cri.sock"))
 	}
 	line := slices.Concat(d.under, []string{cmp.Or(d.faulty, h.bin)}, flags, more)
@@ -497,6 +516,10 @@ func (h *harness) external(n int) (d *containerd.Daemon, end func() error, err e
 
 // runtimeCommand stops, starts and freezes the external runtime, and changes its pod network.
 func (h *harness) runtimeCommand(ts *testscript.TestScript, args []string) {
+	if docker := ts.Value(daemonKey{}).(*daemon).docker; docker != nil {
+		dockerCommand(ts, docker, args[0])
+		return
+	}
 	d := ts.Value(daemonKey{}).(*daemon).runtime
 	if d == nil {
 		ts.Fatalf("runtime %s: the embedded runtime is part of the agent", args[0])
