@@ -323,6 +323,8 @@ func TestListIsLiveAndFiltered(t *testing.T) {
 func TestPartsOfAPod(t *testing.T) {
 	p := running("web")
 	p.UID = "web-uid"
+	p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "db-login"}}}}
 	b := open(t, p)
 	b.agent.SetTimelines(start("web"))
 	b.agent.WriteLog(t, b.pod("web"), "app", 0, "listening on port 80", "a request")
@@ -345,10 +347,30 @@ func TestPartsOfAPod(t *testing.T) {
 	b.run(chromedp.Evaluate(`document.activeElement.blur()`, nil))
 	b.press("6")
 	b.shows("app:/data")
+	b.wait(`[...document.querySelectorAll("tbody tr")].some(r =>
+		r.innerText.split("\t").join() === "Secret,db-login,app")`)
 	b.press("7")
 	b.shows("kind: Pod")
 	b.press("5")
 	b.shows("No events.")
+	b.clean()
+}
+
+func TestLogOfThePreviousInstance(t *testing.T) {
+	p := running("web")
+	p.UID = "web-uid"
+	p.Status.ContainerStatuses[0].RestartCount = 1
+	p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}
+	b := open(t, p)
+	b.agent.WriteLog(t, b.pod("web"), "app", 0, "the last words")
+	b.agent.WriteLog(t, b.pod("web"), "app", 1, "up again")
+	b.run(chromedp.Evaluate(`location.hash = "#/pod/default/web/Logs"`, nil))
+	b.shows("up again")
+	b.click(`.logs label:nth-of-type(2) input`)
+	b.shows("the last words")
+	b.wait(`!document.body.innerText.includes("up again")`)
+	b.click(`.logs label:nth-of-type(2) input`)
+	b.shows("up again")
 	b.clean()
 }
 

@@ -99,7 +99,7 @@ function Chart({ picture, data, hours }: { picture: Picture; data: Data; hours: 
         width: box.current!.clientWidth, height: 180, title: t(picture.title), cursor: { y: false },
         scales: { x: { time: true }, y: { range: (_: unknown, __: number, top: number) => [0, top > 0 ? top * 1.1 : 1] } },
         axes: [axis, { ...axis, size: 76, values: (_: unknown, all: number[]) => all.map(picture.show) }],
-        series: [{ value: (_: unknown, at: number | null) => at === null ? "" : new Date(at * 1000).toLocaleTimeString() },
+        series: [{ label: t("Time"), value: (_: unknown, at: number | null) => at === null ? "" : new Date(at * 1000).toLocaleTimeString() },
           ...picture.lines.map(([, name, stroke]) => ({ label: t(name), stroke: colour(stroke), width: 1.5, points: { show: false },
             value: (_: unknown, n: number | null) => n === null || n === undefined ? "-" : picture.show(n) }))],
       }, table(), box.current!);

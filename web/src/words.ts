@@ -23,7 +23,7 @@ const chinese: Record<string, string> = {
   "free": "空闲", "unhealthy": "不健康", "an ended pod": "已结束的 Pod", "CPU policy": "CPU 策略", "memory policy": "内存策略", "topology policy": "拓扑策略",
   "sockets": "插槽数", "socket": "插槽", "Pod": "Pod", "Devices": "设备", "No pod holds CPUs, memory or devices for itself.": "没有 Pod 独占 CPU、内存或设备。",
   "free of": "可用，共", "Size": "大小", "Used": "使用情况", "Last use": "上次使用", "in use": "使用中", "pinned": "固定", "loaded": "手动载入", "No images.": "没有镜像。",
-  "The last starts that became ready": "最近成功的启动", "Step": "步骤", "Count": "次数", "Hours": "小时",
+  "The last starts that became ready": "最近成功的启动", "Step": "步骤", "Count": "次数", "Hours": "小时", "Time": "时间",
   "No samples yet: the first comes within a minute.": "还没有样本，首个样本将在一分钟内出现。", "CPUs in use": "使用中的 CPU", "Memory in use": "使用中的内存",
   "Disk in use": "使用中的磁盘", "Disks": "磁盘读写", "Disk": "磁盘", "read": "读取", "written": "写入", "Pressure stall": "资源压力停顿",
   "Memory, all wait": "内存，全部等待", "Disk, all wait": "磁盘，全部等待", "Runs and probes": "运行与探针", "ended": "已结束", "running": "运行中", "succeeds": "成功",
