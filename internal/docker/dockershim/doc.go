@@ -3,7 +3,8 @@
 // A Server is the two services of CRI v1. It translates: each call becomes calls of the Engine API, and nothing but a
 // cache of what the Engine says is kept here.
 //
-//	sandbox, container, image, node   the calls, by noun
+//	sandbox, container, image, node,
+//	stats                             the calls, by noun
 //	index                             the table of all containers, fed by the Engine's events
 //	translate, identity, create       what Docker gets for a pod, and the names and labels of it
 //	network                           the pod network, through libcni or the built-in one

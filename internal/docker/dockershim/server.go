@@ -21,6 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/docker/dockershim/node"
 	"github.com/berth-run/berth/internal/docker/dockershim/pause"
 	"github.com/berth-run/berth/internal/docker/dockershim/sandbox"
+	"github.com/berth-run/berth/internal/docker/dockershim/stats"
 	"github.com/berth-run/berth/internal/docker/dockerstream"
 )
 
@@ -49,6 +50,7 @@ type Server struct {
 	containers
 	engine
 	*streams
+	usage
 	absent
 
 	config   Config
@@ -65,6 +67,7 @@ type (
 	sandboxes  struct{ *sandbox.Service }
 	containers struct{ *container.Service }
 	engine     struct{ *node.Service }
+	usage      struct{ *stats.Service }
 )
 
 // absent answers the calls that no part has: CheckpointPod and RestorePod, for which Docker has nothing. It is nested
@@ -97,6 +100,7 @@ func New(c Config) (*Server, error) {
 		name = pause.Name(c.PauseProgram)
 	}
 	s.engine = engine{node.New(client, s.index, pods, name)}
+	s.usage = usage{stats.New(s.index, s.engine, c.Log)}
 	s.images = image.New(client, s.engine, c.Pull, name)
 	s.containers = containers{container.New(container.Parts{Client: client, Index: s.index, Engine: s.engine,
 		Images: s.images, Logs: logs{s.copier, c.Log}, Log: c.Log})}
@@ -131,6 +135,7 @@ func (s *Server) Run(ctx context.Context) error {
 	parts.Go(func() error { return s.copier.Run(ctx) })
 	parts.Go(func() error { return s.index.Run(ctx) })
 	parts.Go(func() error { return s.server.Run(ctx) })
+	parts.Go(func() error { return s.usage.Run(ctx) })
 	err := parts.Wait()
 	return errors.Join(err, s.client.Close())
 }
