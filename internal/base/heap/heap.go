@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/berth-run/berth/internal/base/pages"
 	"github.com/berth-run/berth/internal/base/wake"
 )
 
@@ -48,6 +49,8 @@ func (h *Heap) Run(ctx context.Context) error {
 		}
 		debug.SetGCPercent(quietPercent)
 		debug.FreeOSMemory()
+		// The code of a start, for example, is a large part of the program, and was needed for a moment only.
+		_ = pages.Drop() // it only saves memory
 	}
 }
 
