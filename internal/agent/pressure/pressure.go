@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/berth-run/berth/internal/base/cgroupfile"
 	"github.com/berth-run/berth/internal/base/checkpoint"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/wake"
@@ -184,11 +185,15 @@ func (p *Pods) Usage(_ context.Context, of *corev1.Pod, s eviction.Signal) (used
 	return used
 }
 
-// Evict implements eviction.Pods. It writes no file: Run does, while the pod ends.
+// Evict implements eviction.Pods. It writes no file: Run does, while the pod ends. The containers of a pod without a
+// grace period are killed here, and not by the runtime, which may hang or wait for memory itself.
 func (p *Pods) Evict(v eviction.Victim) {
 	p.Log.Warn("pod evicted", "pod", pod.FullName(v.Pod), "condition", v.Condition, "grace", v.Grace, "cause",
 		v.Message)
 	p.Stops.EvictFor(v.Pod, v.Message, v.Annotations, v.Grace)
+	if v.Grace == 0 {
+		p.kill(v.Pod)
+	}
 	p.mu.Lock()
 	_, known := p.victims[v.Pod.UID]
 	p.victims[v.Pod.UID] = victim{Condition: v.Condition, Stop: pod.Stop{Reason: pod.StopEvicted, Message: v.Message,
@@ -200,6 +205,25 @@ func (p *Pods) Evict(v eviction.Victim) {
 		p.Events.Event(event.PodRef(v.Pod), corev1.EventTypeNormal, reason.WaitsForPressure,
 			"its manifest is still there: the pod starts again when %s has ended, at the earliest in %s", v.Condition,
 			p.Transition)
+	}
+}
+
+// kill kills the running containers of a pod. The worker of the pod stops them through the runtime at the same time,
+// also those that this look misses.
+func (p *Pods) kill(of *corev1.Pod) {
+	group, _, err := p.Cgroups.Pod(of)
+	if err != nil {
+		return
+	}
+	for _, c := range p.Observed.Observed(of.UID).ContainersOf() {
+		child, ok := group.Child(c.ID)
+		if c.State != pod.StateRunning || !ok {
+			continue
+		}
+		if err := cgroupfile.Kill(child); err != nil {
+			p.Log.Warn("cannot kill a container of an evicted pod, leaving it to the runtime", "pod", pod.FullName(of),
+				"container", c.Name, "err", err)
+		}
 	}
 }
 
