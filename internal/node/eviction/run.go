@@ -144,7 +144,7 @@ func (e *Evictor) look(ctx context.Context) time.Duration {
 	seen, v := e.decide(now)
 	next := latestLook
 	for _, c := range v.Crossings {
-		next = min(next, e.act(ctx, c, now))
+		next = min(next, e.act(ctx, c))
 	}
 	if len(v.Crossings) == 0 {
 		clear(e.idle)
@@ -166,11 +166,11 @@ func (e *Evictor) look(ctx context.Context) time.Duration {
 }
 
 // act evicts the pods that a crossing needs, and returns when to look again.
-func (e *Evictor) act(ctx context.Context, c Crossing, now time.Time) time.Duration {
+func (e *Evictor) act(ctx context.Context, c Crossing) time.Duration {
 	signal := c.Threshold.Signal
 	removed, soon := e.Pods.Reclaim(ctx, c)
 	if removed {
-		c = e.again(c, now)
+		c = e.again(c)
 	}
 	if soon || c.Shortfall <= 0 {
 		return e.Pending
@@ -179,7 +179,7 @@ func (e *Evictor) act(ctx context.Context, c Crossing, now time.Time) time.Durat
 	ending := slices.ContainsFunc(all, func(p Candidate) bool { return !p.EndsBy.IsZero() })
 	// A pod that has ended since the look is no candidate, and what it has freed would count as missing.
 	if len(all) > 0 {
-		if c = e.again(c, now); c.Shortfall <= 0 {
+		if c = e.again(c); c.Shortfall <= 0 {
 			return e.Pending
 		}
 	}
@@ -203,8 +203,8 @@ func (e *Evictor) act(ctx context.Context, c Crossing, now time.Time) time.Durat
 }
 
 // again looks once more at the signal of a crossing. The shortfall is 0 or less if enough is free now.
-func (e *Evictor) again(c Crossing, now time.Time) Crossing {
-	seen, _ := e.Facts.Observe(now) // the next look reports the error
+func (e *Evictor) again(c Crossing) Crossing {
+	seen, _ := e.Facts.Observe(e.Now()) // the next look reports the error
 	o, ok := seen[c.Threshold.Signal]
 	if !ok {
 		return c
