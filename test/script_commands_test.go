@@ -178,13 +178,14 @@ import (
 //	cdi-spec FILE               installs a CDI specification; $CDI in it, and from now on, is its vendor
 //	loop NAME                   makes a block device of 16 MiB, $NAME, until the script ends
 //	long-root                   moves the root directory to a path of more than 150 bytes; it is $ROOT from now on
-//	mount bind FROM DIR, mount tmpfs DIR
-//	                            mounts a directory or a tmpfs until the script ends
+//	mount bind FROM DIR, mount tmpfs DIR, mount ext4 SIZE DIR
+//	                            mounts a directory, a tmpfs or a file system of its own until the script ends
 //	reset-beside DIR COMMAND... runs berth reset with the file config.yaml, stops it as soon as it deletes a file in
 //	                            DIR, runs the command, and lets the reset end
 //	faulty                      makes agents that start from now on panic at the places that the file "faults" lists:
 //	                            lines of "PLACE NAMESPACE/NAME" (guard.Point)
 //	hang DIR                    mounts a file system on DIR, which may be a pattern, that never answers
+//	disk-root SIZE [ext4|xfs]   gives the root directory a file system of its own, with a type one with project quotas
 //	small-disk DIR, fill-disk DIR, free-disk DIR
 //	                            mounts a file system of 1 MiB, fills it, frees it again
 //
@@ -281,11 +282,11 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"await-health":     positive("await-health POD ID HEALTH", 3, 3, h.awaitHealth),
 		"pod-resources":    positive("pod-resources FILE", 1, 1, h.podResources),
 		"cdi-spec":         positive("cdi-spec FILE", 1, 1, h.cdiSpec),
-		"mount":            positive("mount bind FROM DIR | mount tmpfs DIR", 2, 3, mountAt),
+		"mount":            positive("mount bind FROM DIR | mount tmpfs DIR | mount ext4 SIZE DIR", 2, 3, mountAt),
 		"long-root":        positive("long-root", 0, 0, longRoot),
 		"reset-beside":     positive("reset-beside DIR COMMAND...", 2, many, h.resetBeside),
 		"small-disk":       positive("small-disk DIR", 1, 1, smallDisk),
-		"disk-root":        positive("disk-root SIZE", 1, 1, diskRoot),
+		"disk-root":        positive("disk-root SIZE [ext4|xfs]", 1, 2, diskRoot),
 		"fill-disk":        positive("fill-disk DIR", 1, 1, fillDisk),
 		"faulty":           positive("faulty", 0, 0, h.faulty),
 		"hang":             positive("hang DIR", 1, 1, hang),
@@ -720,7 +721,8 @@ func smallDisk(ts *testscript.TestScript, args []string) {
 	ts.Defer(func() { _ = unix.Unmount(args[0], unix.MNT_DETACH) })
 }
 
-// mountAt mounts a directory or a tmpfs, and unmounts it at the end of the script if it is still there.
+// mountAt mounts a directory, a tmpfs or a new file system, and unmounts it at the end of the script if it is still
+// there.
 func mountAt(ts *testscript.TestScript, args []string) {
 	dir, err := filepath.EvalSymlinks(args[len(args)-1])
 	ts.Check(err)
@@ -729,8 +731,10 @@ func mountAt(ts *testscript.TestScript, args []string) {
 		ts.Check(unix.Mount(ts.MkAbs(args[1]), dir, "", unix.MS_BIND, ""))
 	case args[0] == "tmpfs" && len(args) == 2:
 		ts.Check(unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=711"))
+	case args[0] == "ext4" && len(args) == 3:
+		mountDisk(ts, dir, args[1], "loop", "mkfs.ext4", "-q", "-m", "0")
 	default:
-		ts.Fatalf("usage: mount bind FROM DIR | mount tmpfs DIR")
+		ts.Fatalf("usage: mount bind FROM DIR | mount tmpfs DIR | mount ext4 SIZE DIR")
 	}
 	ts.Defer(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 }

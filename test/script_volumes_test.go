@@ -26,22 +26,40 @@ func loop(ts *testscript.TestScript, args []string) {
 	ts.Setenv(args[0], device)
 }
 
-// diskRoot gives the root directory an ext4 file system of its own. The end of the script unmounts it.
+// diskRoot gives the root directory a file system of its own: ext4, or one of a type with project quotas. The end of
+// the script unmounts it.
 func diskRoot(ts *testscript.TestScript, args []string) {
 	root := rootOf(ts)
-	size, err := resource.ParseQuantity(args[0])
-	ts.Check(err)
-	image := root + ".img"
-	ts.Check(os.WriteFile(image, nil, 0o600))
-	defer func() { ts.Check(os.Remove(image)) }() // the mount keeps its blocks
-	ts.Check(os.Truncate(image, size.Value()))
-	ts.Check(ts.Exec("mkfs.ext4", "-q", "-m", "0", image))
 	before := root + ".before"
 	ts.Check(os.Rename(root, before))
 	ts.Check(os.Mkdir(root, 0o711))
-	ts.Check(ts.Exec("mount", "-o", "loop", image, root))
+	mkfs, options := []string{"mkfs.ext4", "-q", "-m", "0"}, "loop"
+	if len(args) > 1 {
+		options = "loop,prjquota"
+		switch args[1] {
+		case "ext4":
+			mkfs = append(mkfs, "-O", "quota,project", "-E", "quotatype=prjquota")
+		case "xfs":
+			mkfs = []string{"mkfs.xfs", "-q"}
+		default:
+			ts.Fatalf("disk-root: unknown type %s", args[1])
+		}
+	}
+	mountDisk(ts, root, args[0], options, mkfs...)
 	ts.Check(os.CopyFS(root, os.DirFS(before)))
 	ts.Check(os.RemoveAll(before))
+}
+
+// mountDisk makes a file system of this size and mounts it.
+func mountDisk(ts *testscript.TestScript, dir, size, options string, mkfs ...string) {
+	bytes, err := resource.ParseQuantity(size)
+	ts.Check(err)
+	image := rootOf(ts) + ".img"
+	ts.Check(os.WriteFile(image, nil, 0o600))
+	defer func() { ts.Check(os.Remove(image)) }() // the mount keeps its blocks
+	ts.Check(os.Truncate(image, bytes.Value()))
+	ts.Check(ts.Exec(mkfs[0], append(mkfs[1:], image)...))
+	ts.Check(ts.Exec("mount", "-o", options, image, dir))
 }
 
 // hang mounts a file system on a directory that never answers: its server does not read requests.

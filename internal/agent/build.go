@@ -60,7 +60,7 @@ func (a *Agent) nodeConfig() node.Config {
 		MaxPods: c.Node.MaxPods, PodsPerCore: c.Node.PodsPerCore,
 		Reserved: node.Reserved{Kube: c.Node.KubeReserved, System: c.Node.SystemReserved,
 			Thresholds: c.Node.Eviction.Thresholds},
-		Dir: c.RootDir, NoStorage: c.Node.UnlimitedStorage, Log: a.Log,
+		Dir: c.RootDir, NoStorage: c.Node.Storage.Off, Log: a.Log,
 	}
 }
 

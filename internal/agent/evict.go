@@ -61,6 +61,6 @@ func newEvictions(a *Agent) (e evictions, err error) {
 	})
 	e.storage = pressure.NewStorage(e.disk)
 	e.limits = storage.New(storage.Options{Pods: e.storage, Ready: a.tables.fleet.Settled(),
-		Off: c.Node.UnlimitedStorage, Log: a.Log})
+		Off: c.Node.Storage.Off, Log: a.Log})
 	return e, nil
 }

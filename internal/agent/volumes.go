@@ -1,12 +1,9 @@
 package agent
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/berth-run/berth/internal/pod/steps/cgroup"
+	"github.com/berth-run/berth/internal/agent/pressure"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 	"github.com/berth-run/berth/internal/pod/steps/volume/downwardapi"
-	"github.com/berth-run/berth/internal/pod/steps/volume/emptydir"
 	"github.com/berth-run/berth/internal/pod/steps/volume/flexvolume"
 	"github.com/berth-run/berth/internal/pod/steps/volume/hostpath"
 	imagevolume "github.com/berth-run/berth/internal/pod/steps/volume/image"
@@ -20,10 +17,7 @@ import (
 // buildVolumes makes the parts that mount volumes, with the kinds of volumes.
 func buildVolumes(a *Agent) {
 	s := &a.steps
-	emptyDir := emptydir.Kind{
-		Allocatable: a.machine.facts.Allocatable.Memory().Value(),
-		MemoryLimit: func(p *corev1.Pod) int64 { return cgroup.ForPod(p, cgroup.Options{}).Memory },
-	}
+	emptyDir := pressure.EmptyDir(a.Config.RootDir, a.Config.Node.Storage, a.machine.facts.Allocatable, a.Log)
 	s.contents = payload.New(payload.Config{Objects: a.demand.objects, Synced: a.demand.sources.LocalSynced(),
 		EmptyDir: emptyDir,
 		Events:   a.records.events, Log: a.Log})

@@ -185,7 +185,7 @@ func TestInvalidCluster(t *testing.T) {
 		flags      Flags
 		want       []string
 	}{
-		{name: "flags of the process", flags: Flags{Dead: DeadFlags{MinAge: -1}, Lock: Lock{Yield: true}},
+		{name: "flags of the process", flags: Flags{Disk: DiskFlags{MinAge: -1}, Lock: Lock{Yield: true}},
 			want: []string{
 				`--minimum-container-ttl-duration: Invalid value: "-1ns": must not be negative; 0s sets no bound`,
 				`--exit-on-lock-contention: Invalid value: true: needs --lock-file, the file that other processes open`,

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-run/berth/internal/config/embedded"
 	"github.com/berth-run/berth/internal/config/gate"
 	"github.com/berth-run/berth/internal/node/eviction"
+	"github.com/berth-run/berth/internal/node/eviction/storage"
 )
 
 const (
@@ -57,13 +58,12 @@ type Flags struct {
 	CloudProvider string
 	Absent        AbsentFlags
 	Lock          Lock
-	Dead          DeadFlags
+	Disk          DiskFlags
 	// Apart skips the settings for the cluster and the servers. Commands that only clean up the machine set it.
 	Apart bool
 	// CommandLine has the values of all flags by name, as they were given.
 	CommandLine map[string]string
-	// RuntimeCgroups is the cgroup that /stats/summary reports as the runtime's. Empty stands for the cgroup of the
-	// process that listens on the runtime's socket.
+	// RuntimeCgroups is Runtime.Cgroups.
 	RuntimeCgroups string
 }
 
@@ -93,10 +93,11 @@ type Lock struct {
 	Yield bool
 }
 
-// DeadFlags set how many dead containers are kept. nil stands for the default. See DeadContainers.
-type DeadFlags struct {
+// DiskFlags set how many dead containers are kept (see DeadContainers; nil stands for the default), and storage.Mode.
+type DiskFlags struct {
 	MinAge              time.Duration
 	PerContainer, Total *int
+	EmptyDirQuota       bool
 }
 
 // Config holds all settings of an agent. It is complete, valid and never changed. Only Load makes one.
@@ -188,10 +189,9 @@ type Node struct {
 	KubeReserved   corev1.ResourceList
 	SystemReserved corev1.ResourceList
 	Eviction       eviction.Policy
-	// UnlimitedStorage ignores the limits of local storage, and reports no ephemeral-storage of the node
-	// (localStorageCapacityIsolation: false).
-	UnlimitedStorage bool
-	CgroupRoot       string // default /
+	// Storage is how the limits of local storage are enforced.
+	Storage    storage.Mode
+	CgroupRoot string // default /
 	// Taints are registerWithTaints, which pods have to tolerate.
 	Taints  []corev1.Taint
 	Pinning Pinning

@@ -132,7 +132,7 @@ func TestBuild(t *testing.T) {
 		},
 		{
 			name: "dead containers",
-			flags: Flags{Dead: DeadFlags{MinAge: time.Minute, PerContainer: new(0), Total: new(100)},
+			flags: Flags{Disk: DiskFlags{MinAge: time.Minute, PerContainer: new(0), Total: new(100)},
 				Lock: Lock{File: "/run/kubelet.lock", Yield: true}},
 			want: func(c *Config) {
 				c.Lock = Lock{File: "/run/kubelet.lock", Yield: true}
@@ -268,7 +268,7 @@ func TestBuild(t *testing.T) {
 					MaxGrace:   7 * time.Second}
 			}},
 		{name: "no limits of local storage", text: "localStorageCapacityIsolation: false\n",
-			want: func(c *Config) { c.Node.UnlimitedStorage = true }},
+			want: func(c *Config) { c.Node.Storage.Off = true }},
 		{name: "thresholds over the defaults",
 			text: "mergeDefaultEvictionSettings: true\nevictionHard: {memory.available: 5%}\n", want: func(c *Config) {
 				hard := defaultHard()

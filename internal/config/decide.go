@@ -23,6 +23,7 @@ import (
 	"github.com/berth-run/berth/internal/config/gate"
 	"github.com/berth-run/berth/internal/config/kubeletfile"
 	"github.com/berth-run/berth/internal/node/eviction"
+	"github.com/berth-run/berth/internal/node/eviction/storage"
 )
 
 const (
@@ -63,7 +64,7 @@ func build(f Flags, files *v1beta1.KubeletConfiguration, h host) (*Config, field
 	}
 	c.Disabled = gate.Read(kc)
 	in.add(gate.Faults(files))
-	c.Dead = readDead(in, f.Dead)
+	c.Dead = readDead(in, f.Disk)
 	checkLock(in, f.Lock)
 	if kc.RunOnce {
 		in.invalid("runOnce", true, `has been removed: use "berth run", which runs pods and ends with them`)
@@ -241,7 +242,7 @@ func readNode(in *input, f Flags) Node {
 		Taints:         slices.Clone(kc.RegisterWithTaints),
 		OpenLoopback:   !*kc.MakeIPTablesUtilChains,
 
-		UnlimitedStorage: !*kc.LocalStorageCapacityIsolation,
+		Storage: storage.Mode{Off: !*kc.LocalStorageCapacityIsolation, Quotas: f.Disk.EmptyDirQuota},
 	}
 	in.add(taintFaults(kc.RegisterWithTaints))
 	n.Pinning = readPinning(in, &n)

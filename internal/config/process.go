@@ -16,7 +16,7 @@ func checkLock(in *input, l Lock) {
 	}
 }
 
-func readDead(in *input, f DeadFlags) DeadContainers {
+func readDead(in *input, f DiskFlags) DeadContainers {
 	if f.MinAge < 0 {
 		in.invalid("--minimum-container-ttl-duration", f.MinAge.String(), "must not be negative; 0s sets no bound")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/platforms"
 	"github.com/distribution/reference"
 
+	"github.com/berth-run/berth/internal/base/diskusage"
 	"github.com/berth-run/berth/internal/runtime/restore"
 )
 
@@ -164,14 +165,14 @@ func fullName(name string) string {
 	return named.String()
 }
 
-// LayerUsage measures the writable layer of a container now, in bytes. The CRI reports what containerd measured in the
-// last minute.
-func (r *Runtime) LayerUsage(ctx context.Context, container string) (int64, error) {
+// LayerUsage measures the writable layer of a container now. The CRI reports what containerd measured in the last
+// minute.
+func (r *Runtime) LayerUsage(ctx context.Context, container string) (u diskusage.Usage, err error) {
 	server, err := r.server(ctx)
 	if err != nil {
-		return 0, err
+		return u, err
 	}
 	used, err := server.client.SnapshotService(server.snapshotter).Usage(namespaces.WithNamespace(ctx, criNamespace),
 		container)
-	return used.Size, err
+	return diskusage.Usage{Bytes: used.Size, Inodes: used.Inodes}, err
 }

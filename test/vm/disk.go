@@ -18,7 +18,7 @@ const programs = `sh
 	install kill
 	ln ls mkdir mkfifo mknod mktemp mv nproc printf readlink rm rmdir sed seq sleep sort stat sync tail
 	tee test timeout touch tr true uname uniq wc
-	dmesg losetup mkfs.ext4 mkswap mount pgrep pkill swapoff swapon sysctl taskset umount
+	dmesg losetup mkfs.ext4 mkfs.xfs xfs_quota mkswap mount pgrep pkill swapoff swapon sysctl taskset umount
 	nft apparmor_parser`
 
 // image is the content of the disk that the guest starts from.

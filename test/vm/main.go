@@ -77,8 +77,9 @@ func boots() []boot {
 		machine: "v2",
 		scripts: []string{
 			"pinning", "pinned-options", "bounds", "memory-qos", "apparmor", "drift", "resize", "log-links",
+			"quota", "quota-ext4", "eviction",
 		},
-		units: []string{"pod/steps/cgroup", "pod/steps/volume/nfs"},
+		units: []string{"base/quota", "pod/steps/cgroup", "pod/steps/volume/nfs"},
 	}, {
 		machine: "systemd",
 		scripts: []string{"systemd", "power-off", "pinned-near"},

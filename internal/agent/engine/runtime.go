@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/berth-run/berth/internal/agent/engine/endpoint"
+	"github.com/berth-run/berth/internal/base/diskusage"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/runtime/network"
@@ -50,8 +51,8 @@ type Progress interface {
 
 // Layers measures writable layers.
 type Layers interface {
-	// LayerUsage measures the writable layer of a container now, in bytes.
-	LayerUsage(ctx context.Context, container string) (int64, error)
+	// LayerUsage measures the writable layer of a container now.
+	LayerUsage(ctx context.Context, container string) (diskusage.Usage, error)
 }
 
 // Traits are the constant properties of a kind of runtime.

@@ -3,11 +3,13 @@ package pressure
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"sync/atomic"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -70,8 +72,8 @@ type logs interface {
 }
 
 type layers interface {
-	// LayerUsage measures the writable layer of a container now, in bytes.
-	LayerUsage(ctx context.Context, container string) (int64, error)
+	// LayerUsage measures the writable layer of a container now.
+	LayerUsage(ctx context.Context, container string) (diskusage.Usage, error)
 }
 
 type volumes interface {
@@ -309,9 +311,12 @@ func (d *Disk) layers(ctx context.Context, of *corev1.Pod) map[string]diskusage.
 	return all
 }
 
-// readLayers reads the sizes of the writable layers by container, of one pod or of all. The runtime measures them from
-// time to time.
+// readLayers reads the sizes of the writable layers by container, of one pod or of all. A runtime that cannot measure
+// them now has measured them some time ago.
 func (d *Disk) readLayers(ctx context.Context, of *corev1.Pod) (map[string]diskusage.Usage, error) {
+	if d.o.Layers != nil {
+		return d.measureLayers(ctx, of)
+	}
 	q := &runtimeapi.ListContainerStatsRequest{}
 	if of != nil {
 		q.Filter = &runtimeapi.ContainerStatsFilter{LabelSelector: map[string]string{pod.LabelPodUID: string(of.UID)}}
@@ -326,6 +331,25 @@ func (d *Disk) readLayers(ctx context.Context, of *corev1.Pod) (map[string]disku
 	return all, err
 }
 
+func (d *Disk) measureLayers(ctx context.Context, of *corev1.Pod) (map[string]diskusage.Usage, error) {
+	all, errs := map[string]diskusage.Usage{}, []error(nil)
+	for uid, seen := range d.o.Pods.Observed.Snapshot().All() {
+		if of != nil && uid != of.UID {
+			continue
+		}
+		for _, c := range seen.ContainersOf() {
+			used, err := d.o.Layers.LayerUsage(ctx, c.ID)
+			if errdefs.IsNotFound(err) { // the container was removed meanwhile
+				continue
+			}
+			if all[c.ID] = used; err != nil {
+				errs = append(errs, fmt.Errorf("measure the writable layer of container %s: %w", c.Name, err))
+			}
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
 // measure returns what a pod uses of a file system: its logs, its local volumes and its writable layers.
 func (d *Disk) measure(ctx context.Context, of *corev1.Pod, parts eviction.Parts,
 	layers map[string]diskusage.Usage) (sum diskusage.Usage) {
@@ -338,11 +362,11 @@ func (d *Disk) measure(ctx context.Context, of *corev1.Pod, parts eviction.Parts
 	if !parts.LogsAndVolumes {
 		return sum
 	}
-	add(d.tree(ctx, d.o.Logs.LogDir(of)))
+	add(d.tree(ctx, d.o.Logs.LogDir(of), diskusage.Measure))
 	mounted := d.o.Volumes.Mounted(of.UID)
 	for _, v := range of.Spec.Volumes {
 		if pod.StoresLocally(v) && mounted[v.Name].Path != "" {
-			add(d.tree(ctx, mounted[v.Name].Path))
+			add(d.tree(ctx, mounted[v.Name].Path, volumeOf(of).measure))
 		}
 	}
 	return sum
@@ -350,8 +374,9 @@ func (d *Disk) measure(ctx context.Context, of *corev1.Pod, parts eviction.Parts
 
 // tree measures a directory. A directory that is gone, or that a pod makes impossible to measure, counts as far as it
 // was measured.
-func (d *Disk) tree(ctx context.Context, dir string) diskusage.Usage {
-	used, err := diskusage.Measure(ctx, dir)
+func (d *Disk) tree(ctx context.Context, dir string,
+	measure func(context.Context, string) (diskusage.Usage, error)) diskusage.Usage {
+	used, err := measure(ctx, dir)
 	if err != nil {
 		d.o.Pods.Log.Debug("cannot measure a directory of a pod", "dir", dir, "err", err)
 	}
@@ -366,7 +391,7 @@ func (d *Disk) Usage(ctx context.Context, of *corev1.Pod, s eviction.Signal) (us
 	layers := d.layers(ctx, of)
 	for _, c := range d.o.Pods.Observed.Observed(of.UID).ContainersOf() {
 		if c.State == pod.StateRunning {
-			logs := d.tree(ctx, filepath.Join(d.o.Logs.LogDir(of), c.Name))
+			logs := d.tree(ctx, filepath.Join(d.o.Logs.LogDir(of), c.Name), diskusage.Measure)
 			used.Containers = append(used.Containers,
 				eviction.ContainerUsage{Name: c.Name, Bytes: logs.Bytes + layers[c.ID].Bytes})
 		}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/diskusage"
+	"github.com/berth-run/berth/internal/base/quota"
+	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/eviction/storage"
@@ -85,8 +87,8 @@ func (s *Storage) Disk() (used int64, err error) {
 func (s *Storage) Measure(ctx context.Context, p *corev1.Pod) (storage.Usage, error) {
 	used := storage.Usage{EmptyDirs: map[string]storage.EmptyDir{}, Containers: map[string]int64{}}
 	var errs []error
-	measure := func(dir string) (int64, error) {
-		u, err := diskusage.Measure(ctx, dir)
+	measure := func(dir string, walk func(context.Context, string) (diskusage.Usage, error)) (int64, error) {
+		u, err := walk(ctx, dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, diskusage.ErrTooDeep) {
 			errs = append(errs, fmt.Errorf("measure %s: %w", dir, err))
 		}
@@ -97,7 +99,7 @@ func (s *Storage) Measure(ctx context.Context, p *corev1.Pod) (storage.Usage, er
 	mounted := s.disk.o.Volumes.Mounted(p.UID)
 	for _, v := range p.Spec.Volumes {
 		if path := mounted[v.Name].Path; path != "" && pod.StoresLocally(v) && (whole || v.EmptyDir != nil) {
-			bytes, err := measure(path)
+			bytes, err := measure(path, volumeOf(p).measure)
 			if !errors.Is(err, diskusage.ErrTooDeep) {
 				err = nil
 			}
@@ -108,11 +110,11 @@ func (s *Storage) Measure(ctx context.Context, p *corev1.Pod) (storage.Usage, er
 		return used, errors.Join(errs...)
 	}
 	where, err := s.runtimeDisk(ctx)
-	layers, layersErr := s.layers(ctx, p)
+	layers, layersErr := s.disk.readLayers(ctx, p)
 	errs = append(errs, err, layersErr)
 	for _, c := range s.running(p) {
-		logs, _ := measure(filepath.Join(s.disk.o.Logs.LogDir(p), c.Name))
-		layer := layers[c.ID]
+		logs, _ := measure(filepath.Join(s.disk.o.Logs.LogDir(p), c.Name), diskusage.Measure)
+		layer := layers[c.ID].Bytes
 		used.Total += layer
 		if where.own {
 			layer = 0
@@ -122,30 +124,35 @@ func (s *Storage) Measure(ctx context.Context, p *corev1.Pod) (storage.Usage, er
 	return used, errors.Join(errs...)
 }
 
+// Counted implements storage.Pods.
+func (s *Storage) Counted(p *corev1.Pod) (used storage.Usage, ok bool, err error) {
+	used.EmptyDirs = map[string]storage.EmptyDir{}
+	var errs []error
+	mounted := s.disk.o.Volumes.Mounted(p.UID)
+	for _, v := range p.Spec.Volumes {
+		path := mounted[v.Name].Path
+		if v.EmptyDir == nil || !pod.StoresLocally(v) {
+			continue
+		}
+		if path == "" {
+			ok = true // it may be counted when it is mounted
+			continue
+		}
+		u, counted, err := quota.Measure(path)
+		errs = append(errs, safepath.IgnoreMissing(err))
+		if counted {
+			ok = true
+			used.EmptyDirs[v.Name] = storage.EmptyDir{Bytes: u.Bytes}
+			used.Total += u.Bytes
+		}
+	}
+	return used, ok, errors.Join(errs...)
+}
+
 // running returns the running containers of a pod.
 func (s *Storage) running(p *corev1.Pod) []pod.ContainerStatus {
 	return slices.DeleteFunc(slices.Clone(s.disk.o.Pods.Observed.Observed(p.UID).ContainersOf()),
 		func(c pod.ContainerStatus) bool { return c.State != pod.StateRunning })
-}
-
-// layers returns the sizes of the writable layers of a pod's running containers in bytes.
-func (s *Storage) layers(ctx context.Context, p *corev1.Pod) (map[string]int64, error) {
-	all := map[string]int64{}
-	if s.disk.o.Layers == nil {
-		read, err := s.disk.readLayers(ctx, p)
-		for id, used := range read {
-			all[id] = used.Bytes
-		}
-		return all, err
-	}
-	var errs []error
-	for _, c := range s.running(p) {
-		used, err := s.disk.o.Layers.LayerUsage(ctx, c.ID)
-		if all[c.ID] = used; err != nil {
-			errs = append(errs, fmt.Errorf("measure the writable layer of container %s: %w", c.Name, err))
-		}
-	}
-	return all, errors.Join(errs...)
 }
 
 // runtimeDisk asks the runtime once where it keeps writable layers.

@@ -83,6 +83,9 @@ func Node(cmd *cobra.Command, f *config.Flags) {
 		"`cgroup` of the container runtime, such as /system.slice/containerd.service, to report in "+
 			"/stats/summary; the "+
 			"agent moves no process there")
+	flags.BoolVar(&f.Disk.EmptyDirQuota, "empty-dir-quota", false,
+		"let writes beyond the sizeLimit of an emptyDir fail, instead of evicting the pod, if --root-dir is on xfs or "+
+			"ext4 with project quotas")
 	Manifests(cmd, &f.Absent.Manifests)
 	inProcess(cmd, &f.Embedded)
 	cluster(cmd, f)
@@ -119,12 +122,12 @@ func Values(flags *pflag.FlagSet) map[string]string {
 // dead adds the flags about dead containers.
 func dead(cmd *cobra.Command, f *config.Flags) {
 	flags := cmd.Flags()
-	flags.DurationVar(&f.Dead.MinAge, "minimum-container-ttl-duration", 0,
+	flags.DurationVar(&f.Disk.MinAge, "minimum-container-ttl-duration", 0,
 		"shortest `duration` that a dead container of a live pod is kept after its creation")
-	flags.Var(&count{&f.Dead.PerContainer, "1"}, "maximum-dead-containers-per-container",
+	flags.Var(&count{&f.Disk.PerContainer, "1"}, "maximum-dead-containers-per-container",
 		"`number` of dead instances to keep for each container of a live pod; less than 0: all. The newest instance "+
 			"is always kept")
-	flags.Var(&count{&f.Dead.Total, "-1"}, "maximum-dead-containers",
+	flags.Var(&count{&f.Disk.Total, "-1"}, "maximum-dead-containers",
 		"`number` of dead containers to keep on the node; less than 0: no limit")
 }
 

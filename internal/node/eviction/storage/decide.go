@@ -17,6 +17,14 @@ const (
 	ContainerLimit = "ephemeralcontainerfs.limit"
 )
 
+// Mode is how limits of local storage are enforced. By default a pod that exceeds one is evicted.
+type Mode struct {
+	// Off ignores all limits, and reports no ephemeral-storage of the node (localStorageCapacityIsolation: false).
+	Off bool
+	// Quotas makes writes beyond the sizeLimit of an emptyDir fail, where the file system enforces project quotas.
+	Quotas bool
+}
+
 // Usage is how much a pod stores on the node, in bytes.
 type Usage struct {
 	// EmptyDirs holds the emptyDirs on disk by the name of the volume.
@@ -127,6 +135,10 @@ const (
 	share            = 100
 	shareOfAll       = 10
 	longest          = 10 * time.Minute
+	// shortestCounted is the least time between two readings of what the file system counts.
+	shortestCounted = 250 * time.Millisecond
+	// unlimited is the room of a pod of which nothing is known to be limited.
+	unlimited = math.MaxInt64 / 2
 	// burst is a speed in bytes a second that few programs exceed: that of a fast disk.
 	burst = 256 << 20
 )
@@ -137,19 +149,25 @@ type measured struct {
 	took time.Duration
 	// room is how many bytes the pod could still write, and disk how many bytes of the file systems were in use.
 	room, disk int64
+	// counted: the file system has counted what the pod uses.
+	counted bool
 }
 
 // next returns when to measure a pod again, or to look at the file systems again, whichever comes first. due says that
 // the time has come. disk is how many bytes of the file systems are in use now. No pod can have grown by much more than
 // they have. pods is the number of pods that are measured.
 func (m measured) next(now time.Time, disk int64, pods int) (due bool, again time.Time) {
-	spare := min(max(shortest, share*m.took, shareOfAll*time.Duration(pods)*m.took), longest)
+	least := shortest
+	if m.counted {
+		least = shortestCounted
+	}
+	spare := min(max(least, share*m.took, shareOfAll*time.Duration(pods)*m.took), longest)
 	earliest, latest := m.at.Add(spare), m.at.Add(max(period, spare))
 	if left := m.room/2 - (disk - m.disk); left <= 0 {
 		latest = earliest
 	} else {
 		seconds := min(float64(left)/burst, period.Seconds())
-		again = now.Add(max(shortest, time.Duration(seconds*float64(time.Second))))
+		again = now.Add(max(least, time.Duration(seconds*float64(time.Second))))
 	}
 	if !now.Before(latest) {
 		return true, now

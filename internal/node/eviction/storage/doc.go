@@ -3,6 +3,7 @@
 //
 //	pods --Limited--> measured now and then (Next) --Exceeded--> evicted
 //
-// The limits and their messages are those of the kubelet. Package pressure of the agent measures the pods and ends
-// them. A node without a pod with limits costs nothing.
+// An emptyDir that its file system counts (package quota) is read besides, and more often. The limits and their
+// messages are those of the kubelet. Package pressure of the agent measures the pods and ends them. A node without a
+// pod with limits costs nothing.
 package storage

@@ -21,6 +21,9 @@ type Pods interface {
 	// Measure returns how much a pod stores. If the pod itself makes a volume impossible to measure, EmptyDir.Err says
 	// why.
 	Measure(ctx context.Context, p *corev1.Pod) (Usage, error)
+	// Counted returns what the file system itself counts of a pod, without a walk: emptyDirs, and their sum as the
+	// Total. It is at most what the pod stores. ok is false if the file system counts none of them, and will not.
+	Counted(p *corev1.Pod) (used Usage, ok bool, err error)
 	// Disk returns how many bytes of the pods' file systems are in use.
 	Disk() (int64, error)
 	// Evict ends a pod. It returns false if the pod ends already.
@@ -47,10 +50,19 @@ type Limits struct {
 	unread string // the last error of Disk, so that the log has it once
 
 	mu     sync.Mutex
-	states map[types.UID]*state
+	states map[look]*state
 }
 
-// state is what is known of a pod with limits.
+// look is one of the two ways to look at a pod with limits: to measure it, or to read what the file system counts. The
+// second takes microseconds, and so it is repeated more often.
+type look struct {
+	uid     types.UID
+	counted bool
+}
+
+func looks(uid types.UID) []look { return []look{{uid, false}, {uid, true}} }
+
+// state is what is known of a pod from one kind of look.
 type state struct {
 	measured
 	// running: a goroutine measures the pod. evicted: it exceeds a limit, and ends.
@@ -60,7 +72,7 @@ type state struct {
 
 // New makes Limits that have measured nothing.
 func New(o Options) *Limits {
-	return &Limits{o: o, over: wake.New(), states: map[types.UID]*state{}}
+	return &Limits{o: o, over: wake.New(), states: map[look]*state{}}
 }
 
 // Run measures pods until ctx ends. Each is measured in a goroutine of its own, because a pod with many files, or one
@@ -90,9 +102,9 @@ func (l *Limits) Run(ctx context.Context) error {
 		disk := l.disk()
 		now := time.Now()
 		due, again := l.due(now, disk)
-		for _, p := range due {
+		for kind, p := range due {
 			running.Go(func() {
-				guard.About(pod.SubjectOf(p).String(), func() { l.measure(ctx, p, disk) })
+				guard.About(pod.SubjectOf(p).String(), func() { l.measure(ctx, p, kind, disk) })
 			})
 		}
 		alarm.Set(again, now)
@@ -113,8 +125,8 @@ func (l *Limits) disk() int64 {
 	return used
 }
 
-// due returns the pods to measure now, and marks them as being measured. again is the time of the next look.
-func (l *Limits) due(now time.Time, disk int64) (due []*corev1.Pod, again time.Time) {
+// due returns the pods to look at now, and marks them as being looked at. again is the time of the next look.
+func (l *Limits) due(now time.Time, disk int64) (due map[look]*corev1.Pod, again time.Time) {
 	var limited []*corev1.Pod
 	for _, p := range l.o.Pods.Running() {
 		if Limited(p) {
@@ -124,51 +136,85 @@ func (l *Limits) due(now time.Time, disk int64) (due []*corev1.Pod, again time.T
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.states
-	l.states = make(map[types.UID]*state, len(limited))
+	l.states, due = make(map[look]*state, 2*len(limited)), map[look]*corev1.Pod{}
 	for _, p := range limited {
-		s := before[p.UID]
-		if s == nil { // its first measurement is due when period has passed
-			s = &state{measured: measured{at: now.Add(firstMeasurement - period), disk: disk, room: 1 << 62}}
-		}
-		l.states[p.UID] = s
-		if s.running || s.evicted {
-			continue
-		}
-		is, at := s.next(now, disk, len(limited))
-		if is {
-			s.running = true
-			due = append(due, p)
-		} else if again.IsZero() || at.Before(again) {
-			again = at
+		for _, kind := range looks(p.UID) {
+			s := before[kind]
+			if s == nil { // its first look is due when period has passed
+				s = &state{measured: measured{at: now.Add(firstMeasurement - period), disk: disk, room: unlimited}}
+			}
+			l.states[kind] = s
+			if s.running || s.evicted {
+				continue
+			}
+			is, at := s.next(now, disk, len(limited))
+			if is {
+				s.running = true
+				due[kind] = p
+			} else if again.IsZero() || at.Before(again) {
+				again = at
+			}
 		}
 	}
 	return due, again
 }
 
-// measure measures a pod, and evicts it if it exceeds a limit.
-func (l *Limits) measure(ctx context.Context, p *corev1.Pod, disk int64) {
+// measure looks at a pod, and evicts it if it exceeds a limit.
+func (l *Limits) measure(ctx context.Context, p *corev1.Pod, kind look, disk int64) {
 	began := time.Now()
-	used, err := l.o.Pods.Measure(ctx, p)
-	now := time.Now()
+	m := measured{disk: disk, room: unlimited}
+	ok := true
+	var used Usage
+	var err error
+	if kind.counted {
+		used, ok, err = l.o.Pods.Counted(p)
+		m.counted = true
+	} else {
+		used, err = l.o.Pods.Measure(ctx, p)
+	}
+	m.at, m.took = time.Now(), time.Since(began)
+	if ok {
+		m.room = Room(p, used)
+	}
 	failed := ""
 	if err != nil {
 		failed = err.Error()
 	}
 	excess := Exceeded(p, used)
-	evicted := excess != nil && l.o.Pods.Evict(p, *excess)
-	if evicted {
+	if excess != nil && l.evict(p, *excess) {
 		l.o.Log.Warn("pod evicted", "pod", pod.FullName(p), "signal", excess.Signal, "cause", excess.Message)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.over.Wake()
-	s := l.states[p.UID]
+	s := l.states[kind]
 	if s == nil {
 		return // the pod has ended
 	}
 	if err != nil && failed != s.failed && ctx.Err() == nil {
 		l.o.Log.Warn("cannot measure all files of a pod, retrying", "pod", pod.FullName(p), "err", err)
 	}
-	*s = state{measured: measured{at: now, took: now.Sub(began), room: Room(p, used), disk: disk}, evicted: evicted,
-		failed: failed}
+	*s = state{measured: m, evicted: s.evicted, failed: failed}
+}
+
+// evict evicts a pod once, although two looks at the pod may find at the same time that it exceeds a limit.
+func (l *Limits) evict(p *corev1.Pod, e Excess) bool {
+	mark := func(to bool) (changed bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, kind := range looks(p.UID) {
+			if s := l.states[kind]; s != nil && s.evicted != to {
+				s.evicted, changed = to, true
+			}
+		}
+		return changed
+	}
+	if !mark(true) {
+		return false
+	}
+	evicted := l.o.Pods.Evict(p, e)
+	if !evicted {
+		mark(false)
+	}
+	return evicted
 }

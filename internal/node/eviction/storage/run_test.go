@@ -24,6 +24,7 @@ type node struct {
 	mu      sync.Mutex
 	pods    []*corev1.Pod
 	used    map[types.UID]int64
+	counted map[types.UID]int64 // by the file system
 	stuck   map[types.UID]chan struct{}
 	disk    int64
 	looks   map[types.UID]int
@@ -52,6 +53,13 @@ func (n *node) Measure(_ context.Context, p *corev1.Pod) (Usage, error) {
 		return Usage{}, errors.New("disk is gone")
 	}
 	return Usage{Total: used}, nil
+}
+
+func (n *node) Counted(p *corev1.Pod) (Usage, bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	bytes, ok := n.counted[p.UID]
+	return Usage{Total: bytes}, ok, nil
 }
 
 func (n *node) Disk() (int64, error) {
@@ -120,6 +128,47 @@ func TestAPodThatWritesFastIsEvictedSoon(t *testing.T) {
 		synctest.Wait()
 		if len(n.evicted) != 1 {
 			t.Errorf("evicted again: %v", n.evicted)
+		}
+		end()
+	})
+}
+
+// What the file system counts is read within a quarter of a second, however long a walk takes.
+func TestACountedPodIsEvictedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(limited(t, "hog"))
+		n.stuck["hog"] = make(chan struct{})
+		n.counted = map[types.UID]int64{"hog": 1<<30 - 1<<20}
+		end := start(t, n, false)
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if len(n.evicted) > 0 {
+			t.Errorf("evicted below its limit: %v", n.evicted)
+		}
+		n.mu.Lock()
+		n.counted["hog"] += 2 << 20
+		n.mu.Unlock()
+		n.write("hog", 2<<20)
+		time.Sleep(shortestCounted)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"hog: ephemeralpodfs.limit"}, n.evicted); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		close(n.stuck["hog"])
+		end()
+	})
+}
+
+func TestAPodThatTwoLooksFindIsEvictedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(limited(t, "hog"))
+		n.counted = map[types.UID]int64{"hog": 2 << 30}
+		end := start(t, n, false)
+		n.write("hog", 2<<30)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"hog: ephemeralpodfs.limit"}, n.evicted); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
 		}
 		end()
 	})

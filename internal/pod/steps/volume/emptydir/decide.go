@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node/eviction/storage"
 )
 
 // tmpfsSize is the size in bytes of a volume in memory: the smallest of its sizeLimit, the pod's memory limit and the
@@ -97,4 +98,17 @@ func mode(base uint32, requested *int32, fsGroup *int64) (uint32, error) {
 		base |= setgid | 0o770
 	}
 	return base, nil
+}
+
+// limited reports whether a limit of local storage applies to a volume on disk: its own, or that of the pod.
+func limited(p *corev1.Pod, source *corev1.EmptyDirVolumeSource) bool {
+	return source.SizeLimit != nil && source.SizeLimit.Sign() > 0 || storage.LimitsTotal(p)
+}
+
+// enforced is the size in bytes that the file system enforces for a volume on disk; 0 is none.
+func enforced(source *corev1.EmptyDirVolumeSource, enforce bool) int64 {
+	if !enforce || source.SizeLimit == nil {
+		return 0
+	}
+	return max(0, source.SizeLimit.Value())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/berth-run/berth/internal/base/quota"
 	"github.com/berth-run/berth/internal/base/safepath"
+	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
@@ -25,6 +28,37 @@ type Kind struct {
 	MemoryLimit func(*corev1.Pod) int64
 	// HugePages is the kernel's directory with the sizes of huge pages. The default is /sys/kernel/mm/hugepages.
 	HugePages string
+	// Quotas count what lies in volumes on disk. The zero value counts nothing.
+	Quotas Quotas
+}
+
+// Quotas count what lies in the volumes on disk that a limit of local storage applies to, where the file system has
+// project quotas.
+type Quotas struct {
+	// Projects gives volumes their IDs. nil: volumes are not counted.
+	Projects *quota.Projects
+	// Enforce makes writes beyond a sizeLimit fail.
+	Enforce bool
+	Log     *slog.Logger
+}
+
+// publish gives a new volume a project, and sets the limit of a volume that has one. Without a project the volume is
+// walked, so that an error here is no error of the pod.
+func (q Quotas) publish(r volume.Request, dir string, fresh bool) {
+	if q.Projects == nil || !limited(r.Pod, r.Volume.EmptyDir) {
+		return
+	}
+	if fresh {
+		if _, err := q.Projects.Assign(dir); err != nil {
+			q.Log.Warn("cannot count a volume by a project quota, walking it instead", "pod", pod.FullName(r.Pod),
+				"volume", r.Volume.Name, "err", err)
+			return
+		}
+	}
+	if err := quota.Limit(dir, enforced(r.Volume.EmptyDir, q.Enforce)); err != nil {
+		q.Log.Warn("cannot limit a volume by a project quota, evicting the pod at its limit instead", "pod",
+			pod.FullName(r.Pod), "volume", r.Volume.Name, "err", err)
+	}
 }
 
 // Dir is the name of the kubelet's directory for these volumes.
@@ -50,7 +84,7 @@ func (k Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	}
 	switch {
 	case source.Medium == corev1.StorageMediumDefault:
-		err = directory(r.Target, mode, fsGroup)
+		err = k.directory(r, mode, fsGroup)
 	case source.Medium == corev1.StorageMediumMemory:
 		err = tmpfs(r.Target, tmpfsSize(source.SizeLimit, k.MemoryLimit(r.Pod), k.Allocatable), mode, fsGroup)
 	case strings.HasPrefix(string(source.Medium), string(corev1.StorageMediumHugePages)):
@@ -66,12 +100,18 @@ func (Kind) Unpublish(ctx context.Context, target string) error {
 	if err := volume.Unmount(target); err != nil {
 		return err
 	}
+	// The limit goes first: once the directory is gone, nothing names its project any more.
+	if err := quota.Release(target); err != nil {
+		return err
+	}
 	return safepath.RemoveAll(ctx, target)
 }
 
 // directory makes the directory under a temporary name and renames it when it is complete.
-func directory(target string, mode uint32, fsGroup *int64) error {
+func (k Kind) directory(r volume.Request, mode uint32, fsGroup *int64) error {
+	target := r.Target
 	if info, err := os.Lstat(target); err == nil && info.IsDir() {
+		k.Quotas.publish(r, target, false)
 		return nil
 	}
 	unfinished := filepath.Join(filepath.Dir(target), "."+filepath.Base(target)+".new")
@@ -86,6 +126,7 @@ func directory(target string, mode uint32, fsGroup *int64) error {
 	if err := unix.Chmod(unfinished, mode); err != nil {
 		return &os.PathError{Op: "chmod", Path: unfinished, Err: err}
 	}
+	k.Quotas.publish(r, unfinished, true)
 	return os.Rename(unfinished, target)
 }
 
