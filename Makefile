@@ -12,7 +12,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath -vet=off -ldflags
 EMBEDDED = ./internal/runtime/... ./internal/cri/critest/... ./internal/agent/engine/kind ./internal/cli
 RACE     = $(filter-out $(shell $(GO) list $(EMBEDDED)),$(shell $(GO) list ./internal/...))
 
-.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak docker browser script e2e chaos powercut vmtest before leftovers bench packages release clean
+.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak docker browser script e2e chaos powercut vmtest before leftovers bench hogs packages release clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -103,7 +103,8 @@ e2e: build image cluster ## end to end: run the scripts in test/e2e on a node of
 vmtest: build image cluster ## end to end on an emulated machine (slow): 2 NUMA nodes, 8 CPUs, cgroup v2 and v1, systemd
 	@mkdir -p bin/vm
 	$(GO) test ./test/vm
-	$(GO) test -c -o bin/vm/ ./test ./internal/pod/steps/cgroup ./internal/pod/steps/volume/nfs
+	$(GO) test -c -o bin/vm/ ./test ./internal/base/quota ./internal/pod/steps/cgroup \
+		./internal/pod/steps/volume/nfs
 	CGO_ENABLED=0 $(GO) build -o bin/vm/vm ./test/vm
 	bin/vm/vm -kernel "$$(sh hack/unpack.sh kernel)" -systemd "$$(sh hack/unpack.sh systemd)" $(VMFLAGS)
 
@@ -125,8 +126,13 @@ leftovers: ## fail if the tests since make before have left anything on the mach
 chaos: build image ## disturb an agent on each runtime for a minute: kill and stop it, its shims and its runtime
 	$(GO) test -count=1 -timeout 5h -run TestChaos -v ./test/ -chaos.time=60s $(CHAOS)
 
-bench: build image ## measure; write bench/RESULTS.md and bench/results.json
+bench: build image ## measure; write bench/RESULTS.md, bench/results.json and bench/EVICTION.md
 	$(GO) run ./bench
+	$(GO) run ./bench/pressure -out bench
+
+# HOGS="-hogs 200" runs more pods.
+hogs: build image ## evict 50 pods that take 200 MB of memory a second (5 min); fail if the kernel's OOM killer is first
+	$(GO) run ./bench/pressure -files 0 -never-oom $(HOGS)
 
 packages: image ## build this machine's .deb and .rpm, twice; install, upgrade, remove and purge the .deb (as root)
 	@sh hack/release-check.sh $$($(GO) env GOARCH)

@@ -23,6 +23,11 @@ type Berth struct {
 
 // StartBerth starts an agent on a root directory, with the image loaded.
 func StartBerth(ctx context.Context, root string) (*Berth, error) {
+	return StartBerthWith(ctx, root, thresholds)
+}
+
+// StartBerthWith starts an agent with these lines in its KubeletConfiguration.
+func StartBerthWith(ctx context.Context, root, lines string) (*Berth, error) {
 	b := &Berth{Process: Process{
 		Root: root, Stamps: filepath.Join(root, "stamps"), Suffix: "-bench", group: Group{"berth"},
 		remains: []string{
@@ -34,7 +39,7 @@ func StartBerth(ctx context.Context, root string) (*Berth, error) {
 	if err := os.MkdirAll(filepath.Join(root, "manifests"), 0o755); err != nil {
 		return nil, err
 	}
-	config := fmt.Sprintf(
+	config := lines + fmt.Sprintf(
 		"podLogsDir: %s/logs\npodCIDR: \"10.205.1.0/24,fd00:be:1::/64\"\ncgroupRoot: %s\nmaxPods: 300\n",
 		root, b.group.name())
 	if err := b.launch(config, "agent", "--hostname-override", "bench", "--cri-listen", b.socket()); err != nil {

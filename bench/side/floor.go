@@ -51,7 +51,7 @@ func StartFloor(ctx context.Context, root string) (*Floor, error) {
 		}},
 		pods: map[string]*floorPod{},
 	}
-	config := "podCIDR: \"10.205.2.0/24,fd00:be:2::/64\"\ncgroupRoot: /berth-bench/floor\n"
+	config := thresholds + "podCIDR: \"10.205.2.0/24,fd00:be:2::/64\"\ncgroupRoot: /berth-bench/floor\n"
 	if err := f.launch(config, "runtime", "--listen", f.socket(), "--image-archive", Archive); err != nil {
 		return nil, err
 	}

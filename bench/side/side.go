@@ -29,8 +29,9 @@ const (
 	// Namespace is the namespace of all pods and objects.
 	Namespace = "default"
 
-	configHeader = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" +
-		"evictionHard: {memory.available: 50Mi}\n"
+	configHeader = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	// thresholds keep the sides from evicting pods, because the disk of a busy machine may be nearly full.
+	thresholds = "evictionHard: {memory.available: 50Mi}\n"
 	// Patience bounds every wait. The measurement fails after it.
 	Patience = 2 * time.Minute
 )

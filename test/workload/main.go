@@ -67,6 +67,8 @@ const usage = `usage: workload ACTION [ARG...] [then ACTION [ARG...]]...
   fork N                    start N children that sleep; do not wait for them
   exists FILE...            exit with 1 unless all files exist
   eat BYTES                 use this much memory
+  swell BYTES BYTES_PER_SECOND FILE
+                            use this much memory at this rate; write the time and the bytes so far to FILE
   burn                      keep one CPU busy until SIGTERM
   fill FILE BYTES           write this many bytes to a file
   link TARGET NAME          replace NAME by a symbolic link to TARGET
@@ -168,6 +170,8 @@ func do(action []string, started time.Time) error {
 		return fork(args)
 	case "eat":
 		return eat(args)
+	case "swell":
+		return swell(args)
 	case "burn":
 		return burn()
 	case "loopback":

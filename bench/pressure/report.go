@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// results are how soon pods are evicted, and what it costs to look for pressure and for pods that exceed their limits.
+type results struct {
+	Machine string
+	Loads   [2]string // the load of the machine over a minute
+	// P50 to Max are the times in ms from the crossing of the threshold to the last step of a hog.
+	P50, P90, P99 float64
+	Min, Max      float64
+	// Evicted and OOMKilled are how many hogs the agent and the kernel ended first.
+	Evicted   int
+	OOMKilled int
+	// Idle and Blind are the CPU of an agent with thresholds and limits of storage, and of one without, in percent of a
+	// core.
+	Pods    int
+	Seconds float64
+	Idle    float64
+	Blind   float64
+	// WalkMS is the time of a walk of Files files, and QuotaUS that of reading their project quota. It is 0 if the
+	// kernel has none.
+	Files   int
+	WalkMS  float64
+	QuotaUS float64
+}
+
+// evict measures how hogs end.
+func (r *results) evict(ctx context.Context, o options) error {
+	return inDir(func(dir string) error {
+		h, err := hunt(ctx, dir, o.hogs)
+		if err != nil {
+			return err
+		}
+		r.Evicted, r.OOMKilled = len(h.kills), h.oomKilled
+		if all := slices.Sorted(slices.Values(h.kills)); len(all) > 0 {
+			at := func(q float64) float64 { return float64(all[int(q*float64(len(all)-1)+0.5)].Microseconds()) / 1000 }
+			r.P50, r.P90, r.P99, r.Min, r.Max = at(0.5), at(0.9), at(0.99), at(0), at(1)
+		}
+		if o.neverOOM && r.OOMKilled > 0 {
+			return fmt.Errorf("the kernel's OOM killer ended %d of %d pods before they were evicted", r.OOMKilled,
+				o.hogs)
+		}
+		return nil
+	})
+}
+
+// look measures what it costs to look for pressure.
+func (r *results) look(ctx context.Context, o options) error {
+	r.Pods, r.Seconds, r.Files = 10, o.watch.Seconds(), o.files
+	return inDir(func(dir string) (err error) {
+		if r.Idle, err = idle(ctx, filepath.Join(dir, "i"), "", r.Pods, o.watch); err != nil {
+			return fmt.Errorf("measure an idle agent: %w", err)
+		}
+		if r.Blind, err = idle(ctx, filepath.Join(dir, "n"), blind, r.Pods, o.watch); err != nil {
+			return fmt.Errorf("measure an idle agent without thresholds: %w", err)
+		}
+		walked, counted, err := walk(ctx, filepath.Join(dir, "files"), r.Files)
+		r.WalkMS, r.QuotaUS = walked.Seconds()*1e3, counted.Seconds()*1e6
+		return err
+	})
+}
+
+// inDir runs a measurement in a directory of its own.
+func inDir(measure func(dir string) error) error {
+	dir, err := os.MkdirTemp("", "be") // short: unix sockets lie below it
+	if err != nil {
+		return err
+	}
+	if err := measure(dir); err != nil {
+		return err // a process may still use the directory
+	}
+	return os.RemoveAll(dir)
+}
+
+// text is the page with the results.
+func (r results) text() string {
+	var page strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&page, format+"\n", args...) }
+	line("# Eviction\n")
+	line("%s, with a load of %s at the begin and %s at the end. make bench writes this page.", r.Machine, r.Loads[0],
+		r.Loads[1])
+	if n := r.Evicted + r.OOMKilled; n > 0 {
+		line("\n## Pods that take 200 MB of memory a second, in ms\n")
+		line("All pods may use 768 MiB, and the threshold is 100 MiB: the kernel ends the pod half a second\n" +
+			"after it has crossed the threshold. The time is from the crossing to the last step of the pod.\n")
+		line("| what | p50 | p90 | p99 | min, max | goal of p99 |")
+		line("|---|---|---|---|---|---|")
+		line("| crossing to SIGKILL, n=%d | %.1f | %.1f | %.1f | %.1f, %.1f | 250 |", r.Evicted, r.P50, r.P90, r.P99,
+			r.Min, r.Max)
+		line("\nThe kernel's OOM killer was first in %d of %d runs.", r.OOMKilled, n)
+	}
+	if r.Pods > 0 {
+		line("\n## The cost of looking for pressure\n")
+		line("| what | measured |")
+		line("|---|---|")
+		line("| %d idle pods with a sizeLimit, default thresholds, for %.0f s, CPU of the agent, %% of a core | %.2f |",
+			r.Pods, r.Seconds, r.Idle)
+		line("| the same without thresholds and limits | %.2f |", r.Blind)
+		line("| walk of an emptyDir with %d files, ms | %.1f |", r.Files, r.WalkMS)
+		quota := fmt.Sprintf("%.1f", r.QuotaUS)
+		if r.QuotaUS == 0 {
+			quota = "not measured: the kernel or the file system has none"
+		}
+		line("| the same by its project quota, µs | %s |", quota)
+	}
+	return page.String()
+}
