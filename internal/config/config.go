@@ -189,9 +189,8 @@ type Node struct {
 	KubeReserved   corev1.ResourceList
 	SystemReserved corev1.ResourceList
 	Eviction       eviction.Policy
-	// Storage is how the limits of local storage are enforced.
-	Storage    storage.Mode
-	CgroupRoot string // default /
+	Storage        storage.Mode // how limits of local storage are enforced
+	CgroupRoot     string       // default /
 	// Taints are registerWithTaints, which pods have to tolerate.
 	Taints  []corev1.Taint
 	Pinning Pinning
