@@ -264,3 +264,34 @@ func TestPackEndsWithItsContext(t *testing.T) {
 		t.Error("packed after its context")
 	}
 }
+
+// The number that Unpack reports is for a progress bar: it must be close to the length of the stream.
+func TestSizeIsCloseToTheStream(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "large"), strings.Repeat("x", 300_000), 0o600)
+	write(t, filepath.Join(dir, "sub/small"), "y", 0o600)
+	link(t, "large", filepath.Join(dir, "link"))
+	for _, name := range []string{dir, filepath.Join(dir, "large")} {
+		var stream bytes.Buffer
+		if err := Pack(t.Context(), open(t, name), &stream); err != nil {
+			t.Fatal(err)
+		}
+		length := int64(stream.Len())
+		size, err := Size(t.Context(), open(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var expected int64
+		target := local(filepath.Join(t.TempDir(), "copy"))
+		target.Expect = func(bytes int64) { expected = bytes }
+		if _, err := Unpack(&stream, target); err != nil {
+			t.Fatal(err)
+		}
+		if expected != size {
+			t.Errorf("%s: the stream announces %d bytes, Size returns %d", name, expected, size)
+		}
+		if size < length*9/10 || size > length*11/10 {
+			t.Errorf("%s: size %d of a stream with %d bytes", name, size, length)
+		}
+	}
+}

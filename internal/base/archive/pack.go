@@ -44,6 +44,8 @@ func fdPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd
 type packer struct {
 	ctx context.Context
 	w   *tar.Writer
+	// size goes into the first header of a directory.
+	size int64
 }
 
 func (p packer) directory(f *os.File) error {
@@ -52,6 +54,9 @@ func (p packer) directory(f *os.File) error {
 		return err
 	}
 	defer func() { _ = root.Close() }() // nothing was written with it
+	if p.size, err = sizeBelow(p.ctx, root); err != nil {
+		return err
+	}
 	return fs.WalkDir(root.FS(), ".", func(name string, _ fs.DirEntry, err error) error {
 		if err == nil {
 			err = p.ctx.Err()
@@ -113,5 +118,8 @@ func (p packer) header(name string, info fs.FileInfo, link string) error {
 	}
 	h.Name, h.Uname, h.Gname = name, "", ""
 	h.Format = tar.FormatPAX // names, sizes and times of any kind
+	if name == "." && info.IsDir() {
+		h.PAXRecords = map[string]string{sizeRecord: strconv.FormatInt(p.size, 10)}
+	}
 	return p.w.WriteHeader(h)
 }

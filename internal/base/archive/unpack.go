@@ -26,6 +26,9 @@ type Target struct {
 	Owner *Owner
 	// Links makes links to any target. Without it, links that could lead out of the directory are skipped.
 	Links bool
+	// Expect is called before the first file is opened, with about how many bytes the whole stream has, or 0 if it does
+	// not say so. nil: nobody wants to know.
+	Expect func(bytes int64)
 }
 
 // Owner is a user and a group by number.
@@ -40,6 +43,9 @@ func Unpack(r io.Reader, t Target) (skipped []string, err error) {
 			err = io.ErrUnexpectedEOF
 		}
 		return nil, fmt.Errorf("unpack files: %w", err)
+	}
+	if t.Expect != nil {
+		t.Expect(expected(first))
 	}
 	mode := first.FileInfo().Mode()
 	switch {

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/command"
+	"github.com/berth-run/berth/internal/cli/progress"
 	"github.com/berth-run/berth/internal/cli/stream"
 )
 
@@ -39,6 +41,7 @@ container's process, or to the user of this command.`,
 	}
 	f.Add(cmd)
 	containerFlag(cmd, &f.container)
+	cmd.ValidArgsFunction = a.CompletePlace(&f.Scope)
 	command.Mark(cmd.RegisterFlagCompletionFunc("container", a.CompleteContainer(&f.Scope)))
 	return cmd
 }
@@ -91,23 +94,35 @@ func copyFiles(a *command.App, cmd *cobra.Command, f *copyFlags, from, to string
 		}
 		container = stream.DefaultContainer(cmd.ErrOrStderr(), p)
 	}
+	bar := progress.New(cmd.ErrOrStderr(), progress.State{What: "copying " + path.Base(filepath.ToSlash(source.path))})
+	skipped, err := transfer(cmd.Context(), c.Pod(*inside).Container(container), source, target, bar)
+	bar.End()
+	warnSkipped(cmd, skipped)
+	return err
+}
+
+// transfer copies from source to target, one of which is in the container. It returns the files that were left out.
+func transfer(ctx context.Context, c client.Container, source, target place, bar *progress.Bar) (skipped []string,
+	err error) {
 	if source.pod != nil {
-		return c.Pod(*inside).Container(container).ReadFiles(cmd.Context(), source.path, func(r io.Reader) error {
-			skipped, err := stream.Unpack(r, target.path, path.Base(path.Clean("/"+source.path)))
-			warnSkipped(cmd, skipped)
+		err = c.ReadFiles(ctx, source.path, func(r io.Reader) error {
+			skipped, err = stream.Unpack(bar.Reader(r), target.path, path.Base(path.Clean("/"+source.path)), bar.Total)
 			return err
 		})
+		return skipped, err
 	}
-	return stream.Pack(cmd.Context(), source.path, func(r io.Reader) error {
+	if bar.Shown() {
+		bar.Total(stream.Size(ctx, source.path))
+	}
+	err = stream.Pack(ctx, source.path, func(r io.Reader) error {
 		name, err := filepath.Abs(source.path)
 		if err != nil {
 			return err
 		}
-		skipped, err := c.Pod(*inside).Container(container).WriteFiles(cmd.Context(), target.path,
-			filepath.Base(name), r)
-		warnSkipped(cmd, skipped)
+		skipped, err = c.WriteFiles(ctx, target.path, filepath.Base(name), bar.Reader(r))
 		return err
 	})
+	return skipped, err
 }
 
 func warnSkipped(cmd *cobra.Command, skipped []string) {

@@ -40,7 +40,7 @@ func (s *session) followPulls() {
 			}
 			for _, p := range pulls {
 				if due(next, p) {
-					s.screen.print(transfer.Text(p))
+					s.screen.print(transfer.State(p).Line())
 				}
 			}
 		}
