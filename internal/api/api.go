@@ -108,7 +108,7 @@ type Lease struct {
 	ID              string `json:"id"`
 }
 
-// TimelineList is the list of timelines, oldest first, without their spans.
+// TimelineList is the list of timelines, oldest first. Only the parameter last adds their spans.
 type TimelineList struct {
 	metav1.TypeMeta `json:",inline"`
 	Items           []timeline.Timeline `json:"items"`

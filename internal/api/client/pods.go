@@ -10,6 +10,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -182,6 +183,13 @@ func Explanations(ctx context.Context, c *Client, manifests []byte, opts Apply) 
 func (c *Client) Timelines(ctx context.Context) ([]timeline.Timeline, error) {
 	var out api.TimelineList
 	err := c.call(ctx, http.MethodGet, "/berth/v1/timelines", nil, nil, &out)
+	return out.Items, err
+}
+
+// LastTimelines returns the latest n recorded starts of pods with their spans, oldest first.
+func LastTimelines(ctx context.Context, c *Client, n int) ([]timeline.Timeline, error) {
+	var out api.TimelineList
+	err := c.call(ctx, http.MethodGet, "/berth/v1/timelines", url.Values{"last": {strconv.Itoa(n)}}, nil, &out)
 	return out.Items, err
 }
 

@@ -89,7 +89,7 @@ func (s *Server) routes() []route {
 		{"PUT", "/berth/v1/pods/{namespace}/{name}/files", "container path name", "write a tar stream into a container",
 			s.settled(file.unpack)},
 		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", timeline.get},
-		{"GET", "/berth/v1/timelines", "", "the recorded starts of pods, without their spans", timeline.list},
+		{"GET", "/berth/v1/timelines", "last", "starts of pods; last: only so many, with spans", timeline.list},
 		{"GET", "/berth/v1/pods/{namespace}/{name}/lifeline", "",
 			"when the containers of a pod ran and what their probes found, since the agent's start",
 			s.settled(s.Past.Pod)},

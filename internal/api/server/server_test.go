@@ -588,6 +588,7 @@ func TestNodeRoutes(t *testing.T) {
 		{"GET", "/berth/v1/timelines", "", `"kind":"TimelineList"`},
 		{"GET", "/berth/v1/history?sinceTime=1970-01-01T00:16:40Z", "",
 			`"times":[1001],"samples":[[1,-1,0,0,0,0,0,0,0,0]]`},
+		{"GET", "/berth/v1/timelines?last=1", "", `"spans":[{"id":"1","name":"pod start"`},
 	}
 	for _, tt := range tests {
 		if code, body := ask(t, a, tt.method, tt.path, tt.body); code != 200 || !strings.Contains(body, tt.want) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/api/query"
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
@@ -17,6 +18,8 @@ type Timelines interface {
 	Find(namespace, name string) (timeline.Timeline, bool)
 	// List returns all timelines, oldest first, without their spans.
 	List() []timeline.Timeline
+	// Last returns the latest n timelines with their spans, oldest first.
+	Last(n int) []timeline.Timeline
 }
 
 // timelineRoutes shows the recorded starts of pods.
@@ -33,9 +36,13 @@ func (s timelineRoutes) get(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s timelineRoutes) list(w http.ResponseWriter, _ *http.Request) error {
-	answer.WriteJSON(w, http.StatusOK,
-		api.TimelineList{TypeMeta: api.Type("TimelineList"),
-			Items: append([]timeline.Timeline{}, s.timelines.List()...)})
-	return nil
+func (s timelineRoutes) list(w http.ResponseWriter, r *http.Request) error {
+	q, lines := query.Of(r), s.timelines.List()
+	if n := q.Number("last", 1); n != nil {
+		lines = s.timelines.Last(int(*n))
+	}
+	if q.Err == nil {
+		answer.WriteJSON(w, http.StatusOK, api.TimelineList{TypeMeta: api.Type("TimelineList"), Items: lines})
+	}
+	return q.Err
 }

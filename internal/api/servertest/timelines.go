@@ -23,6 +23,12 @@ func (l *timelines) Find(namespace, name string) (timeline.Timeline, bool) {
 	return timeline.Timeline{}, false
 }
 
+// Last implements server.Timelines.
+func (l *timelines) Last(n int) []timeline.Timeline {
+	all := slices.Clone(get(&l.mu, &l.lines))
+	return all[max(0, len(all)-n):]
+}
+
 // List implements server.Timelines.
 func (l *timelines) List() []timeline.Timeline {
 	all := slices.Clone(get(&l.mu, &l.lines))

@@ -3,6 +3,9 @@ package timeline
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
 	"math"
 	"strings"
 	"testing"
@@ -214,5 +217,43 @@ func TestShort(t *testing.T) {
 		if got := short(tt.d); got != tt.want {
 			t.Errorf("short(%s) = %q, want %q", tt.d, got, tt.want)
 		}
+	}
+}
+
+func TestSVG(t *testing.T) {
+	for name, line := range map[string]Timeline{"ready.svg": readyPod(), "failed.svg": brokenPod()} {
+		var out bytes.Buffer
+		if err := SVG(&out, line, 0); err != nil {
+			t.Fatal(err)
+		}
+		golden.Text(t, name, out.String())
+	}
+}
+
+// Names and messages come from pods and registries: none of them may become an element of the picture.
+func TestSVGEscapesAndIsWellFormed(t *testing.T) {
+	line := readyPod()
+	line.Name = `</text><script>alert(1)</script>`
+	line.Spans[1] = failed(span("2", "1", `"><img src=x>`, KindStep, 0.1, 0.42), "<b>", "&\x1b[31m\x00")
+	var out bytes.Buffer
+	if err := SVG(&out, line, 0); err != nil {
+		t.Fatal(err)
+	}
+	elements := map[string]bool{}
+	for d := xml.NewDecoder(&out); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := token.(xml.StartElement); ok {
+			elements[e.Name.Local] = true
+		}
+	}
+	want := map[string]bool{"svg": true, "title": true, "style": true, "rect": true, "text": true, "line": true}
+	if diff := cmp.Diff(want, elements); diff != "" {
+		t.Errorf("elements (-want +got):\n%s", diff)
 	}
 }

@@ -237,6 +237,19 @@ func (r *Recorder) List() []Timeline {
 	return all
 }
 
+// Last returns the latest n timelines with their spans, oldest first.
+func (r *Recorder) Last(n int) []Timeline {
+	r.mu.Lock()
+	trails := slices.Clone(r.trails[max(0, len(r.trails)-n):])
+	r.mu.Unlock()
+	all := make([]Timeline, 0, len(trails))
+	for _, t := range trails {
+		r.mu.Lock()
+		all = append(all, r.readUnlock(t))
+	}
+	return all
+}
+
 // readUnlock renders a trail. It releases the lock before it renders.
 func (r *Recorder) readUnlock(t *trail) Timeline {
 	if t.settled != nil {

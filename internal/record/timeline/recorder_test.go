@@ -273,3 +273,27 @@ func BenchmarkPodStart(b *testing.B) {
 		bench(b, tp, w.flush)
 	})
 }
+
+func TestLastHasTheLatestStartsWithTheirSpans(t *testing.T) {
+	r, tp := tracing(t, RecorderOptions{})
+	for _, name := range []string{"a", "b", "c"} {
+		ctx, root := StartPod(t.Context(), tp, newPod(name))
+		_, span := Start(ctx, "admission")
+		End(span, nil)
+		if name != "c" { // the last one is still open
+			End(root, nil)
+		}
+	}
+	for n, want := range map[int][]string{1: {"c"}, 2: {"b", "c"}, 99: {"a", "b", "c"}} {
+		var got []string
+		for _, line := range r.Last(n) {
+			got = append(got, line.Name)
+			if len(line.Spans) != 2 || line.Spans[1].Name != "admission" {
+				t.Errorf("last %d: %s has the spans %+v", n, line.Name, line.Spans)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("last %d (-want +got):\n%s", n, diff)
+		}
+	}
+}
