@@ -19,6 +19,7 @@ import (
 	"github.com/berth-run/berth/internal/cli/setup"
 	"github.com/berth-run/berth/internal/cli/top"
 	"github.com/berth-run/berth/internal/cli/topology"
+	"github.com/berth-run/berth/internal/cli/trace"
 	"github.com/berth-run/berth/internal/cli/ui"
 	"github.com/berth-run/berth/internal/config"
 )
@@ -97,7 +98,7 @@ func newRoot(a *app) *cobra.Command {
 	cmd.AddCommand(
 		runCommand(a), applyCommand(a), deleteCommand(a),
 		getCommand(a), describeCommand(a),
-		resizeCommand(a), conditionCommand(a), eventsCommand(a), traceCommand(a),
+		resizeCommand(a), conditionCommand(a), eventsCommand(a), trace.Command(&a.App),
 		explain.Command(a.RootClient, command.ReadManifest), imageCommand(a),
 		topology.Command(&a.App), top.Command(&a.App), ui.Command(&a.App),
 		doctor.Command(&a.App), setup.Command(&a.App),

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/follow"
 	"github.com/berth-run/berth/internal/cli/printer"
+	"github.com/berth-run/berth/internal/cli/terminal"
 	"github.com/berth-run/berth/internal/cli/transfer"
 	"github.com/berth-run/berth/internal/config"
 )
@@ -218,10 +219,11 @@ func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, mani
 	if pods = slices.DeleteFunc(pods, func(r api.ApplyResult) bool { return !r.IsPod() }); len(pods) == 0 {
 		return client.Next(errors.New("the manifests have no pod to run"), `objects alone are kept with "berth apply"`)
 	}
-	width, color := screen(cmd.ErrOrStderr())
+	screen := terminal.Of(cmd.ErrOrStderr())
 	status, err := follow.Run(ctx, follow.Options{
 		Client: c, Pods: pods, Logs: !f.noLogs, Timeout: f.timeout, UntilReady: f.ready, Interrupts: interrupts,
-		Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Width: width, Color: color, Now: time.Now,
+		Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Width: screen.Columns(),
+		Color: screen.Color, Now: time.Now,
 	})
 	if err != nil {
 		return err

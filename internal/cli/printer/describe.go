@@ -12,24 +12,48 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/api/containers"
+	"github.com/berth-run/berth/internal/cli/terminal"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
 // describer writes lines with labels, indented by depth.
 type describer struct {
 	out strings.Builder
+	// color says that labels and states have styles.
+	color bool
+}
+
+// table returns a table that becomes part of the description.
+func (d *describer) table(columns ...string) *Table {
+	t := NewTable(&d.out, columns...)
+	t.Color(d.color)
+	return t
 }
 
 // width is the column of the values at depth 0.
 const width = 18
 
 func (d *describer) line(depth int, label, format string, args ...any) {
-	value := fmt.Sprintf(format, args...)
-	d.out.WriteString(strings.TrimRight(fmt.Sprintf("%*s%-*s %s", 2*depth, "", width-1, label+":", value), " ") + "\n")
+	d.styled(depth, label, "", fmt.Sprintf(format, args...))
+}
+
+// styled writes a line whose value has a style.
+func (d *describer) styled(depth int, label string, style terminal.Style, value string) {
+	head := fmt.Sprintf("%*s%-*s ", 2*depth, "", width-1, label+":")
+	value = style.Paint(d.color, strings.Map(harmlessInLines, value))
+	d.out.WriteString(strings.TrimRight(head+value, " ") + "\n")
+}
+
+// harmlessInLines replaces control characters, but not the ends of lines.
+func harmlessInLines(r rune) rune {
+	if r == '\n' {
+		return r
+	}
+	return harmless(r)
 }
 
 func (d *describer) head(depth int, label string) {
-	fmt.Fprintf(&d.out, "%*s%s:\n", 2*depth, "", label)
+	fmt.Fprintf(&d.out, "%*s%s\n", 2*depth, "", terminal.Head.Paint(d.color, label+":"))
 }
 
 // list writes a label and values, one per line. The first value is on the label's line.
@@ -42,13 +66,13 @@ func (d *describer) list(label string, values []string) {
 			d.line(0, label, "%s", v)
 			continue
 		}
-		fmt.Fprintf(&d.out, "%-*s%s\n", width, "", v)
+		fmt.Fprintf(&d.out, "%-*s%s\n", width, "", strings.Map(harmlessInLines, v))
 	}
 }
 
 // DescribePod writes a description of a pod for people, with its events.
 func DescribePod(w io.Writer, p *corev1.Pod, events []corev1.Event, now time.Time) error {
-	d := &describer{}
+	d := &describer{color: terminal.Of(w).Color}
 	d.meta(p)
 	d.containers(p)
 	d.conditions(p)
@@ -83,7 +107,7 @@ func (d *describer) meta(p *corev1.Pod) {
 	if p.DeletionTimestamp != nil {
 		status = "Terminating (since " + p.DeletionTimestamp.Format(time.RFC1123Z) + ")"
 	}
-	d.line(0, "Status", "%s", status)
+	d.styled(0, "Status", statusStyle(word(status)), status)
 	if p.DeletionTimestamp != nil && p.DeletionGracePeriodSeconds != nil {
 		d.line(0, "Termination Grace Period", "%ds", *p.DeletionGracePeriodSeconds)
 	}
@@ -100,6 +124,12 @@ func (d *describer) meta(p *corev1.Pod) {
 			d.line(1, "IP", "%s", ip.IP)
 		}
 	}
+}
+
+// word returns the first word of a text.
+func word(text string) string {
+	first, _, _ := strings.Cut(text, " ")
+	return first
 }
 
 func pairs(m map[string]string, between string) []string {
@@ -153,7 +183,7 @@ func (d *describer) container(c pod.Container, st *corev1.ContainerStatus) {
 		if st.LastTerminationState.Terminated != nil {
 			d.state("Last State", st.LastTerminationState)
 		}
-		d.line(2, "Ready", "%s", title(st.Ready))
+		d.styled(2, "Ready", conditionStyle(title(st.Ready)), title(st.Ready))
 		d.line(2, "Restart Count", "%d", st.RestartCount)
 	}
 	d.resources("Limits", c.Resources.Limits)
@@ -179,7 +209,7 @@ func (d *describer) words(label string, words []string) {
 	d.head(2, label)
 	for _, word := range words {
 		for line := range strings.SplitSeq(strings.TrimRight(word, "\n"), "\n") {
-			fmt.Fprintf(&d.out, "      %s\n", line)
+			fmt.Fprintf(&d.out, "      %s\n", strings.Map(harmless, line))
 		}
 	}
 }
@@ -187,11 +217,11 @@ func (d *describer) words(label string, words []string) {
 func (d *describer) state(label string, s corev1.ContainerState) {
 	switch {
 	case s.Running != nil:
-		d.line(2, label, "Running")
+		d.styled(2, label, stateStyle(s), "Running")
 		d.line(3, "Started", "%s", s.Running.StartedAt.Format(time.RFC1123Z))
 	case s.Terminated != nil:
 		t := s.Terminated
-		d.line(2, label, "Terminated")
+		d.styled(2, label, stateStyle(s), "Terminated")
 		d.reason(t.Reason, t.Message)
 		d.line(3, "Exit Code", "%d", t.ExitCode)
 		if t.Signal != 0 {
@@ -200,10 +230,10 @@ func (d *describer) state(label string, s corev1.ContainerState) {
 		d.line(3, "Started", "%s", t.StartedAt.Format(time.RFC1123Z))
 		d.line(3, "Finished", "%s", t.FinishedAt.Format(time.RFC1123Z))
 	case s.Waiting != nil:
-		d.line(2, label, "Waiting")
+		d.styled(2, label, stateStyle(s), "Waiting")
 		d.reason(s.Waiting.Reason, s.Waiting.Message)
 	default:
-		d.line(2, label, "Waiting")
+		d.styled(2, label, stateStyle(s), "Waiting")
 	}
 }
 
@@ -316,7 +346,8 @@ func (d *describer) conditions(p *corev1.Pod) {
 		return
 	}
 	d.head(0, "Conditions")
-	t := NewTable(&d.out, "  Type", "Status", "Reason", "Message")
+	t := d.table("  Type", "Status", "Reason", "Message")
+	t.Style("Status", func(status string, _ []string) terminal.Style { return conditionStyle(status) })
 	for _, c := range p.Status.Conditions {
 		t.Row("  "+string(c.Type), string(c.Status), c.Reason, c.Message)
 	}
@@ -412,7 +443,8 @@ func (d *describer) events(events []corev1.Event, now time.Time) {
 		return
 	}
 	d.head(0, "Events")
-	t := NewTable(&d.out, "  Type", "Reason", "Age", "Container", "Message")
+	t := d.table("  Type", "Reason", "Age", "Container", "Message")
+	t.Style("  Type", func(kind string, _ []string) terminal.Style { return eventStyle(strings.TrimSpace(kind)) })
 	for i := range events {
 		e := &events[i]
 		t.Row("  "+e.Type, e.Reason, seen(e, now), FieldContainer(e.InvolvedObject.FieldPath), e.Message)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/cli/terminal"
 )
 
 // Options choose the columns of a table.
@@ -42,8 +43,11 @@ type Pods struct {
 
 // NewPods returns a table of pods.
 func NewPods(w io.Writer, o Options) Pods {
-	return Pods{NewTable(w,
-		o.columns("NAMESPACE", []string{"NAME", "READY", "STATUS", "RESTARTS", "AGE"}, []string{"IP", "NODE"})...), o}
+	t := NewTable(w,
+		o.columns("NAMESPACE", []string{"NAME", "READY", "STATUS", "RESTARTS", "AGE"}, []string{"IP", "NODE"})...)
+	t.Style("READY", func(ready string, _ []string) terminal.Style { return readyStyle(ready) })
+	t.Style("STATUS", func(status string, _ []string) terminal.Style { return statusStyle(status) })
+	return Pods{t, o}
 }
 
 // Add adds a pod's row.
@@ -82,8 +86,10 @@ type Events struct {
 
 // NewEvents returns a table of events.
 func NewEvents(w io.Writer, o Options) Events {
-	return Events{NewTable(w, o.columns("NAMESPACE", []string{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"},
-		[]string{"SUBOBJECT", "FIRST SEEN", "COUNT", "NAME"})...), o}
+	t := NewTable(w, o.columns("NAMESPACE", []string{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"},
+		[]string{"SUBOBJECT", "FIRST SEEN", "COUNT", "NAME"})...)
+	t.Style("TYPE", func(kind string, _ []string) terminal.Style { return eventStyle(kind) })
+	return Events{t, o}
 }
 
 // Add adds an event's row.

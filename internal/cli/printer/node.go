@@ -11,12 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/cli/terminal"
 )
 
 // DescribeNode writes a description of the agent's node for people: its conditions, and how far it is from evicting
 // pods.
 func DescribeNode(w io.Writer, s *api.Status, p *api.Pressure, events []corev1.Event, now time.Time) error {
-	d := &describer{}
+	d := &describer{color: terminal.Of(w).Color}
 	d.line(0, "Name", "%s", s.Node)
 	d.line(0, "Root", "%s", s.Root)
 	d.line(0, "Agent", "berth %s, process %d, started %s", s.Version.Version, s.PID, s.StartedAt.Format(time.RFC1123Z))
@@ -33,7 +34,10 @@ func DescribeNode(w io.Writer, s *api.Status, p *api.Pressure, events []corev1.E
 		d.handlers(handlers, s.Runtime.HandlerPrograms)
 	}
 	d.head(0, "Conditions")
-	conditions := NewTable(&d.out, "  Type", "Status", "Reason", "Message")
+	conditions := d.table("  Type", "Status", "Reason", "Message")
+	conditions.Style("Status", func(status string, row []string) terminal.Style {
+		return nodeConditionStyle(corev1.NodeConditionType(strings.TrimSpace(row[0])), corev1.ConditionStatus(status))
+	})
 	for _, c := range s.Conditions {
 		conditions.Row("  "+string(c.Type), string(c.Status), c.Reason, c.Message)
 	}
@@ -58,7 +62,7 @@ func (d *describer) handlers(handlers []corev1.NodeRuntimeHandler, programs []ap
 	if len(programs) > 0 {
 		columns = append(columns, "CgroupDriver", "Program", "Options")
 	}
-	table := NewTable(&d.out, columns...)
+	table := d.table(columns...)
 	for _, h := range handlers {
 		users, mounts := "unknown", "unknown"
 		if h.Features != nil {

@@ -30,6 +30,14 @@ func Of(w io.Writer) Output {
 	return o
 }
 
+// Columns returns the width for a drawing: the terminal's, or 120 characters if there is none or its size is unknown.
+func (o Output) Columns() int {
+	if o.Width > 0 {
+		return o.Width
+	}
+	return 120
+}
+
 // Style is a color or weight of text: the parameters of an SGR sequence (ECMA-48). The empty style leaves text as it
 // is.
 type Style string

@@ -1,0 +1,78 @@
+package printer
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-run/berth/internal/cli/terminal"
+)
+
+// statusStyle returns the style of a pod's STATUS: good if it runs or has succeeded, waiting if that may still come,
+// and bad for every reason of a failure.
+func statusStyle(status string) terminal.Style {
+	switch status {
+	case "Running":
+		return terminal.Good
+	case "Completed", "Succeeded":
+		return terminal.Faint
+	case "", "Pending", "ContainerCreating", "PodInitializing", "Terminating", "NotReady", "SchedulingGated", "Unknown",
+		"Waiting":
+		return terminal.Waiting
+	}
+	if rest, ok := strings.CutPrefix(status, "Init:"); ok && strings.Contains(rest, "/") {
+		return terminal.Waiting
+	}
+	return terminal.Bad
+}
+
+// readyStyle returns the style of READY, such as 1/2.
+func readyStyle(ready string) terminal.Style {
+	if n, of, ok := strings.Cut(ready, "/"); ok && n != of {
+		return terminal.Waiting
+	}
+	return ""
+}
+
+// eventStyle returns the style of an event's type.
+func eventStyle(kind string) terminal.Style {
+	if kind == corev1.EventTypeWarning {
+		return terminal.Bad
+	}
+	return ""
+}
+
+// conditionStyle returns the style of the status of a pod's condition.
+func conditionStyle(status string) terminal.Style {
+	if corev1.ConditionStatus(status) == corev1.ConditionTrue {
+		return terminal.Good
+	}
+	return terminal.Waiting
+}
+
+// nodeConditionStyle returns the style of the status of a node's condition. All but Ready should be False.
+func nodeConditionStyle(kind corev1.NodeConditionType, status corev1.ConditionStatus) terminal.Style {
+	good := corev1.ConditionFalse
+	if kind == corev1.NodeReady {
+		good = corev1.ConditionTrue
+	}
+	if status == good {
+		return terminal.Good
+	}
+	return terminal.Bad
+}
+
+// stateStyle returns the style of a container's state.
+func stateStyle(s corev1.ContainerState) terminal.Style {
+	switch {
+	case s.Running != nil:
+		return terminal.Good
+	case s.Terminated != nil && s.Terminated.ExitCode == 0:
+		return terminal.Faint
+	case s.Terminated != nil:
+		return terminal.Bad
+	case s.Waiting != nil:
+		return statusStyle(s.Waiting.Reason)
+	}
+	return terminal.Waiting
+}
