@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/printer"
+	"github.com/berth-run/berth/internal/cli/terminal"
 )
 
 // interval is the time over which CPU usage is measured, and between two pictures of -w.
@@ -23,15 +24,68 @@ const interval = time.Second
 
 // Command returns "berth top".
 func Command(a *command.App) *cobra.Command {
+	f := podsFlags{sort: byCPU}
+	f.All = true
 	cmd := &cobra.Command{
-		Use:     "top node|pods",
-		Short:   "Show what the node or its pods use now, beside what they requested",
-		Example: "  berth top pods -A --sort memory",
+		Use:   "top [node|pods]",
+		Short: "Show what the node and its pods use now, beside what they requested",
+		Long: `Show what the node and the pods of all namespaces use now. On a terminal the picture changes every
+second, the keys c, m, s and n sort the pods by CPU, memory, stalls and name, and q ends. Otherwise it
+is shown once. "berth top node" and "berth top pods" show one half of it, and say what the columns mean.`,
+		Example: "  berth top\n  berth top --sort memory\n  berth top pods -w --containers",
 		Args:    command.Usage(cobra.NoArgs),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	f.addSort(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		c := a.Client()
+		node, err := newNode(cmd.Context(), c)
+		if err != nil {
+			return err
+		}
+		return show(cmd, c, interactive(cmd), f.sort, func(ctx context.Context, p picture, sort string) error {
+			usage, err := client.Usage(ctx, c, false)
+			if err != nil {
+				return err
+			}
+			if err := node.draw(p, usage); err != nil {
+				return err
+			}
+			if _, err := fmt.Fprintln(p.out); err != nil {
+				return err
+			}
+			return f.draw(ctx, c, p, usage, sort)
+		})
 	}
 	cmd.AddCommand(nodeCommand(a), podsCommand(a))
 	return cmd
+}
+
+// node draws the usage of the node.
+type node struct{ cpus int64 }
+
+func newNode(ctx context.Context, c *client.Client) (node, error) {
+	machine, err := client.Topology(ctx, c)
+	if err != nil {
+		return node{}, err
+	}
+	cpus, err := cpuset.Parse(machine.CPUs)
+	if err != nil {
+		return node{}, fmt.Errorf("read the agent's list of CPUs: %w", err)
+	}
+	return node{int64(cpus.Size())}, nil
+}
+
+func (n node) draw(p picture, usage *statsapi.Summary) error {
+	t := p.table("RESOURCE", "USED", "OF", "SHARE", "STALLED")
+	t.Style("SHARE", shareStyle)
+	t.Style("STALLED", stallStyle)
+	for _, r := range nodeRows(&usage.Node, n.cpus) {
+		t.Row(r.resource, r.used, r.of, r.share, r.stall)
+	}
+	return t.Flush()
 }
 
 func nodeCommand(a *command.App) *cobra.Command {
@@ -48,24 +102,16 @@ measures it (pressure stall information).`,
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "measure again every second; on a terminal, q ends")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c := a.Client()
-		machine, err := client.Topology(cmd.Context(), c)
+		node, err := newNode(cmd.Context(), c)
 		if err != nil {
 			return err
 		}
-		cpus, err := cpuset.Parse(machine.CPUs)
-		if err != nil {
-			return fmt.Errorf("read the agent's list of CPUs: %w", err)
-		}
-		return show(cmd, c, watch, "", func(ctx context.Context, w io.Writer, _ string) error {
+		return show(cmd, c, watch, "", func(ctx context.Context, p picture, _ string) error {
 			usage, err := client.Usage(ctx, c, false)
 			if err != nil {
 				return err
 			}
-			t := printer.NewTable(w, "RESOURCE", "USED", "OF", "SHARE", "STALLED")
-			for _, r := range nodeRows(&usage.Node, int64(cpus.Size())) {
-				t.Row(r.resource, r.used, r.of, r.share, r.stall)
-			}
-			return t.Flush()
+			return node.draw(p, usage)
 		})
 	}
 	return cmd
@@ -76,6 +122,21 @@ type podsFlags struct {
 	command.Scope
 	labels, sort      string
 	watch, containers bool
+}
+
+// addSort adds the flag --sort.
+func (f *podsFlags) addSort(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.sort, "sort", byCPU, "`key` to sort by: "+strings.Join(keys(), ", "))
+	command.Mark(cmd.RegisterFlagCompletionFunc("sort",
+		cobra.FixedCompletions(keys(), cobra.ShellCompDirectiveNoFileComp)))
+}
+
+// check returns an error if the value of a flag is not known.
+func (f *podsFlags) check() error {
+	if !slices.Contains(keys(), f.sort) {
+		return client.Next(fmt.Errorf("pods cannot be sorted by %q", f.sort), "use one of "+strings.Join(keys(), ", "))
+	}
+	return nil
 }
 
 func podsCommand(a *command.App) *cobra.Command {
@@ -93,24 +154,21 @@ With -w on a terminal the keys c, m, s and n sort by CPU, memory, stalls and nam
 		Args:    command.Usage(cobra.NoArgs),
 	}
 	f.AddAll(cmd)
+	f.addSort(cmd)
 	cmd.Flags().StringVarP(&f.labels, "selector", "l", "", "label `selector`, such as app=web")
-	cmd.Flags().StringVar(&f.sort, "sort", byCPU, "`key` to sort by: "+strings.Join(keys(), ", "))
 	cmd.Flags().BoolVar(&f.containers, "containers", false, "a row for each container")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "measure again every second")
-	command.Mark(cmd.RegisterFlagCompletionFunc("sort",
-		cobra.FixedCompletions(keys(), cobra.ShellCompDirectiveNoFileComp)))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if !slices.Contains(keys(), f.sort) {
-			return client.Next(fmt.Errorf("pods cannot be sorted by %q", f.sort),
-				"use one of "+strings.Join(keys(), ", "))
+		if err := f.check(); err != nil {
+			return err
 		}
 		c := a.Client()
-		return show(cmd, c, f.watch, f.sort, func(ctx context.Context, w io.Writer, sort string) error {
+		return show(cmd, c, f.watch, f.sort, func(ctx context.Context, p picture, sort string) error {
 			usage, err := client.Usage(ctx, c, false)
 			if err != nil {
 				return err
 			}
-			return f.draw(ctx, c, w, usage, sort)
+			return f.draw(ctx, c, p, usage, sort)
 		})
 	}
 	return cmd
@@ -119,7 +177,7 @@ With -w on a terminal the keys c, m, s and n sort by CPU, memory, stalls and nam
 func keys() []string { return []string{byCPU, byMemory, byStall, byName} }
 
 // draw writes the table of the pods.
-func (f *podsFlags) draw(ctx context.Context, c *client.Client, w io.Writer, usage *statsapi.Summary,
+func (f *podsFlags) draw(ctx context.Context, c *client.Client, p picture, usage *statsapi.Summary,
 	sort string) error {
 	pods, err := c.Pods(ctx, client.Select{Namespace: f.Selected(), Labels: f.labels})
 	if err != nil {
@@ -127,7 +185,7 @@ func (f *podsFlags) draw(ctx context.Context, c *client.Client, w io.Writer, usa
 	}
 	rows := podRows(usage, pods.Items, f.containers)
 	if len(rows) == 0 {
-		_, err := fmt.Fprintln(w, "No pods run here.")
+		_, err := fmt.Fprintln(p.out, "No pods run here.")
 		return err
 	}
 	order(rows, sort)
@@ -139,7 +197,8 @@ func (f *podsFlags) draw(ctx context.Context, c *client.Client, w io.Writer, usa
 	if f.containers {
 		head = append(head, "CONTAINER")
 	}
-	t := printer.NewTable(w, append(head, "CPU", "REQUEST", "LIMIT", "MEMORY", "REQUEST", "LIMIT", "STALLED")...)
+	t := p.table(append(head, "CPU", "REQUEST", "LIMIT", "MEMORY", "REQUEST", "LIMIT", "STALLED")...)
+	t.Style("STALLED", stallStyle)
 	for _, r := range rows {
 		var cells []string
 		if f.All {
@@ -159,7 +218,7 @@ func (f *podsFlags) draw(ctx context.Context, c *client.Client, w io.Writer, usa
 // show begins the measurement of CPU usage, and draws what was used since then a while later. With watch it goes on
 // until the user ends it.
 func show(cmd *cobra.Command, c *client.Client, watch bool, sort string,
-	draw func(ctx context.Context, w io.Writer, sort string) error) error {
+	draw func(ctx context.Context, p picture, sort string) error) error {
 	ctx := cmd.Context()
 	if _, err := client.Usage(ctx, c, true); err != nil {
 		return err
@@ -170,5 +229,18 @@ func show(cmd *cobra.Command, c *client.Client, watch bool, sort string,
 	if err := retry.Sleep(ctx, interval); err != nil {
 		return err
 	}
-	return draw(ctx, cmd.OutOrStdout(), sort)
+	w := cmd.OutOrStdout()
+	return draw(ctx, picture{w, terminal.Of(w).Color}, sort)
+}
+
+// picture is where a command draws, and whether it has colors.
+type picture struct {
+	out   io.Writer
+	color bool
+}
+
+func (p picture) table(columns ...string) *printer.Table {
+	t := printer.NewTable(p.out, columns...)
+	t.Color(p.color)
+	return t
 }

@@ -6,20 +6,37 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/berth-run/berth/internal/cli/terminal"
 )
 
-// clearScreen moves to the top left corner and clears what is below (ECMA-48).
-const clearScreen = "\x1b[H\x1b[J"
+// The sequences of a terminal that shows pictures (ECMA-48 and xterm): a second screen, so that the user's own comes
+// back at the end, and no cursor.
+const (
+	openScreen  = "\x1b[?1049h\x1b[?25l"
+	closeScreen = "\x1b[?25h\x1b[?1049l"
+)
+
+// interactive reports whether the command reads keys from a terminal and draws on one.
+func interactive(cmd *cobra.Command) bool {
+	in, ok := cmd.InOrStdin().(*os.File)
+	return ok && term.IsTerminal(int(in.Fd())) && terminal.Of(cmd.OutOrStdout()).Terminal
+}
 
 // follow draws again and again. If the command has a terminal, each picture replaces the one before, and keys choose
 // the order. Otherwise the pictures follow each other with an empty line between them.
-func follow(cmd *cobra.Command, sort string, draw func(ctx context.Context, w io.Writer, sort string) error) error {
-	ctx := cmd.Context()
+func follow(cmd *cobra.Command, sort string,
+	draw func(ctx context.Context, p picture, sort string) error) (err error) {
+	// A signal must not leave the terminal behind without a cursor.
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	out := cmd.OutOrStdout()
 	pressed, restore, err := readKeys(cmd)
 	if err != nil {
 		return err
@@ -39,21 +56,22 @@ func follow(cmd *cobra.Command, sort string, draw func(ctx context.Context, w io
 			}
 			sort = next
 		}
-		var picture bytes.Buffer
-		if err := draw(ctx, &picture, sort); err != nil {
+		screen := terminal.Of(out)
+		var drawn bytes.Buffer
+		if err := draw(ctx, picture{&drawn, screen.Color}, sort); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
 			return err
 		}
-		text := picture.String()
+		text := drawn.String()
 		switch {
-		case pressed != nil: // a raw terminal does not return the carriage by itself
-			text = clearScreen + strings.ReplaceAll(text, "\n", "\r\n")
+		case pressed != nil:
+			text = frame(help(sort), text, screen)
 		case !first:
 			text = "\n" + text
 		}
-		if _, err := io.WriteString(cmd.OutOrStdout(), text); err != nil {
+		if _, err := io.WriteString(out, text); err != nil {
 			return err
 		}
 	}
@@ -65,6 +83,11 @@ func press(key byte, sort string) (next string, end bool) {
 	switch key {
 	case 'q', interrupt, endOfInput:
 		return sort, true
+	}
+	if sort == "" { // there is nothing to sort
+		return sort, false
+	}
+	switch key {
 	case 'c':
 		return byCPU, false
 	case 'm':
@@ -77,17 +100,18 @@ func press(key byte, sort string) (next string, end bool) {
 	return sort, false
 }
 
-// readKeys makes the terminal raw and returns the keys that are pressed. The channel is nil without a terminal.
+// readKeys makes the terminal raw, opens its second screen, and returns the keys that are pressed. restore undoes it.
+// The channel is nil without a terminal.
 func readKeys(cmd *cobra.Command) (pressed <-chan byte, restore func(), err error) {
-	in, ok := cmd.InOrStdin().(*os.File)
-	out, shown := cmd.OutOrStdout().(*os.File)
-	if !ok || !shown || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
+	if !interactive(cmd) {
 		return nil, func() {}, nil
 	}
+	in, out := cmd.InOrStdin().(*os.File), cmd.OutOrStdout()
 	state, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
 		return nil, nil, fmt.Errorf("read keys from the terminal: %w", err)
 	}
+	fmt.Fprint(out, openScreen) // the first picture reports an error
 	keys := make(chan byte)
 	go func() { // it ends with the process: a read from a terminal cannot be ended
 		var key [1]byte
@@ -98,5 +122,8 @@ func readKeys(cmd *cobra.Command) (pressed <-chan byte, restore func(), err erro
 			keys <- key[0]
 		}
 	}()
-	return keys, func() { _ = term.Restore(int(in.Fd()), state) }, nil
+	return keys, func() {
+		fmt.Fprint(out, closeScreen)
+		_ = term.Restore(int(in.Fd()), state) // there is no way to recover
+	}, nil
 }

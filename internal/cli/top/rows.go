@@ -13,6 +13,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/berth-run/berth/internal/cli/printer"
+	"github.com/berth-run/berth/internal/cli/terminal"
 )
 
 // The keys that rows may be sorted by.
@@ -223,3 +224,28 @@ func nodeRows(n *statsapi.NodeStats, cpus int64) (rows []nodeRow) {
 }
 
 func plain(v int64) string { return strconv.FormatInt(v, 10) }
+
+// shareStyle returns the style of a share of a resource in percent: most of it is used, or almost all.
+func shareStyle(share string, _ []string) terminal.Style { return levelStyle(share, 80, 95) }
+
+// stallStyle returns the style of stalls: some time is lost, or much.
+func stallStyle(stalls string, _ []string) terminal.Style { return levelStyle(stalls, 10, 40) }
+
+// levelStyle returns the style of a text by the highest number of percent in it.
+func levelStyle(text string, attention, bad int) terminal.Style {
+	highest := 0
+	for part := range strings.FieldsSeq(text) {
+		if number, ok := strings.CutSuffix(part, "%"); ok {
+			if n, err := strconv.Atoi(number); err == nil {
+				highest = max(highest, n)
+			}
+		}
+	}
+	switch {
+	case highest >= bad:
+		return terminal.Bad
+	case highest >= attention:
+		return terminal.Waiting
+	}
+	return ""
+}

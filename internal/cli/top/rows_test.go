@@ -11,6 +11,7 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/berth-run/berth/internal/cli/printer"
+	"github.com/berth-run/berth/internal/cli/terminal"
 )
 
 const mi = 1 << 20
@@ -95,6 +96,30 @@ func TestPress(t *testing.T) {
 	for _, key := range []byte{'q', 3, 4} {
 		if _, end := press(key, byName); !end {
 			t.Errorf("key %d does not end the command", key)
+		}
+	}
+}
+
+func TestPressSortsNothingWithoutPods(t *testing.T) {
+	if got, end := press('m', ""); got != "" || end {
+		t.Errorf("sort by %q (end: %v)", got, end)
+	}
+}
+
+func TestFrameFitsTheScreen(t *testing.T) {
+	text := "NAME   STALLED\nweb    \x1b[31mcpu 50%\x1b[0m\nlast line\n"
+	got := frame("help", text, terminal.Output{Terminal: true, Width: 9, Height: 4})
+	want := "\x1b[Hhelp\x1b[K\r\n\x1b[K\r\nNAME   ST\x1b[K\r\nweb    \x1b[31mcp\x1b[0m\x1b[K\x1b[J"
+	if got != want {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
+func TestLevelStyle(t *testing.T) {
+	for text, want := range map[string]terminal.Style{"-": "", "0%": "", "cpu 12%": terminal.Waiting,
+		"cpu 1% disk 75%": terminal.Bad} {
+		if got := stallStyle(text, nil); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
 }
