@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,18 +13,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/follow"
 	"github.com/berth-run/berth/internal/cli/stream"
+	"github.com/berth-run/berth/internal/cli/terminal"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
 type logFlags struct {
 	command.Scope
 	container  string
+	selector   string
 	all        bool
 	prefix     bool
 	follow     bool
@@ -38,17 +39,23 @@ type logFlags struct {
 func logsCommand(a *command.App) *cobra.Command {
 	var f logFlags
 	cmd := &cobra.Command{
-		Use:     "logs POD [-c CONTAINER]",
-		Short:   "Show the log of a container, or follow it with -f",
-		Example: "  berth logs web -f --tail 20",
-		Args:    command.Usage(cobra.ExactArgs(1)),
-		RunE:    func(cmd *cobra.Command, args []string) error { return logs(a, cmd, &f, args[0]) },
+		Use:   "logs POD|-l SELECTOR [-c CONTAINER]",
+		Short: "Show the logs of containers, or follow them with -f",
+		Long: `Show the log of a container of a pod, or of all its containers. With -l, show the logs of all pods that
+the selector selects now, each line with its pod and container; on a terminal each of them has a color.
+Lines of different containers are not in the order of time.
+
+With -f, keep showing new lines until the containers end.`,
+		Example: "  berth logs web -f --tail 20\n  berth logs -l app=web -f --all-containers",
+		Args:    command.Usage(cobra.MaximumNArgs(1)),
+		RunE:    func(cmd *cobra.Command, args []string) error { return logs(a, cmd, &f, args) },
 	}
 	f.Add(cmd)
 	flags := cmd.Flags()
 	containerFlag(cmd, &f.container)
-	flags.BoolVar(&f.all, "all-containers", false, "show all containers of the pod, init containers first")
-	flags.BoolVar(&f.prefix, "prefix", false, "begin each line with its pod and container")
+	flags.StringVarP(&f.selector, "selector", "l", "", "show the pods with these labels: a `selector` such as app=web")
+	flags.BoolVar(&f.all, "all-containers", false, "show all containers of a pod, init containers first")
+	flags.BoolVar(&f.prefix, "prefix", false, "begin each line with its pod and container (default with -l)")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "keep showing new lines until the container ends")
 	flags.BoolVarP(&f.previous, "previous", "p", false, "show the instance before the last restart")
 	flags.BoolVar(&f.timestamps, "timestamps", false, "begin each line with the time when it was written")
@@ -88,10 +95,9 @@ func (f *logFlags) options() (client.LogOptions, error) {
 	return o, nil
 }
 
-func logs(a *command.App, cmd *cobra.Command, f *logFlags, arg string) error {
-	key, err := f.Pod(arg)
-	if err != nil {
-		return err
+func logs(a *command.App, cmd *cobra.Command, f *logFlags, args []string) error {
+	if (len(args) == 0) == (f.selector == "") {
+		return client.Next(errors.New("expected one pod, or a selector"), "write POD, or -l SELECTOR")
 	}
 	opts, err := f.options()
 	if err != nil {
@@ -101,52 +107,118 @@ func logs(a *command.App, cmd *cobra.Command, f *logFlags, arg string) error {
 	if f.follow {
 		c = a.Client() // only an agent has more to come
 	}
-	p, err := c.Pod(key).Get(cmd.Context())
+	pods, err := f.pods(cmd.Context(), c, args)
 	if err != nil {
 		return err
 	}
+	if len(pods) == 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "No pods found with the labels %s in namespace %s\n", f.selector, f.Namespace)
+		return nil
+	}
+	sources := f.sources(cmd, pods)
+	color := terminal.Of(cmd.OutOrStdout()).Color
 	lines := follow.NewLines(cmd.OutOrStdout())
-	if !f.all {
-		if opts.Container = f.container; opts.Container == "" {
-			opts.Container = stream.DefaultContainer(cmd.ErrOrStderr(), p)
+	show := func(i int) error {
+		s, opts := sources[i], opts
+		opts.Container = s.container
+		prefix := ""
+		if f.prefixed(cmd) {
+			prefix = terminal.Origin(i).Paint(color, fmt.Sprintf("[pod/%s/%s]", s.pod.Name, s.container)) + " "
 		}
-		return copyLog(cmd.Context(), c, key, opts, f.writer(lines, p, opts.Container))
+		key := types.NamespacedName{Namespace: s.pod.Namespace, Name: s.pod.Name}
+		return copyLog(cmd.Context(), c, key, opts, lines.Prefixed(prefix))
 	}
-	if !f.follow {
-		return eachLog(cmd.Context(), c, p, f, opts, lines)
-	}
-	group, ctx := errgroup.WithContext(cmd.Context())
-	for _, container := range pod.Containers(p) {
-		opts := opts
-		opts.Container = container.Name
-		group.Go(func() error { return copyLog(ctx, c, key, opts, f.writer(lines, p, opts.Container)) })
-	}
-	return group.Wait()
+	return each(cmd.ErrOrStderr(), len(sources), f.follow, show)
 }
 
-// eachLog shows the logs of the containers one after the other. It continues after a container without a
-// log.
-func eachLog(ctx context.Context, c *client.Client, p *corev1.Pod, f *logFlags, opts client.LogOptions,
-	lines *follow.Lines) error {
-	var errs []error
-	for _, container := range pod.Containers(p) {
-		opts.Container = container.Name
-		key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-		errs = append(errs, copyLog(ctx, c, key, opts, f.writer(lines, p, container.Name)))
+// each calls show for each of the n logs, one after the other or at the same time. If one of several logs cannot be
+// shown, each prints the reason at once, and shows the others all the same.
+func each(stderr io.Writer, n int, together bool, show func(i int) error) error {
+	if n == 1 {
+		return show(0)
 	}
-	return errors.Join(errs...)
+	var (
+		mu     sync.Mutex
+		failed error
+		group  sync.WaitGroup
+	)
+	one := func(i int) {
+		if err := show(i); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			command.PrintError(stderr, err)
+			failed = &command.ExitError{Code: 1}
+		}
+	}
+	for i := range n {
+		if together {
+			group.Go(func() { one(i) })
+		} else {
+			one(i)
+		}
+	}
+	group.Wait()
+	return failed
+}
+
+// source is one log.
+type source struct {
+	pod       *corev1.Pod
+	container string
+}
+
+// pods returns the pod that the arguments name, or those that the selector selects.
+func (f *logFlags) pods(ctx context.Context, c *client.Client, args []string) ([]corev1.Pod, error) {
+	if f.selector != "" {
+		list, err := c.Pods(ctx, client.Select{Namespace: f.Namespace, Labels: f.selector})
+		if err != nil {
+			return nil, err
+		}
+		return list.Items, nil
+	}
+	key, err := f.Pod(args[0])
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.Pod(key).Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []corev1.Pod{*p}, nil
+}
+
+// sources returns the logs of the pods that the flags choose: one or all of each pod.
+func (f *logFlags) sources(cmd *cobra.Command, pods []corev1.Pod) (all []source) {
+	for i := range pods {
+		p := &pods[i]
+		switch {
+		case f.all:
+			for _, c := range pod.Containers(p) {
+				all = append(all, source{p, c.Name})
+			}
+		case f.container != "":
+			all = append(all, source{p, f.container})
+		case f.selector != "": // the prefix says which container it is
+			all = append(all, source{p, stream.DefaultContainer(io.Discard, p)})
+		default:
+			all = append(all, source{p, stream.DefaultContainer(cmd.ErrOrStderr(), p)})
+		}
+	}
+	return all
+}
+
+// prefixed reports whether each line begins with its pod and container. The lines of several pods do so unless the user
+// decides otherwise.
+func (f *logFlags) prefixed(cmd *cobra.Command) bool {
+	if cmd.Flags().Changed("prefix") {
+		return f.prefix
+	}
+	return f.selector != ""
 }
 
 type writeCloser interface {
 	io.Writer
 	io.Closer
-}
-
-func (f *logFlags) writer(lines *follow.Lines, p *corev1.Pod, container string) writeCloser {
-	if f.prefix {
-		return lines.Prefixed(fmt.Sprintf("[pod/%s/%s] ", p.Name, container))
-	}
-	return lines.Prefixed("")
 }
 
 func copyLog(ctx context.Context, c *client.Client, key types.NamespacedName, opts client.LogOptions,
