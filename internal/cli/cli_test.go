@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -462,19 +464,60 @@ func TestSocket(t *testing.T) {
 	}
 }
 
+// A shell waits for completions. Without an agent, and with one that does not answer, it gets none soon.
+func TestCompletionGivesUpSoon(t *testing.T) {
+	hanging := filepath.Join(t.TempDir(), "hangs.sock")
+	listener, err := net.Listen("unix", hanging) // connections wait for an Accept that never comes
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	for _, socket := range []string{filepath.Join(t.TempDir(), "none.sock"), hanging} {
+		for _, args := range [][]string{{"logs", ""}, {"exec", "web", "-c", ""}, {"image", "rm", ""}} {
+			var out bytes.Buffer
+			began := time.Now()
+			status := Main(slices.Concat([]string{"__complete", "--socket", socket}, args), nil, &out, io.Discard)
+			if took := time.Since(began); status != 0 || out.String() != ":4\n" || took > 10*time.Second {
+				t.Errorf("%s, %q: status %d after %v: %q", socket, args, status, took, out.String())
+			}
+		}
+	}
+}
+
 func TestCompletion(t *testing.T) {
 	a := servertest.Start(t)
 	running(a, "web", "app", "side")
+	running(a, "api", "app")
+	a.SetImages(api.Image{ID: "sha256:1", Tags: []string{"app:v1"}},
+		api.Image{ID: "sha256:2", Tags: []string{"tools:1"}})
 	for args, want := range map[string]string{
-		"logs ":        "web",
-		"logs web -c ": "app\nside",
-		"delete ":      "pod",
-		"delete pod ":  "web",
-		"get pods -o ": "json\nyaml\nwide\nname",
+		"logs ":               "api\nweb",
+		"logs web -c ":        "app\nside",
+		"describe ":           "pod\nnode",
+		"delete pod ":         "api\nweb",
+		"delete pod web ":     "api",
+		"describe pod web ":   ":4\n",
+		"events --for ":       "pod/api\npod/web",
+		"cp w":                "web:",
+		"cp ./w":              ":0\n", // files of this machine
+		"cp web:/etc . -c ":   "app\nside",
+		"image rm ":           "app:v1\ntools:1",
+		"image rm app:v1 ":    "tools:1",
+		"image save ":         "app:v1\ntools:1",
+		"debug web --image ":  "app:v1\ntools:1",
+		"debug web --target ": "app\nside",
+		"top --sort ":         "cpu\nmemory\nstall\nname",
+		"get pods -o ":        "json\nyaml\nwide\nname",
 	} {
 		got := berth(a, "", append([]string{"__complete"}, strings.Split(args, " ")...)...)
 		if names, _, _ := strings.Cut(got.Out, "\n:"); names != want {
 			t.Errorf("%s: %q, want %q", args, names, want)
+		}
+	}
+	first := berth(a, "", "__complete", "delete", "").Out
+	for _, word := range []string{"pod", "configmap", "secret", "persistentvolumeclaim"} {
+		if !slices.Contains(strings.Split(first, "\n"), word) {
+			t.Errorf("delete does not offer %s:\n%s", word, first)
 		}
 	}
 	if got := berth(a, "", "completion", "bash"); got.Status != 0 || got.Out == "" {

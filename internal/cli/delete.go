@@ -55,7 +55,7 @@ func deleteCommand(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&f.missing, "ignore-not-found", false, "ignore pods and objects that do not exist")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "longest `duration` to wait, such as 30s; 0: no limit")
 	command.Mark(cmd.MarkFlagFilename("filename", "yaml", "yml", "json"))
-	cmd.ValidArgsFunction = a.CompleteTyped(&f.Scope)
+	cmd.ValidArgsFunction = a.CompleteTyped(&f.Scope, true, append([]string{"pod"}, objects.Words()...)...)
 	return cmd
 }
 

@@ -49,7 +49,7 @@ each signal of eviction with its distance from the thresholds and its trend.`,
 		},
 	}
 	s.Add(cmd)
-	cmd.ValidArgsFunction = a.CompleteTyped(&s)
+	cmd.ValidArgsFunction = a.CompleteTyped(&s, false, "pod", "node")
 	return cmd
 }
 

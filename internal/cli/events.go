@@ -33,7 +33,7 @@ func eventsCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&f.of, "for", "", "only the events of one pod: `pod/NAME`")
 	cmd.Flags().StringVar(&f.fields, "field-selector", "", "field `selector`, such as type=Warning")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "keep showing new events")
-	command.Mark(cmd.RegisterFlagCompletionFunc("for", a.CompletePod(&f.Scope)))
+	command.Mark(cmd.RegisterFlagCompletionFunc("for", a.CompletePodOf(&f.Scope)))
 	return cmd
 }
 

@@ -3,8 +3,6 @@ package command
 import (
 	"fmt"
 
-	"github.com/spf13/cobra"
-
 	"github.com/berth-run/berth/internal/api/client"
 )
 
@@ -24,15 +22,4 @@ func PodArgument(args []string) (string, error) {
 		return "", client.Next(fmt.Errorf("expected one pod, got %d", len(names)), "write pod NAME, or pod/NAME")
 	}
 	return names[0], nil
-}
-
-// CompleteTyped completes the word "pod", and then names of pods.
-func (a *App) CompleteTyped(s *Scope) Completion {
-	names := a.CompletePod(s)
-	return func(cmd *cobra.Command, args []string, partial string) ([]string, cobra.ShellCompDirective) {
-		if len(args) == 0 {
-			return []string{"pod"}, cobra.ShellCompDirectiveNoFileComp
-		}
-		return names(cmd, nil, partial)
-	}
 }

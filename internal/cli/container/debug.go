@@ -58,6 +58,7 @@ The exit status is the container's exit code.`,
 	flags.StringVarP(&f.name, "container", "c", "", "`name` of the new container (default debugger-XXXXX)")
 	command.Mark(cmd.MarkFlagRequired("image"))
 	cmd.ValidArgsFunction = a.CompletePod(&f.Scope)
+	command.Mark(cmd.RegisterFlagCompletionFunc("image", a.CompleteImage(false)))
 	command.Mark(cmd.RegisterFlagCompletionFunc("target", a.CompleteContainer(&f.Scope)))
 	return cmd
 }

@@ -83,6 +83,7 @@ func (c commands) save() *cobra.Command {
 	cmd.Flags().StringVarP(&file, "output", "o", "-",
 		"`file` to write, or - for standard output; the file appears when it is complete")
 	_ = cmd.MarkFlagFilename("output", "tar") // the flag exists
+	cmd.ValidArgsFunction = c.app.CompleteImage(true)
 	return cmd
 }
 
@@ -93,6 +94,7 @@ func (c commands) remove() *cobra.Command {
 		func(cmd *cobra.Command, args []string) (api.ImageList, error) {
 			return imageList(c.transfers(cmd).Remove(cmd.Context(), args, force))
 		}, printer.ImageNames("removed"))
+	cmd.ValidArgsFunction = c.app.CompleteImage(true)
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "also remove an image in use; its containers keep running")
 	return cmd
 }

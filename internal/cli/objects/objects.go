@@ -29,6 +29,14 @@ func kindOf(word string) (object.Kind, bool) {
 	return object.Kind{}, false
 }
 
+// Words returns the words for the kinds, such as configmap.
+func Words() (words []string) {
+	for _, k := range object.Kinds() {
+		words = append(words, strings.ToLower(k.Name))
+	}
+	return words
+}
+
 // Arguments returns the objects in arguments of the form KIND NAME... or KIND/NAME..., as kubectl accepts
 // them. It returns false if the arguments are pods.
 func Arguments(namespace string, args []string) (keys []object.Key, ok bool) {
