@@ -11,6 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/agent"
 	"github.com/berth-run/berth/internal/agent/engine/kind"
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/cli/process"
@@ -23,6 +24,9 @@ func loadConfig(f config.Flags, log *slog.Logger) (*config.Config, error) {
 	c, warnings, err := config.Load(f)
 	for _, w := range warnings {
 		log.Warn("configuration: " + w.String())
+	}
+	if err != nil && client.NextStep(err) == "" {
+		err = client.Next(err, `correct the configuration; "berth doctor --config FILE" checks it`)
 	}
 	return c, err
 }

@@ -33,12 +33,14 @@ func complaints(r result) (all []string) {
 	if bad := unreadable.FindString(r.Err); bad != "" {
 		all = append(all, "contains "+bad)
 	}
-	seen := map[string]bool{}
-	for _, part := range strings.Split(lines[0], ": ") {
-		if part = strings.TrimSpace(part); len(part) > 12 && seen[part] {
-			all = append(all, "says twice: "+part)
+	for _, line := range lines {
+		seen := map[string]bool{}
+		for part := range strings.SplitSeq(line, ": ") {
+			if part = strings.TrimSpace(part); len(part) > 12 && seen[part] {
+				all = append(all, "says twice: "+part)
+			}
+			seen[part] = true
 		}
-		seen[part] = true
 	}
 	return all
 }
@@ -119,6 +121,38 @@ var errorExits = []struct{ name, stdin, args string }{
 	{"top by an unknown key", "", "top pods --sort size"},
 	{"trace no such pod", "", "trace web"},
 	{"negative depth", "", "trace web --depth -1"},
+	{"compare no start", "", "trace --last 0"},
+	{"compare and draw", "", "trace web --last 2 --svg web.svg"},
+	{"draw no pod", "", "trace --svg web.svg"},
+	{"draw no such pod", "", "trace web --svg web.svg"},
+	{"unknown half of top", "", "top disks"},
+	{"top of a wrong selector", "", "top pods -l a=b=c"},
+	{"sort all by an unknown key", "", "top --sort size"},
+	{"logs of no pod", "", "logs"},
+	{"logs of a pod and a selector", "", "logs web -l app=web"},
+	{"logs of a wrong selector", "", "logs -l a=b=c"},
+	{"negative tail", "", "logs web --tail x"},
+	{"events of no pod", "", "events --for service/web"},
+	{"events of an empty name", "", "events --for pod/"},
+	{"no such object", "", "get configmaps web"},
+	{"delete nothing", "", "delete"},
+	{"delete no such object", "", "delete configmap web"},
+	{"delete in less than no time", "", "delete pod web --grace-period -2"},
+	{"apply nothing", "", "apply"},
+	{"apply no YAML", "a: [", "apply -f -"},
+	{"exec without a command", "", "exec web"},
+	{"debug without an image", "", "debug web"},
+	{"checkpoint no such pod", "", "checkpoint web"},
+	{"restore no such archive", "", "restore /none.tar"},
+	{"forward to no such pod", "", "port-forward web 80"},
+	{"resize by no amount", "", "resize web --requests cpu=much"},
+	{"resize by nothing", "", "resize web"},
+	{"condition of no such pod", "", "condition web a=True"},
+	{"save nowhere", "", "image save x -o /none/x.tar"},
+	{"pull no name", "", "image pull A:b:c"},
+	{"agent without its configuration", "", "agent --config /none.yaml"},
+	{"copy of no such file", "", "cp /none web:/tmp"},
+	{"copy to no path", "", "cp /etc web:"},
 	{"load no such archive", "", "image load /none.tar"},
 	{"save no such image", "", "image save none:1"},
 	{"remove no such image", "", "image rm none:1"},

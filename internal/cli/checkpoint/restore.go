@@ -49,7 +49,7 @@ not trust. Remove the checkpoint with berth image rm when the pod is gone.`,
 func restore(ctx context.Context, c *client.Client, file, name string) (key types.NamespacedName, err error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return key, err
+		return key, client.Next(fmt.Errorf("read archive: %w", err), `name an archive of "berth checkpoint"`)
 	}
 	defer f.Close()
 	from, err := unpackOrigin(f)
