@@ -50,9 +50,10 @@ test: ## everything that CI runs, with the seconds of each stage at the end (as 
 	@MAKE='$(MAKE)' sh hack/test.sh setup before assets cluster check race embedded fuzz build browser script e2e \
 		vmtest leftovers
 
-check: lint vuln ## formatting, linters (go vet is one of them), vulnerabilities, the rules of test/arch_test.go, links
+check: lint vuln ## formatting, linters (also go vet), vulnerabilities, rules of test/arch_test.go, links, alert rules
 	$(GO) test ./test/ -run 'Test(Imports|EveryPackage|Decisions|NoInit|Budgets|Docs|ScriptsStay|Outside|PathsOf|Goroutines)'
 	$(GO) test ./test/leftovers
+	$(GO) test -C tools/monitoring ./...
 
 lint:
 	@sh hack/lint.sh
