@@ -17,10 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal runs berth on a new terminal, and writes what the terminal showed to the file "screen".
+// terminal runs berth on a new terminal, and writes what the terminal showed to the file "screen". The terminal has
+// colors, unless the script sets NO_COLOR.
 func (h *harness) terminal(ts *testscript.TestScript, args []string) {
 	onTerminal(ts, args, func(args ...string) *exec.Cmd {
-		return exec.Command(h.bin, append([]string{"--root-dir", rootOf(ts)}, args...)...)
+		cmd := exec.Command(h.bin, append([]string{"--root-dir", rootOf(ts)}, args...)...)
+		cmd.Dir = ts.MkAbs(".")
+		cmd.Env = append(os.Environ(), "TERM=xterm-256color", "NO_COLOR="+ts.Getenv("NO_COLOR"))
+		return cmd
 	})
 }
 
