@@ -37,8 +37,9 @@ var (
 // are killed and stopped at random moments. See docs/robustness.md.
 func TestChaos(t *testing.T) {
 	if *chaosTime == 0 {
-		t.Skip("make chaos runs it")
+		t.Skip("make chaos and make script run it")
 	}
+	t.Parallel() // with TestScript
 	_, seed := dice(t, "-chaos.seed", *chaosSeed)
 	for _, runtime := range []string{"embedded", "containerd"} {
 		t.Run(runtime, func(t *testing.T) {

@@ -50,6 +50,7 @@ func TestMain(m *testing.M) {
 // TestScript runs the scripts of test/script on each runtime. Each script has its own root directory and the commands
 // of harness.commands.
 func TestScript(t *testing.T) {
+	t.Parallel() // with TestChaos
 	bin, err := filepath.Abs("../bin/berth")
 	if err != nil {
 		t.Fatal(err)
