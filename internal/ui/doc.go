@@ -8,5 +8,7 @@
 //	     command                 Host, Origin, Sec-Fetch-Site, cookie are checked for each request
 //
 // A browser opens few connections to one server at a time, so everything that lasts is a WebSocket: watches, followed
-// logs, and the usage of pods.
+// logs, the usage of pods, and shells in containers.
+//
+// Export returns the page with the present state as one file, without a server and without secrets (conceal).
 package ui

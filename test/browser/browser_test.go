@@ -333,7 +333,6 @@ func TestPartsOfAPod(t *testing.T) {
 	b.shows("waited for image app")
 	b.click(`svg g.row:nth-of-type(9)`) // the container, below five lines of the scale and three rows
 	b.shows("waited for: image app 396 ms")
-	b.picture("start")
 
 	b.press("2")
 	b.shows("example.com/web:1")
@@ -431,6 +430,7 @@ func TestWaterfallShowsWhatWaitedForWhat(t *testing.T) {
 	b.shows("waited for: image log 195 ms")
 	highlighted("example.com/log:1,waited for image log")
 	b.wait(`document.querySelectorAll("svg .because").length === 1`)
+	b.picture("start")
 	hover("example.com/web:1")
 	b.shows("is waited for by: container app")
 	highlighted("container app")

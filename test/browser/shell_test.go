@@ -60,7 +60,6 @@ func TestShellInTheBrowser(t *testing.T) {
 	b.wait(`[...document.querySelectorAll(".xterm-rows span")].some(s =>
 		getComputedStyle(s).color === "rgb(255, 0, 0)")`)
 	b.wait(`!("hacked" in window) && !document.querySelector(".xterm img")`)
-	b.picture("shell")
 
 	// Shift-Escape leaves the terminal.
 	b.run(chromedp.KeyEvent(kb.Escape, chromedp.KeyModifiers(input.ModifierShift)))
@@ -70,6 +69,9 @@ func TestShellInTheBrowser(t *testing.T) {
 	b.shows("command ended with exit code 3")
 	b.click(".tools button")
 	b.screen("$")
+	b.write(`raw \x1b[32mready\x1b[0m to \x1b[1;34mserve\x1b[0m` + "\r")
+	b.screen("ready to serve")
+	b.picture("shell")
 	b.write("exit 0\r")
 	b.shows("The shell has ended.")
 	b.clean()
