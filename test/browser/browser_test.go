@@ -162,7 +162,8 @@ func (b *page) text() string {
 func (b *page) wait(expression string) {
 	b.t.Helper()
 	var ok bool
-	if err := chromedp.Run(b.ctx, chromedp.Poll(expression, &ok, chromedp.WithPollingTimeout(patience/4))); err != nil {
+	if err := chromedp.Run(b.ctx, chromedp.Poll(expression, &ok, chromedp.WithPollingTimeout(patience/2))); err != nil {
+		b.clean() // the reason may be there
 		b.t.Fatalf("wait for %s: %v; the page shows: %s", expression, err, b.text())
 	}
 }
