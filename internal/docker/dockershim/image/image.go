@@ -44,6 +44,9 @@ func (s *Service) Reference(ctx context.Context, id string) string {
 		return known.(string)
 	}
 	found, err := s.client.ImageInspect(ctx, id)
+	if docker.IsNotFound(err) { // it was removed, and its containers stay
+		s.digests.Store(id, id)
+	}
 	if err != nil {
 		return id
 	}
