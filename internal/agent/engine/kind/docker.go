@@ -2,6 +2,7 @@ package kind
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -148,13 +149,22 @@ func (d *docker) run(ctx context.Context, listeners ...net.Listener) error {
 	return parts.Wait()
 }
 
+// errNotConnected is the error of a command that does not start the runtime.
+var errNotConnected = errors.New("the agent does not run, and so neither does the shim for Docker")
+
 // Import implements Runtime.
 func (d *docker) Import(ctx context.Context, archive io.Reader) ([]string, error) {
+	if d.shim == nil {
+		return nil, errNotConnected
+	}
 	return d.shim.Import(ctx, archive)
 }
 
 // Export implements Runtime.
 func (d *docker) Export(ctx context.Context, archive io.Writer, names ...string) error {
+	if d.shim == nil {
+		return errNotConnected
+	}
 	return d.shim.Export(ctx, archive, names...)
 }
 

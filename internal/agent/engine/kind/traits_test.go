@@ -47,3 +47,23 @@ func TestSocketRefusesFlagsOfTheEmbeddedRuntime(t *testing.T) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
+
+// Docker's shim is shared with other agents. Settings of the embedded runtime that it does not have are errors.
+func TestDockerKind(t *testing.T) {
+	c := &config.Config{RootDir: t.TempDir(), RunDir: t.TempDir(), Runtime: config.Runtime{
+		Embedded: inprocess.Settings{NRISocket: "/run/nri.sock"}}}
+	choice := endpoint.Choice{Endpoint: "docker://", Reason: "containerRuntimeEndpoint says so"}
+	d := All{}.Runtime(choice, c, nil, slog.New(slog.DiscardHandler))
+	if diff := cmp.Diff(engine.Traits{Shared: true, StateDir: "/"}, d.Traits()); diff != "" {
+		t.Error(diff)
+	}
+	_, err := d.Connect(t.Context(), nil, cri.Options{})
+	want := "--nri-socket is about the embedded runtime, but the runtime is docker:// (containerRuntimeEndpoint says " +
+		"so): leave it out"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if _, err := d.Import(t.Context(), nil); err == nil {
+		t.Error("an import without a shim succeeds")
+	}
+}
