@@ -85,7 +85,7 @@ func (r results) text() string {
 	var page strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&page, format+"\n", args...) }
 	line("# Eviction\n")
-	line("%s, with a load of %s at the begin and %s at the end. make bench writes this page.", r.Machine, r.Loads[0],
+	line("%s, with a load of %s at the begin and %s at the end.\nmake bench writes this page.", r.Machine, r.Loads[0],
 		r.Loads[1])
 	if n := r.Evicted + r.OOMKilled; n > 0 {
 		line("\n## Pods that take 200 MB of memory a second, in ms\n")

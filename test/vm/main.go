@@ -77,7 +77,7 @@ func boots() []boot {
 		machine: "v2",
 		scripts: []string{
 			"pinning", "pinned-options", "bounds", "memory-qos", "apparmor", "drift", "resize", "log-links",
-			"eviction",
+			"quota", "eviction",
 		},
 		units: []string{"base/quota", "pod/steps/cgroup", "pod/steps/volume/nfs"},
 	}, {
