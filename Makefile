@@ -127,9 +127,10 @@ leftovers: ## fail if the tests since make before have left anything on the mach
 chaos: build image ## disturb an agent on each runtime for a minute: kill and stop it, its shims and its runtime
 	$(GO) test -count=1 -timeout 5h -run TestChaos -v ./test/ -chaos.time=60s $(CHAOS)
 
-bench: build image ## measure; write bench/RESULTS.md, bench/results.json and bench/EVICTION.md
+bench: build image ## measure; write RESULTS.md, results.json, EVICTION.md and DOCKER.md in bench
 	$(GO) run ./bench
 	$(GO) run ./bench/pressure -out bench
+	$(GO) run ./bench/docker -out bench/DOCKER.md
 
 # HOGS="-hogs 200" runs more pods.
 hogs: build image ## evict 50 pods that take 200 MB of memory a second (5 min); fail if the kernel's OOM killer is first

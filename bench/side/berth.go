@@ -28,34 +28,43 @@ func StartBerth(ctx context.Context, root string) (*Berth, error) {
 
 // StartBerthWith starts an agent with these lines in its KubeletConfiguration.
 func StartBerthWith(ctx context.Context, root, lines string) (*Berth, error) {
-	b := &Berth{Process: Process{
-		Root: root, Stamps: filepath.Join(root, "stamps"), Suffix: "-bench", group: Group{"berth"},
+	b := newBerth(root, Group{"berth"})
+	return b, b.start(ctx, lines+"podCIDR: \"10.205.1.0/24,fd00:be:1::/64\"\n")
+}
+
+// newBerth describes an agent and its pods.
+func newBerth(root string, group Group) *Berth {
+	return &Berth{Process: Process{
+		Root: root, Stamps: filepath.Join(root, "stamps"), Suffix: "-bench", group: group,
 		remains: []string{
 			filepath.Join(root, "pods", "*"), filepath.Join(root, "logs", "*"),
-			"/sys/fs/cgroup/*/berth-bench/berth/kubepods/besteffort/pod*",
-			"/sys/fs/cgroup/berth-bench/berth/kubepods/besteffort/pod*",
-		}}}
-	b.Client = client.New(filepath.Join(root, "berth.sock"))
-	if err := os.MkdirAll(filepath.Join(root, "manifests"), 0o755); err != nil {
-		return nil, err
+			"/sys/fs/cgroup/*" + group.name() + "/kubepods/besteffort/pod*",
+			"/sys/fs/cgroup" + group.name() + "/kubepods/besteffort/pod*",
+		}},
+		Client: client.New(filepath.Join(root, "berth.sock"))}
+}
+
+// start starts the agent with further lines of its KubeletConfiguration, and loads the image.
+func (b *Berth) start(ctx context.Context, config string) error {
+	if err := os.MkdirAll(filepath.Join(b.Root, "manifests"), 0o755); err != nil {
+		return err
 	}
-	config := lines + fmt.Sprintf(
-		"podLogsDir: %s/logs\npodCIDR: \"10.205.1.0/24,fd00:be:1::/64\"\ncgroupRoot: %s\nmaxPods: 300\n",
-		root, b.group.name())
+	config = fmt.Sprintf("podLogsDir: %s/logs\ncgroupRoot: %s\nmaxPods: 300\n", b.Root, b.group.name()) + config
 	if err := b.launch(config, "agent", "--hostname-override", "bench", "--cri-listen", b.socket()); err != nil {
-		return nil, err
+		return err
 	}
 	err := poll(ctx, 20*time.Millisecond, func(ctx context.Context) (bool, error) {
 		return b.Client.Healthy(ctx) == nil, nil
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start agent: %w", err), b.Close())
+		return errors.Join(fmt.Errorf("start agent: %w", err), b.Close())
 	}
-	out, err := exec.CommandContext(ctx, binary(root), "--root-dir", root, "image", "load", Archive).CombinedOutput()
+	load := exec.CommandContext(ctx, binary(b.Root), "--root-dir", b.Root, "image", "load", Archive)
+	out, err := load.CombinedOutput()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("load image: %w\n%s", err, out), b.Close())
+		return errors.Join(fmt.Errorf("load image: %w\n%s", err, out), b.Close())
 	}
-	return b, nil
+	return nil
 }
 
 // Start implements Side.

@@ -1,4 +1,5 @@
-// Package side runs the pods that bench measures, in the three ways that it compares: with Berth (Berth), without an
-// agent, by the bare CRI calls to the embedded runtime (Floor), and with runc alone (Bare). It owns the processes,
-// their directories, cgroups and pods. It returns times to bench, which computes the results.
+// Package side runs the pods that bench measures, in the ways that it compares: with Berth (Berth), without an agent,
+// by the bare CRI calls to the embedded runtime (Floor), with runc alone (Bare), and with a Docker Engine alone
+// (Docker). It owns the processes, their directories, cgroups and pods. It returns times to bench, which computes the
+// results.
 package side

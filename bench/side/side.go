@@ -142,9 +142,12 @@ func (p *Process) Close() error {
 // nothingLeft waits until no pod has a container, sandbox, cgroup or directory.
 func (p *Process) nothingLeft(ctx context.Context) error {
 	var remaining string
-	err := poll(ctx, 2*time.Millisecond, func(ctx context.Context) (done bool, err error) {
-		remaining, err = p.left(ctx)
-		return remaining == "", err
+	err := poll(ctx, 2*time.Millisecond, func(ctx context.Context) (bool, error) {
+		left, err := p.left(ctx)
+		if err == nil {
+			remaining = left
+		}
+		return left == "", err
 	})
 	if err != nil {
 		return fmt.Errorf("wait until %s is removed: %w", remaining, err)

@@ -107,6 +107,9 @@ func (d *Daemon) Cgroup() string { return "/berth-" + filepath.Base(d.opts.Dir) 
 // Pid is the ID of the daemon's process.
 func (d *Daemon) Pid() int { return d.dockerd.Process.Pid }
 
+// Pids are the IDs of all processes of the daemon: its own and the one of its containerd.
+func (d *Daemon) Pids() []int { return []int{d.dockerd.Process.Pid, d.containerd.Process.Pid} }
+
 // Log returns what the daemon has written to its log.
 func (d *Daemon) Log() string {
 	content, _ := os.ReadFile(d.at("log"))
