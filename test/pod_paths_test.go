@@ -35,6 +35,8 @@ var plainOpens = map[string]string{
 	"internal/pod/steps/volume/emptydir/emptydir.go":   "The file is in /sys.",
 	"internal/pod/steps/volume/holder.go":              "The files are in /proc.",
 	"internal/pod/steps/volume/loop.go":                "The files are in /sys, or are devices that it lists.",
+	"internal/pod/steps/volume/iscsi/admin.go":         "The files are in /sys.",
+	"internal/pod/steps/volume/scsi/scsi.go":           "The files are in /sys.",
 	"internal/pod/steps/volume/csi/data.go":            "The file is beside the mount, where no container sees it.",
 	"internal/pod/steps/volume/csi/layout.go":          "The file is beside the mount, where no container sees it.",
 	"internal/pod/steps/volume/stage.go":               "The files are beside the mount, where no container sees them.",

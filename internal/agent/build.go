@@ -201,8 +201,7 @@ func (a *Agent) buildFleet() error {
 		Evictions: a.doors.pressure.pods, Labels: a.demand.cluster,
 		Devices: a.steps.devices, Ledger: a.steps.allocations, Resources: a.steps.resizes, Pods: a.stops(),
 		Began: a.began, Now: time.Now, Recorder: a.records.timeline, Provider: a.records.tracer,
-		Counts: a.tables.counts, Events: a.records.events,
-		Log: a.Log,
+		Counts: a.tables.counts, Events: a.records.events, Log: a.Log,
 	})
 	if err := a.buildStatuses(); err != nil {
 		return err

@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"slices"
+
 	"github.com/berth-run/berth/internal/agent/pressure"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
+	"github.com/berth-run/berth/internal/pod/steps/volume/attached"
 	"github.com/berth-run/berth/internal/pod/steps/volume/downwardapi"
-	"github.com/berth-run/berth/internal/pod/steps/volume/flexvolume"
 	"github.com/berth-run/berth/internal/pod/steps/volume/hostpath"
 	imagevolume "github.com/berth-run/berth/internal/pod/steps/volume/image"
 	"github.com/berth-run/berth/internal/pod/steps/volume/keyvalue"
@@ -19,20 +21,19 @@ func buildVolumes(a *Agent) {
 	s := &a.steps
 	emptyDir := pressure.EmptyDir(a.Config.RootDir, a.Config.Node.Storage, a.machine.facts.Allocatable, a.Log)
 	s.contents = payload.New(payload.Config{Objects: a.demand.objects, Synced: a.demand.sources.LocalSynced(),
-		EmptyDir: emptyDir,
-		Events:   a.records.events, Log: a.Log})
+		EmptyDir: emptyDir, Events: a.records.events, Log: a.Log})
 	s.claims = newClaims(a)
 	logDamage(a.Log, s.claims.Load())
 	s.volumes = volume.New(volume.Config{Root: a.Config.RootDir, Events: a.records.events, Claims: s.claims,
-		Kinds: append(a.demand.cluster.Plugins().Kinds(a.Config.RootDir),
+		Kinds: slices.Concat(a.demand.cluster.Plugins().Kinds(a.Config.RootDir), []volume.Kind{
 			emptyDir, hostpath.Kind{}, local.Kind{}, nfs.Kind{Log: a.Log}, imagevolume.Kind{Images: s.images},
 			s.contents.Disk(keyvalue.ConfigMap), s.contents.Memory(keyvalue.Secret),
 			s.contents.Memory(downwardapi.Source{Allocatable: a.machine.facts.Allocatable}),
 			s.contents.Memory(projected.Source{Allocatable: a.machine.facts.Allocatable,
 				Issuer: a.demand.cluster.Issuer()}),
-			flexvolume.New(flexvolume.Options{Root: a.Config.RootDir, Dir: a.Config.Pods.FlexVolumes,
-				Node: a.Config.NodeName, Secrets: a.demand.objects,
-				Attachments: a.demand.cluster.Plugins().Attachments()}),
-		)})
+		}, attached.Kinds(attached.Options{Root: a.Config.RootDir, FlexVolumes: a.Config.Pods.FlexVolumes,
+			Node: a.Config.NodeName, Secrets: a.demand.objects, Log: a.Log,
+			Attachments: a.demand.cluster.Plugins().Attachments()})),
+	})
 	logDamage(a.Log, s.volumes.Adopt())
 }

@@ -75,6 +75,8 @@ func namedByVolume(p *corev1.Pod, v *corev1.Volume, name func(kind, name string)
 		name(object.Secret, v.AzureFile.SecretName)
 	case v.FlexVolume != nil && v.FlexVolume.SecretRef != nil:
 		name(object.Secret, v.FlexVolume.SecretRef.Name)
+	case v.ISCSI != nil && v.ISCSI.SecretRef != nil:
+		name(object.Secret, v.ISCSI.SecretRef.Name)
 	case v.CSI != nil && v.CSI.NodePublishSecretRef != nil:
 		name(object.Secret, v.CSI.NodePublishSecretRef.Name)
 	case v.PersistentVolumeClaim != nil:
@@ -218,6 +220,8 @@ func secretsOf(v *corev1.PersistentVolume) []*corev1.SecretReference {
 		return []*corev1.SecretReference{s.CSI.NodeStageSecretRef, s.CSI.NodePublishSecretRef}
 	case s.FlexVolume != nil:
 		return []*corev1.SecretReference{s.FlexVolume.SecretRef}
+	case s.ISCSI != nil:
+		return []*corev1.SecretReference{s.ISCSI.SecretRef}
 	}
 	return nil
 }

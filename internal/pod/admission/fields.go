@@ -253,17 +253,13 @@ func volumeFields() []Field {
 		{Path: "Volume.downwardAPI"},
 		{Path: "Volume.projected"},
 		{Path: "Volume.persistentVolumeClaim", Status: Standalone,
-			Why: "bound to hostPath, local, nfs, flexVolume and csi PersistentVolumes, or to a directory that is " +
-				"made for it; on a node of a cluster by the control plane"},
+			Why: "bound to hostPath, local, nfs, iscsi, fc, flexVolume and csi PersistentVolumes, or to a directory " +
+				"that is made for it; on a node of a cluster by the control plane"},
 		{Path: "Volume.ephemeral", Status: Standalone, Why: "removed with the pod"},
 		{Path: "Volume.csi", Status: Joined, Why: "the driver's CSIDriver object says that it has such volumes"},
 		{Path: "Volume.nfs", Status: Whole, Why: "by the kernel's NFS client, nothing else is to be installed"},
-		{Path: "Volume.iscsi", Status: Refused,
-			Why: "this version does not log in to iSCSI targets: do so on the host (iscsiadm) and use a local " +
-				"PersistentVolume of the device"},
-		{Path: "Volume.fc", Status: Refused,
-			Why: "this version does not look for Fibre Channel disks: use a local PersistentVolume of the device " +
-				"under /dev/disk/by-path"},
+		{Path: "Volume.iscsi", Status: Whole, Why: "by iscsiadm of this machine (open-iscsi)"},
+		{Path: "Volume.fc", Status: Whole, Why: "a disk that udev has a link to in /dev/disk"},
 		{Path: "Volume.flexVolume", Status: Whole, Why: "by a driver in volumePluginDir"},
 		{Path: "Volume.image", Status: Whole},
 		{Path: "Volume.gitRepo", Status: Refused,

@@ -59,6 +59,10 @@ func checkVolume(c *check, v *corev1.VolumeSource, at *field.Path) {
 		c.present(at.Child("nfs", "server"), n.Server)
 		c.absolute(at.Child("nfs", "path"), n.Path)
 	}
+	if i := v.ISCSI; i != nil {
+		c.present(at.Child("iscsi", "targetPortal"), i.TargetPortal)
+		c.present(at.Child("iscsi", "iqn"), i.IQN)
+	}
 	if f := v.FlexVolume; f != nil {
 		c.present(at.Child("flexVolume", "driver"), f.Driver)
 		for key := range f.Options {

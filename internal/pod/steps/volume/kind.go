@@ -87,7 +87,8 @@ type Attachments interface {
 	// Attached reports a volume as in use, and waits until the controller has attached it. It returns the device, which
 	// is empty if the controller knows none. stage is Request.Stage.
 	Attached(ctx context.Context, name corev1.UniqueVolumeName, stage string) (device string, err error)
-	// Release lets the controller detach a volume. It is idempotent.
+	// Release lets the controller detach a volume. Without a name it is the volume that Attached was last called for
+	// with this stage, also by an earlier process. It is idempotent.
 	Release(name corev1.UniqueVolumeName, stage string) error
 }
 

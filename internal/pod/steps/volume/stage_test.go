@@ -251,7 +251,7 @@ func TestSetupOfClaims(t *testing.T) {
 			`mount volume "data": volume data has volumeMode Filesystem, but is specified in volumeDevices`},
 		"unknown source": {runAs("u1", claim("data")), &corev1.PersistentVolume{}, newShared(), true,
 			`mount volume "data": this agent does not mount the source of PersistentVolume "": ` +
-				`use one of hostPath, local, nfs, flexVolume or csi`},
+				`use one of hostPath, local, nfs, iscsi, fc, flexVolume or csi`},
 		"not a group": {runAs("u1", claim("data")), badGroup, newShared(), true,
 			`mount volume "data": the annotation pv.beta.kubernetes.io/gid ` +
 				`of PersistentVolume pv is not a group: "staff"`},

@@ -285,7 +285,7 @@ func (v *Volumes) kindOf(r Request) (Kind, error) {
 		return nil,
 			fmt.Errorf(
 				"this agent does not mount the source of PersistentVolume %q: use one of hostPath, local, nfs, "+
-					"flexVolume or csi",
+					"iscsi, fc, flexVolume or csi",
 				r.Persistent.Name)
 	}
 	return nil, errors.New("this agent does not mount the volume's source")

@@ -184,8 +184,16 @@ func (t *Table) Attached(ctx context.Context, name corev1.UniqueVolumeName, stag
 	return device, err
 }
 
-// Release lets the controller detach a volume. It is idempotent.
+// Release lets the controller detach a volume. Without a name it is the volume that Attached was last called for with
+// this stage. It is idempotent.
 func (t *Table) Release(name corev1.UniqueVolumeName, stage string) error {
+	if name == "" {
+		text, err := safepath.ReadFile(file(stage), 1, maxName)
+		if err != nil {
+			return safepath.IgnoreMissing(err)
+		}
+		name = corev1.UniqueVolumeName(text)
+	}
 	t.SetInUse(name, false)
 	return checkpoint.Remove(file(stage))
 }
