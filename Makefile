@@ -107,7 +107,10 @@ vmtest: build image cluster ## end to end on an emulated machine (slow): 2 NUMA 
 	$(GO) test -c -o bin/vm/ ./test ./internal/base/quota ./internal/pod/steps/cgroup \
 		./internal/pod/steps/volume/nfs
 	CGO_ENABLED=0 $(GO) build -o bin/vm/vm ./test/vm
-	bin/vm/vm -kernel "$$(sh hack/unpack.sh kernel)" -systemd "$$(sh hack/unpack.sh systemd)" $(VMFLAGS)
+	$(GO) build -C tools -o ../bin/vm/cni/ $(addprefix github.com/containernetworking/plugins/plugins/,\
+		main/bridge main/loopback ipam/host-local meta/portmap)
+	bin/vm/vm -kernel "$$(sh hack/unpack.sh kernel)" -systemd "$$(sh hack/unpack.sh systemd)" \
+		-tools "$$(sh hack/unpack.sh tools)" $(VMFLAGS)
 
 # POWERCUTFLAGS="-cuts 50 -time 5h -seed 7" chooses how many cuts, and repeats their order.
 powercut: build image ## cut the power of an emulated machine six times (slow), also with a disk that fails

@@ -68,9 +68,8 @@ func TestScript(t *testing.T) {
 		t.Run(runtime, func(t *testing.T) {
 			h := &harness{bin: bin, archive: archive, runtime: runtime}
 			if runtime == "containerd" {
-				if h.parts, err = containerd.Build(t.Context(), t.TempDir(), "../tools", archive); err != nil {
-					t.Fatal(err)
-				}
+				h.parts, err = parts(t, archive)
+				check(t, err)
 			}
 			testscript.Run(t, testscript.Params{
 				Dir: "script", Setup: h.setup, RequireExplicitExec: true, RequireUniqueNames: true,
@@ -105,6 +104,16 @@ func inVM() bool { return os.Getenv("BERTH_TEST_VM") != "" }
 
 // onSystemd says whether this machine is the emulated one whose init is systemd.
 func onSystemd() bool { return inVM() && exists("/run/systemd/system") }
+
+// parts makes the parts of the external runtime. The emulated machine has the plugins, and no Go to build them.
+func parts(t *testing.T, archive string) (containerd.Parts, error) {
+	if inVM() {
+		plugins, err := filepath.Abs("../bin/vm/cni")
+		check(t, err)
+		return containerd.Built(t.TempDir(), plugins, archive)
+	}
+	return containerd.Build(t.Context(), t.TempDir(), "../tools", archive)
+}
 
 // harness holds the values that all scripts of one runtime share: the paths of berth and of the workload's archive, and
 // the runtime's name.
@@ -503,6 +512,7 @@ func (h *harness) external(n int) (d *containerd.Daemon, end func() error, err e
 	}
 	d, err = containerd.New(context.Background(), containerd.Options{
 		Parts: h.parts, Dir: dir, Bridge: fmt.Sprintf("berth-test%d", n), Subnet: fmt.Sprintf("10.204.%d.0/24", n),
+		Systemd: onSystemd(),
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("start containerd: %w (make setup installs it)", err)

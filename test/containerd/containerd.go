@@ -43,6 +43,7 @@ state = %[2]q
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
       Root = %[7]q
+      SystemdCgroup = %[8]t
 `
 
 const networkText = `{
@@ -65,6 +66,12 @@ func Build(ctx context.Context, dir, tools, workload string) (Parts, error) {
 	return p, errors.Join(buildPlugins(ctx, tools, p.plugins), buildPause(workload, p.pause))
 }
 
+// Built is Build with CNI plugins that exist already, for a machine without Go.
+func Built(dir, plugins, workload string) (Parts, error) {
+	p := Parts{plugins: plugins, workload: workload, pause: filepath.Join(dir, "pause.tar")}
+	return p, buildPause(workload, p.pause)
+}
+
 // Options of a Daemon.
 type Options struct {
 	Parts Parts
@@ -72,6 +79,8 @@ type Options struct {
 	Dir string
 	// Bridge is the name of the pod network's device, Subnet its addresses.
 	Bridge, Subnet string
+	// Systemd: systemd makes the cgroups of containers.
+	Systemd bool
 }
 
 // Daemon is a running containerd.
@@ -85,7 +94,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	d := &Daemon{opts: o}
 	if err := errors.Join(
 		write(d.at("config.toml"), configText, d.at("root"), d.at("state"), d.at("c.sock"), o.Parts.plugins,
-			d.at("net.d"), d.Registries(), d.at("runc")),
+			d.at("net.d"), d.Registries(), d.at("runc"), o.Systemd),
 		d.Network(true),
 	); err != nil {
 		return nil, err

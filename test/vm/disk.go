@@ -16,14 +16,20 @@ import (
 const programs = `sh
 	awk basename cat chmod chown cmp cp curl cut date dd df dirname uptime echo env false find grep head hostname id
 	install kill
-	ln ls mkdir mkfifo mknod mktemp mv nproc printf readlink rm rmdir sed seq sleep sort stat sync tail
+	ln ls mkdir mkfifo mknod mktemp mv nproc printf readlink rm rmdir sed seq setsid sleep sort stat sync tail
 	tee test timeout touch tr true uname uniq wc
-	dmesg losetup mkfs.ext4 mkfs.xfs xfs_quota mkswap mount pgrep pkill swapoff swapon sysctl taskset umount
-	nft apparmor_parser`
+	blkid blockdev dmesg losetup mkfs.ext4 mkfs.xfs xfs_quota mkswap mount pgrep pkill swapoff swapon sysctl taskset
+	umount
+	nft apparmor_parser
+	containerd containerd-shim-runc-v2 ctr runc`
+
+// toolPrograms are the programs that the packages of -tools have.
+const toolPrograms = "sbin/iscsiadm sbin/iscsid"
 
 // image is the content of the disk that the guest starts from.
 type image struct {
 	systemd  string // the directory of the unpacked packages of systemd and D-Bus, or empty
+	tools    string // the directory of the unpacked packages with toolPrograms, or empty
 	programs string
 	parts    []string // the files and directories of this repository that the guest needs
 }
@@ -70,6 +76,13 @@ func makeDisk(ctx context.Context, path string, content image) error {
 		}
 		elf = append(elf, found)
 	}
+	if content.tools != "" {
+		found, err := copyTools(content.tools, root)
+		if err != nil {
+			return err
+		}
+		elf = append(elf, found...)
+	}
 	for _, part := range content.parts {
 		if strings.HasSuffix(part, ".test") {
 			elf = append(elf, part)
@@ -84,14 +97,8 @@ func makeDisk(ctx context.Context, path string, content image) error {
 			elf = append(elf, filepath.Join(systemd, name))
 		}
 	}
-	libraries, err := libraries(ctx, systemd, elf)
-	if err != nil {
+	if err := copyLibraries(ctx, content, elf, root); err != nil {
 		return err
-	}
-	for _, library := range libraries {
-		if err := copyFile(library, filepath.Join(root, library)); err != nil {
-			return err
-		}
 	}
 	out, err := exec.CommandContext(ctx, "mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-E", "lazy_itable_init=1",
 		"-d", root, path, "4G").CombinedOutput()
@@ -101,31 +108,49 @@ func makeDisk(ctx context.Context, path string, content image) error {
 	return os.RemoveAll(root)
 }
 
-// libraries returns the paths of all libraries of the programs, except libraries from the packages of systemd.
-func libraries(ctx context.Context, systemd string, programs []string) ([]string, error) {
+// copyTools copies toolPrograms and their configuration. It returns the programs.
+func copyTools(tools, root string) (programs []string, err error) {
+	for _, name := range strings.Fields(toolPrograms) {
+		from := filepath.Join(tools, name)
+		if err := copyFile(from, filepath.Join(root, "bin", filepath.Base(name))); err != nil {
+			return nil, err
+		}
+		programs = append(programs, from)
+	}
+	return programs, copyTree(filepath.Join(tools, "etc/iscsi"), filepath.Join(root, "etc/iscsi"))
+}
+
+// copyLibraries copies all libraries of the programs, except libraries from the packages of systemd, which are there.
+func copyLibraries(ctx context.Context, content image, programs []string, root string) error {
 	ldd := exec.CommandContext(ctx, "ldd", programs...)
 	path := "LD_LIBRARY_PATH="
 	for _, dir := range []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu",
 		"usr/lib/x86_64-linux-gnu/systemd"} {
-		path += filepath.Join(systemd, dir) + ":"
+		path += filepath.Join(content.systemd, dir) + ":" + filepath.Join(content.tools, dir) + ":"
 	}
 	ldd.Env = append(os.Environ(), path)
 	out, err := ldd.Output()
 	if err != nil && len(out) == 0 { // ldd fails if a program is linked statically or is a script
-		return nil, fmt.Errorf("ldd: %w", err)
+		return fmt.Errorf("ldd: %w", err)
 	}
 	seen := map[string]bool{}
-	var all []string
 	for line := range bytes.Lines(out) {
 		for _, word := range strings.Fields(string(line)) {
-			if strings.HasPrefix(word, "/") && !strings.HasSuffix(word, ":") && !within(systemd, word) &&
-				!seen[word] {
-				seen[word] = true
-				all = append(all, word)
+			if !strings.HasPrefix(word, "/") || strings.HasSuffix(word, ":") || within(content.systemd, word) ||
+				seen[word] {
+				continue
+			}
+			seen[word] = true
+			at := word
+			if within(content.tools, word) {
+				at = strings.TrimPrefix(word, content.tools)
+			}
+			if err := copyFile(word, filepath.Join(root, at)); err != nil {
+				return err
 			}
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // within reports whether path is below dir. An empty dir has nothing.

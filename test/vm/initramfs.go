@@ -15,6 +15,7 @@ import (
 // modules are the kernel modules that the guest needs, without their dependencies.
 const modules = `virtio_pci virtio_blk virtio_net overlay veth bridge loop dm_flakey nfsv4 nfsd xfs quota_v2
 	nf_tables nft_chain_nat nft_ct nft_masq nft_nat nft_redir nft_fib_inet nft_reject_inet nft_limit nft_compat
+	sd_mod iscsi_tcp iscsi_target_mod target_core_file tcm_loop
 	xt_comment xt_mark xt_conntrack xt_MASQUERADE xt_addrtype`
 
 // job describes the work of the guest. It is the file /job in the initramfs.

@@ -2,7 +2,7 @@
 // under qemu's software emulation, with 8 CPUs on 2 NUMA nodes and all capabilities. The guest has cgroup v2, cgroup
 // v1, or Debian's systemd as process 1. Command vm needs no KVM and no network, and installs nothing.
 //
-//	bin/vm/vm -kernel DIR -systemd DIR [-machine v1|v2|systemd] [-run REGEXP] [-beside N]
+//	bin/vm/vm -kernel DIR -systemd DIR -tools DIR [-machine v1|v2|systemd] [-run REGEXP] [-beside N]
 //
 // Scripts of test/e2e use a control plane on the host, which is all that the guest reaches. A script that changes the
 // guest's clock therefore changes only the node's clock.
@@ -65,6 +65,7 @@ type boot struct {
 	machine string   // v2 or v1, the version of cgroups, or systemd, which has v2
 	scripts []string // scripts of test/script
 	alone   []string // scripts of test/script that must not run beside others
+	outside []string // scripts of test/script with the machine's containerd
 	e2e     []string // scripts of test/e2e, which run alone too
 	units   []string // packages in internal
 }
@@ -77,12 +78,14 @@ func boots() []boot {
 		machine: "v2",
 		scripts: []string{
 			"pinning", "pinned-options", "bounds", "memory-qos", "apparmor", "drift", "resize", "log-links",
-			"quota", "eviction",
+			"quota", "eviction", "volumes-iscsi", "volumes-fc",
 		},
+		alone: []string{"machine-oom"},
 		units: []string{"base/quota", "pod/steps/cgroup", "pod/steps/volume/nfs"},
 	}, {
 		machine: "systemd",
 		scripts: []string{"systemd", "power-off", "pinned-near"},
+		outside: []string{"systemd-containerd"},
 		alone:   []string{"installed", "clock"},
 		e2e:     []string{"e2e/clock"},
 	}, {
@@ -98,6 +101,7 @@ const limit = 30 * time.Minute
 func run(ctx context.Context) (err error) {
 	kernel := flag.String("kernel", "", "`directory` of an unpacked linux-image package")
 	systemd := flag.String("systemd", "", "`directory` of the unpacked packages of systemd and D-Bus")
+	tools := flag.String("tools", "", "`directory` of the unpacked packages of iSCSI")
 	machine := flag.String("machine", "", "start only the `machine` v1, v2 or systemd (default all)")
 	only := flag.String("run", "", "run only the scripts and packages that match this `regexp`")
 	beside := flag.Int("beside", 2, "how many machines run at the same time; each takes up to 4 GiB of memory")
@@ -113,7 +117,7 @@ func run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	disk := filepath.Join(dir, "disk")
-	content, err := testImage(*systemd)
+	content, err := testImage(*systemd, *tools)
 	if err != nil {
 		return err
 	}
@@ -130,10 +134,11 @@ func run(ctx context.Context) (err error) {
 }
 
 // testImage is the image of the machines that run tests.
-func testImage(systemd string) (image, error) {
+func testImage(systemd, tools string) (image, error) {
 	parts, err := filepath.Glob("bin/vm/*.test")
 	parts = append(parts, "bin/vm/vm", "bin/berth", "internal/cli/setup/berth.service", "bin/workload.tar",
-		"bin/guestbook.tar", "bin/cluster", "docs/tutorial.md", "examples", "go.mod", "test/script", "test/e2e")
+		"bin/guestbook.tar", "bin/cluster", "bin/vm/cni", "docs/tutorial.md", "examples", "go.mod", "test/script",
+		"test/e2e")
 	for _, b := range boots() {
 		for _, unit := range b.units {
 			dir := filepath.Join("internal", unit, "testdata")
@@ -142,7 +147,7 @@ func testImage(systemd string) (image, error) {
 			}
 		}
 	}
-	return image{systemd, programs, parts}, err
+	return image{systemd, tools, programs, parts}, err
 }
 
 // startAll starts all boots, at most beside of them at the same time, and returns the errors of all.
@@ -194,9 +199,10 @@ func (b boot) commands(match *regexp.Regexp, patience time.Duration) []command {
 	}
 	// Scripts with a control plane run before those in alone, which change the guest's clock.
 	for _, s := range []struct {
-		test  string
-		names []string
-	}{{"TestScript", matching(b.scripts)}, {"TestE2E", matching(b.e2e)}, {"TestScript", matching(b.alone)}} {
+		test, runtime string
+		names         []string
+	}{{"TestScript", "embedded", matching(b.scripts)}, {"TestScript", "containerd", matching(b.outside)},
+		{"TestE2E", "embedded", matching(b.e2e)}, {"TestScript", "embedded", matching(b.alone)}} {
 		if len(s.names) == 0 {
 			continue
 		}
@@ -205,7 +211,7 @@ func (b boot) commands(match *regexp.Regexp, patience time.Duration) []command {
 			Dir:     "/berth/test",
 			Args: []string{"/berth/bin/vm/test.test", "-test.v=test2json", "-test.timeout=29m", "-test.parallel=2",
 				"-patience=" + patience.String(),
-				"-test.run=^" + s.test + "$/^embedded$/^(" +
+				"-test.run=^" + s.test + "$/^" + s.runtime + "$/^(" +
 					strings.ReplaceAll(strings.Join(s.names, "|"), "e2e/", "") + ")$"},
 		})
 	}

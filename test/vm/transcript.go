@@ -47,7 +47,7 @@ func (t *transcript) line(line string) {
 		return
 	}
 	result, name, took := m[1], m[2], m[3]
-	parent, script, _ := strings.Cut(name, "/embedded/")
+	parent, script, _ := strings.Cut(strings.Replace(name, "/containerd/", "/embedded/", 1), "/embedded/")
 	switch {
 	case result != "PASS":
 		t.wrong = append(t.wrong, name)
