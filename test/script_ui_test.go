@@ -88,7 +88,7 @@ func typeInto(jar http.CookieJar, target, line, want string) error {
 		return err
 	}
 	defer answer.Body.Close()
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // the answer has been read
 	err = errors.Join(conn.SetReadDeadline(time.Now().Add(patience)),
 		conn.WriteMessage(websocket.TextMessage, []byte(`{"columns":80,"rows":24}`)),
 		conn.WriteMessage(websocket.BinaryMessage, []byte(line+"\r")))

@@ -21,7 +21,8 @@ const (
 	JoinedRootDir = "/var/lib/kubelet"
 	// EmbeddedRuntime is the containerRuntimeEndpoint of the runtime inside the agent.
 	EmbeddedRuntime = "embedded"
-	DockerRuntime   = "docker://" // begins that of a Docker Engine; unix:///path follows, or nothing
+	// DockerRuntime begins the containerRuntimeEndpoint of a Docker Engine. unix:///path follows, or nothing.
+	DockerRuntime = "docker://"
 	// kubeletsRuntime is the kubelet's default for containerRuntimeEndpoint.
 	kubeletsRuntime = "unix:///run/containerd/containerd.sock"
 )
