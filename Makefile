@@ -59,6 +59,7 @@ lint:
 	@sh hack/lint.sh
 	bin/golangci-lint run ./...
 	@sh hack/actionlint.sh
+	$(GO) mod tidy -diff
 
 vuln: ## look for known vulnerabilities in what the code reaches; says so if there is no database
 	@sh hack/vuln.sh
@@ -100,7 +101,8 @@ script: build image ## end to end: run the scripts in test/script on the real ru
 e2e: build image cluster ## end to end: run the scripts in test/e2e on a node of a real cluster
 	$(GO) test -count=1 -timeout 40m -parallel 6 -run TestE2E ./test/
 
-# test/vm lists what runs in the machine. VMFLAGS="-cgroup v2 -run pinning" selects a part of it.
+# test/vm lists what runs in the machine. VMFLAGS="-machine v2 -run pinning" selects a part of it, and VMFLAGS=-long runs
+# the scripts that take minutes each instead, which are not a part of make test.
 vmtest: build image cluster ## end to end on an emulated machine (slow): 2 NUMA nodes, 8 CPUs, cgroup v2 and v1, systemd
 	@mkdir -p bin/vm
 	$(GO) test ./test/vm

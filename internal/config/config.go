@@ -19,10 +19,8 @@ const (
 	// JoinedRootDir is the default for a node of a cluster. It is the kubelet's directory, so that an agent and a
 	// kubelet can replace each other.
 	JoinedRootDir = "/var/lib/kubelet"
-	// EmbeddedRuntime is the containerRuntimeEndpoint of the runtime inside the agent.
-	EmbeddedRuntime = "embedded"
-	// DockerRuntime begins the containerRuntimeEndpoint of a Docker Engine. unix:///path follows, or nothing.
-	DockerRuntime = "docker://"
+	// EmbeddedRuntime and DockerRuntime are values of containerRuntimeEndpoint. unix:///path may follow the second.
+	EmbeddedRuntime, DockerRuntime = "embedded", "docker://"
 	// kubeletsRuntime is the kubelet's default for containerRuntimeEndpoint.
 	kubeletsRuntime = "unix:///run/containerd/containerd.sock"
 )

@@ -2,7 +2,7 @@
 // under qemu's software emulation, with 8 CPUs on 2 NUMA nodes and all capabilities. The guest has cgroup v2, cgroup
 // v1, or Debian's systemd as process 1. Command vm needs no KVM and no network, and installs nothing.
 //
-//	bin/vm/vm -kernel DIR -systemd DIR -tools DIR [-machine v1|v2|systemd] [-run REGEXP] [-beside N]
+//	bin/vm/vm [-long] -kernel DIR -systemd DIR -tools DIR [-machine v1|v2|systemd] [-run REGEXP] [-beside N]
 //
 // Scripts of test/e2e use a control plane on the host, which is all that the guest reaches. A script that changes the
 // guest's clock therefore changes only the node's clock.
@@ -78,21 +78,27 @@ func boots() []boot {
 		machine: "v2",
 		scripts: []string{
 			"pinning", "pinned-options", "bounds", "memory-qos", "apparmor", "drift", "resize", "log-links",
-			"quota", "eviction", "volumes-iscsi", "volumes-fc",
+			"quota", "volumes-fc",
 		},
-		alone: []string{"machine-oom"},
 		units: []string{"base/quota", "pod/steps/cgroup", "pod/steps/volume/nfs"},
 	}, {
 		machine: "systemd",
 		scripts: []string{"systemd", "power-off", "pinned-near"},
-		outside: []string{"systemd-containerd"},
-		alone:   []string{"installed", "clock"},
+		alone:   []string{"clock"},
 		e2e:     []string{"e2e/clock"},
 	}, {
 		machine: "v1",
 		scripts: []string{"pinning", "bounds", "drift", "resize"},
 		units:   []string{"pod/steps/cgroup"},
 	}}
+}
+
+// longBoots lists what runs with -long instead: scripts that take minutes each.
+func longBoots() []boot {
+	return []boot{
+		{machine: "v2", scripts: []string{"eviction", "volumes-iscsi"}, alone: []string{"machine-oom"}},
+		{machine: "systemd", outside: []string{"systemd-containerd"}, alone: []string{"installed"}},
+	}
 }
 
 // limit is how long one boot may take. A quiet machine of two cores needs less than half of it.
@@ -105,6 +111,7 @@ func run(ctx context.Context) (err error) {
 	machine := flag.String("machine", "", "start only the `machine` v1, v2 or systemd (default all)")
 	only := flag.String("run", "", "run only the scripts and packages that match this `regexp`")
 	beside := flag.Int("beside", 2, "how many machines run at the same time; each takes up to 4 GiB of memory")
+	long := flag.Bool("long", false, "run the scripts that take minutes each, instead of the others")
 	patience := flag.Duration("patience", 5*time.Minute, "how long a script waits for a condition before it fails")
 	flag.Parse()
 	match, err := regexp.Compile(*only)
@@ -124,7 +131,11 @@ func run(ctx context.Context) (err error) {
 	if err := makeDisk(ctx, disk, content); err != nil {
 		return fmt.Errorf("make the disk: %w", err)
 	}
-	return startAll(ctx, boots(), *beside, func(ctx context.Context, b boot) error {
+	all := boots()
+	if *long {
+		all = longBoots()
+	}
+	return startAll(ctx, all, *beside, func(ctx context.Context, b boot) error {
 		commands := b.commands(match, *patience)
 		if *machine != "" && *machine != b.machine || len(commands) == 0 {
 			return nil

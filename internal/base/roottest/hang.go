@@ -20,6 +20,7 @@ func Hang(dir string) (release func() error, err error) {
 		return nil, errors.Join(fmt.Errorf("hang %s: %w", dir, err), server.Close())
 	}
 	return func() error {
-		return errors.Join(server.Close(), unix.Unmount(dir, unix.MNT_DETACH))
+		// The unmounting comes first: calls that hang fail when the server is gone, and find the directory at once.
+		return errors.Join(unix.Unmount(dir, unix.MNT_DETACH), server.Close())
 	}, nil
 }
