@@ -17,7 +17,7 @@ import (
 const onDocker = "docker"
 
 // dockerScripts are the scripts of test/script that run on Docker too. docs/docker.md says why others do not.
-var dockerScripts = []string{"containers", "init", "life", "logs", "probes", "restart", "run"}
+var dockerScripts = []string{"containers", "init", "life", "logs", "probes", "resize", "restart", "run"}
 
 // TestScriptOnDocker runs scripts of test/script on the machine's own dockerd.
 func TestScriptOnDocker(t *testing.T) {
