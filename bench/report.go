@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,12 +39,13 @@ type results struct {
 	Statuses  statusRates       `json:"statuses"`
 	Cluster   clusterCost       `json:"cluster"`
 	Watches   watchCost         `json:"watches"`
-	// Alone has the dates of parts that were measured in separate runs with -only and -keep.
+	// Alone has the dates of parts that were measured in separate runs with -only and -keep, and the machine if it was
+	// another one.
 	Alone map[string]string `json:"measuredAlone,omitempty"`
 }
 
-// keep reads the results of an earlier run on the same kind of machine, so that the new results replace only the parts
-// that are measured now.
+// keep reads the results of earlier runs, so that the new results replace only the parts that are measured now. Parts
+// that another machine has measured name it.
 func (r *results) keep(dir string, measured []string) error {
 	raw, err := os.ReadFile(filepath.Join(dir, "results.json"))
 	if err != nil {
@@ -53,15 +55,22 @@ func (r *results) keep(dir string, measured []string) error {
 	if err := json.Unmarshal(raw, &before); err != nil {
 		return fmt.Errorf("read %s: %w", filepath.Join(dir, "results.json"), err)
 	}
-	if before.Machine != r.Machine {
-		return fmt.Errorf("keep the results in %s: they are of another machine (%s); next: measure all parts",
-			dir, before.Machine)
-	}
 	if before.Alone == nil {
 		before.Alone = map[string]string{}
 	}
+	if before.Machine != r.Machine {
+		for _, part := range partNames() {
+			if date := cmp.Or(before.Alone[part], before.Date); !strings.Contains(date, ", on ") {
+				before.Alone[part] = date + ", on " + before.Machine
+			}
+		}
+		before.Date, before.Machine = r.Date, r.Machine
+	}
 	for _, part := range measured {
 		before.Alone[part] = r.Date
+		if r.Date == before.Date {
+			delete(before.Alone, part)
+		}
 	}
 	*r = before
 	return nil
