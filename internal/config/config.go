@@ -19,8 +19,10 @@ const (
 	// JoinedRootDir is the default for a node of a cluster. It is the kubelet's directory, so that an agent and a
 	// kubelet can replace each other.
 	JoinedRootDir = "/var/lib/kubelet"
-	// EmbeddedRuntime and DockerRuntime are values of containerRuntimeEndpoint. unix:///path may follow the second.
-	EmbeddedRuntime, DockerRuntime = "embedded", "docker://"
+	// EmbeddedRuntime is the containerRuntimeEndpoint of the runtime inside the agent.
+	EmbeddedRuntime = "embedded"
+	// DockerRuntime begins the containerRuntimeEndpoint of a Docker Engine. unix:///path may follow.
+	DockerRuntime = "docker://"
 	// kubeletsRuntime is the kubelet's default for containerRuntimeEndpoint.
 	kubeletsRuntime = "unix:///run/containerd/containerd.sock"
 )
@@ -29,8 +31,7 @@ const (
 type Flags struct {
 	// ConfigFile and ConfigDir hold the KubeletConfiguration and its drop-ins.
 	ConfigFile, ConfigDir string
-	// RootDir holds the state that outlives a reboot. The default is DefaultRootDir, or JoinedRootDir with
-	// Kubeconfig.
+	// RootDir holds the state that outlives a reboot. Default: DefaultRootDir, or JoinedRootDir with Kubeconfig.
 	RootDir string
 	// RunDir holds mounts of the runtime. The default is /run/berth for the two default roots, and RootDir/run for any
 	// other root.
