@@ -109,15 +109,15 @@ func ancestors() (ids []string) {
 }
 
 // findFiles lists the entries of directories in which agents, runtimes and CNI plugins keep their state. Directories
-// that all of them share do not count, but the state of each container and each CDI file does. Debian's containerd has
-// the sockets of its shims in /run/containerd/s, and forgets those of shims that a test has killed. The lock file of
-// the choice of pod ranges stays, because removing a lock file would undo the lock of another process. For the same
-// reason the state of blkid, mount and iptables stays: each makes its own on the first run after a start of the
-// machine.
+// that all of them share do not count. Debian's containerd has the sockets of its shims in /run/containerd/s, and
+// forgets those of shims that a test has killed. runc's state in /run/containerd/runc stays of containers whose runtime
+// and shim a test has killed as a power cut would. The lock file of the choice of pod ranges stays, because removing a
+// lock file would undo the lock of another process. For the same reason the state of blkid, mount and iptables stays:
+// each makes its own on the first run after a start of the machine.
 func findFiles() (all []string, err error) {
 	for _, pattern := range []string{
 		"/run/*", "/run/berth/*", "/run/netns/*", "/run/containerd/*",
-		"/run/containerd/runc/*/*", "/run/cdi/*",
+		"/run/cdi/*",
 		"/var/lib/cni/results/*", "/var/lib/cni/networks/*", "/var/lib/berth", "/var/lib/kubelet",
 	} {
 		paths, err := filepath.Glob(pattern)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -20,6 +21,7 @@ import (
 	"github.com/containerd/go-runc"
 	"github.com/containerd/log"
 	"github.com/containerd/ttrpc"
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/logfile"
@@ -111,8 +113,15 @@ func runcBeside(program string) string { return filepath.Join(filepath.Dir(progr
 // codes are never lost.
 func serveUntilTerm(server *ttrpc.Server, listener net.Listener, ready int, idle <-chan struct{},
 	signals <-chan os.Signal) (upgrade bool, err error) {
+	// The library logs an error for each connection that is closed here, which says nothing.
+	connections := logrus.New()
+	connections.SetFormatter(log.L.Logger.Formatter)
+	connections.SetLevel(log.L.Logger.GetLevel())
+	connections.SetOutput(log.L.Logger.Out)
+	defer connections.SetOutput(io.Discard)
+	ctx := log.WithLogger(context.Background(), logrus.NewEntry(connections))
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(context.Background(), listener) }()
+	go func() { served <- server.Serve(ctx, listener) }()
 	if ready > 0 {
 		_ = unix.Close(ready)
 	}
