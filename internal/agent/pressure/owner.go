@@ -2,6 +2,9 @@ package pressure
 
 import (
 	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/node/kmsg"
 )
@@ -13,19 +16,41 @@ func (p *Pods) Owner(cgroup string) *kmsg.Owner {
 		if err != nil {
 			continue
 		}
-		below, ok := within(cgroup, path)
-		if !ok {
-			continue
+		if below, ok := within(cgroup, path); ok {
+			return &kmsg.Owner{Pod: o.Pod.Pod, Container: p.container(o.Pod.UID, below)}
 		}
-		owner := &kmsg.Owner{Pod: o.Pod.Pod}
-		for _, c := range p.Observed.Observed(o.Pod.Pod.UID).ContainersOf() {
-			if strings.Contains(below, c.ID) {
-				owner.Container = c.Name
-			}
-		}
-		return owner
 	}
 	return nil
+}
+
+// container returns the name of the container that has a cgroup below its pod's. It waits for a container that the
+// table does not have yet: it has just started, and a runtime without events is listed once a second. below is empty
+// for the pod's own cgroup, which has no container.
+func (p *Pods) container(uid types.UID, below string) (name string) {
+	const patience = 3 * time.Second
+	if below == "" {
+		return ""
+	}
+	changes := p.Observed.Watch()
+	defer changes.Stop()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		for _, c := range p.Observed.Observed(uid).ContainersOf() {
+			if strings.Contains(below, c.ID) {
+				name = c.Name
+			}
+		}
+		if name != "" {
+			return name
+		}
+		select {
+		case <-changes.C():
+			changes.Changes()
+		case <-late.C:
+			return ""
+		}
+	}
 }
 
 // within returns the part of a cgroup's path below the pod's. The kernel's path may be longer at its start: the agent
