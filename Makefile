@@ -96,7 +96,7 @@ browser: assets ## the web page of berth ui in Chromium
 	$(GO) test -count=1 -timeout 5m ./test/browser
 
 script: build image ## end to end: run the scripts in test/script on the real runtimes, with a minute of chaos beside them
-	$(GO) test -count=1 -timeout 40m -parallel 8 -skip 'TestE2E|TestScriptOnDocker' ./test/ -chaos.time=60s
+	$(GO) test -count=1 -timeout 40m -parallel 6 -skip 'TestE2E|TestScriptOnDocker' ./test/ -chaos.time=60s
 
 e2e: build image cluster ## end to end: run the scripts in test/e2e on a node of a real cluster
 	$(GO) test -count=1 -timeout 40m -parallel 6 -run TestE2E ./test/
