@@ -80,7 +80,7 @@ func boots() []boot {
 			"pinning", "pinned-options", "bounds", "memory-qos", "apparmor", "drift", "resize", "log-links",
 			"quota", "volumes-fc",
 		},
-		units: []string{"base/quota", "pod/steps/cgroup", "pod/steps/volume/nfs"},
+		units: []string{"pod/steps/cgroup", "pod/steps/volume/nfs"},
 	}, {
 		machine: "systemd",
 		scripts: []string{"systemd", "power-off", "pinned-near"},
@@ -96,7 +96,8 @@ func boots() []boot {
 // longBoots lists what runs with -long instead: scripts that take minutes each.
 func longBoots() []boot {
 	return []boot{
-		{machine: "v2", scripts: []string{"eviction", "volumes-iscsi"}, alone: []string{"machine-oom"}},
+		{machine: "v2", scripts: []string{"eviction", "volumes-iscsi"}, alone: []string{"machine-oom"},
+			units: []string{"base/quota"}},
 		{machine: "systemd", outside: []string{"systemd-containerd"}, alone: []string{"installed"}},
 	}
 }
