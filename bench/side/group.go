@@ -108,7 +108,7 @@ func (g Group) PSS() (mb float64, err error) {
 }
 
 // removeGroup removes a cgroup of a side with everything below it, in all hierarchies. It keeps what still has
-// processes, and the side "" stands for all sides.
+// processes. The name "." stands for all sides.
 func removeGroup(name string) (err error) {
 	for _, root := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} { // version 1 or hybrid, version 2
 		dirs, globErr := filepath.Glob(filepath.Join(root, groups, name))

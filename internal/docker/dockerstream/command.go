@@ -13,6 +13,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
 // command is one that Docker runs in a container.
@@ -68,7 +70,7 @@ func (c *command) wait(ctx context.Context) (code int, err error) {
 				return 0, err
 			}
 		}
-		if err := delay(ctx, pause); err != nil {
+		if err := retry.Sleep(ctx, pause); err != nil {
 			return 0, err
 		}
 	}
@@ -90,7 +92,7 @@ func (c *command) signal(ctx context.Context, signal unix.Signal) (found bool, e
 		case r.PID != 0:
 			return signalGroup(r.PID, c.container, signal)
 		}
-		if err := delay(ctx, pause); err != nil {
+		if err := retry.Sleep(ctx, pause); err != nil {
 			return false, err
 		}
 	}
@@ -161,16 +163,4 @@ func (p *process) wait(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-// delay waits.
-func delay(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/utils/exec"
+
+	"github.com/berth-run/berth/internal/base/retry"
 )
 
 // Exec runs a command in a container for a client. The error is an exec.ExitError if the exit code is not 0.
@@ -142,7 +144,7 @@ func follow(ctx context.Context, sizes <-chan remotecommand.TerminalSize, set fu
 	for {
 		size, ok := next(ctx, sizes)
 		for try := 0; ok && try < tries && set(size) != nil; try++ {
-			if delay(ctx, pause) != nil {
+			if retry.Sleep(ctx, pause) != nil {
 				return
 			}
 			select {

@@ -74,7 +74,7 @@ func restartsAll(r corev1.ContainerRestartRule) bool {
 	return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
 }
 
-// has reports whether a pod has an ignored field.
+// appliesTo reports whether a pod has an ignored field.
 func (i Ignored) appliesTo(p *corev1.Pod) bool {
 	if i.ExtendedClaims && p.Status.ExtendedResourceClaimStatus != nil {
 		return true
