@@ -421,7 +421,12 @@ func TestCopyForClients(t *testing.T) {
 	text := strings.Repeat("no line end", 100_000)
 	go func() { _, _ = io.WriteString(stdout, text) }()
 	got := make([]byte, len(text))
-	if _, err := io.ReadFull(client, got); err != nil || string(got) != text {
+	_, err = io.ReadFull(client, got)
+	// The copy is made after the log: a client that comes between them gets these bytes, too.
+	if rest, early := bytes.CutPrefix(got, []byte("before\n")); err == nil && early {
+		_, err = io.ReadFull(client, got[copy(got, rest):])
+	}
+	if err != nil || string(got) != text {
 		t.Errorf("the client got other output, %v", err)
 	}
 	put(t, stdout, text) // nobody reads
