@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/runtime"
@@ -122,7 +123,7 @@ func scratch(t testing.TB) string {
 // sweep fails the test if it has left anything in dir, and removes it.
 func sweep(t testing.TB, dir string) {
 	t.Helper()
-	eventually(t, "shims are gone", func() bool { return len(running(dir)) == 0 })
+	eventually.True(t, "shims are gone", func() bool { return len(running(dir)) == 0 })
 	for _, left := range destroy(dir) {
 		t.Errorf("the test left: %s", left)
 	}
@@ -210,19 +211,6 @@ func archive(t *testing.T) string {
 	return path
 }
 
-// eventually polls until the condition holds.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(timeout)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Errorf("not within %s: %s", timeout, what)
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
 // client is a CRI client with helpers for the calls that the tests repeat.
 type client struct {
 	cri.RuntimeServiceClient
@@ -302,7 +290,7 @@ func (c *client) status(t *testing.T, id string) *cri.ContainerStatus {
 // exitCode waits until a container has exited and returns its exit code.
 func (c *client) exitCode(t *testing.T, id string) int32 {
 	t.Helper()
-	eventually(t, "container exits", func() bool {
+	eventually.True(t, "container exits", func() bool {
 		return c.status(t, id).State == cri.ContainerState_CONTAINER_EXITED
 	})
 	return c.status(t, id).ExitCode

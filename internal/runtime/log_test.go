@@ -12,6 +12,8 @@ import (
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/eventually"
 )
 
 var (
@@ -67,10 +69,10 @@ func TestLogWithoutAgent(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(root, fmt.Sprint("go", n)), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the container writes", func() bool { return logSize(t, path) > before })
+		eventually.True(t, "the container writes", func() bool { return logSize(t, path) > before })
 		kill(t, agent)
 		if n%2 == 0 {
-			eventually(t, "all output is in the log without an agent", func() bool {
+			eventually.True(t, "all output is in the log without an agent", func() bool {
 				return logSize(t, path) >= before+int64(lines*(length+1))
 			})
 		}

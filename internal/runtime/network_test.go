@@ -14,6 +14,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/eventually"
 )
 
 // otherNetwork is a CNI configuration, such as a network plugin of a cluster installs.
@@ -143,7 +145,7 @@ func (n networks) leases(network string) string {
 // await waits until new pods get the named network. The runtime must report its network as ready all the time.
 func (n networks) await(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, "the network is "+name, func() bool {
+	eventually.True(t, "the network is "+name, func() bool {
 		response, err := n.Status(t.Context(), &cri.StatusRequest{Verbose: true})
 		if err != nil {
 			t.Fatal(err)
@@ -186,7 +188,7 @@ func (n networks) answers(t *testing.T, id, prefix string, hostPort int) {
 	}
 	for _, url := range []string{"http://" + net.JoinHostPort(at, "8080") + "/",
 		fmt.Sprintf("http://127.0.0.1:%d/", hostPort)} {
-		eventually(t, url+" answers", func() bool { return get(url) != "" })
+		eventually.True(t, url+" answers", func() bool { return get(url) != "" })
 	}
 }
 

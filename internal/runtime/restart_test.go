@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/runtime"
 	"github.com/berth-run/berth/internal/runtime/network/rules"
 	"github.com/berth-run/berth/test/image"
@@ -92,7 +93,7 @@ func TestRestart(t *testing.T) {
 	if code := c.exitCode(t, leaving); code != 5 {
 		t.Errorf("exit code of a container that ended while no agent ran: %d, want 5", code)
 	}
-	eventually(t, "output from the time without an agent is in the log", func() bool {
+	eventually.True(t, "output from the time without an agent is in the log", func() bool {
 		return strings.Contains(readFile(filepath.Join(dir, "logs", "leaving.log")), "last words")
 	})
 	if status := c.status(t, staying); status.State != cri.ContainerState_CONTAINER_RUNNING ||
@@ -122,7 +123,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("%d versions of the shim are installed, want 2", got)
 	}
 	c.removeAll(t)
-	eventually(t, "old shim ends", func() bool { return len(running(dir)) == 0 })
+	eventually.True(t, "old shim ends", func() bool { return len(running(dir)) == 0 })
 
 	kill(t, agent)
 	agent = serveChild(t, dir, binary)
@@ -160,7 +161,7 @@ func TestSandboxEnds(t *testing.T) {
 	}
 	await := func(box string) {
 		t.Helper()
-		eventually(t, "sandbox "+box+" is not ready", func() bool {
+		eventually.True(t, "sandbox "+box+" is not ready", func() bool {
 			list, err := c.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{
 				Filter: &cri.PodSandboxFilter{Id: boxes[box]}})
 			return err == nil && len(list.Items) == 1 && list.Items[0].State == cri.PodSandboxState_SANDBOX_NOTREADY
@@ -182,7 +183,7 @@ func TestSandboxEnds(t *testing.T) {
 	agent = serveChild(t, dir, selfPath)
 	await("away")
 	await("damaged")
-	eventually(t, "the holder without a record ends", func() bool { return running(dir)[damaged] == "" })
+	eventually.True(t, "the holder without a record ends", func() bool { return running(dir)[damaged] == "" })
 	c.removeAll(t)
 	removeNetwork(t, dir)
 }
@@ -279,9 +280,9 @@ func TestNoOverlay(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		eventually(t, "the shim ends", func() bool { return len(running(dir)) == 0 })
+		eventually.True(t, "the shim ends", func() bool { return len(running(dir)) == 0 })
 		// The kernel may hold the mount for a moment after the end of a process that ran from it.
-		eventually(t, "the root is unmounted", func() bool { return unix.Unmount(root, 0) == nil })
+		eventually.True(t, "the root is unmounted", func() bool { return unix.Unmount(root, 0) == nil })
 	})
 	agent := serveChild(t, dir, selfPath)
 	t.Cleanup(func() { kill(t, agent) })
@@ -381,7 +382,7 @@ func serveChild(t testing.TB, dir, binary string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	version := cri.NewRuntimeServiceClient(dial(t, dir))
-	eventually(t, "runtime serves", func() bool {
+	eventually.True(t, "runtime serves", func() bool {
 		_, err := version.Version(t.Context(), &cri.VersionRequest{})
 		return err == nil
 	})

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/unixsocket"
 	calls "github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/runtime"
@@ -181,7 +182,7 @@ func testStop(t *testing.T, c *client) {
 	} {
 		container := c.container(t, id, pod, name, test.args...)
 		if test.grace > 0 { // the program must install its signal handler before the signal
-			eventually(t, "container speaks", func() bool {
+			eventually.True(t, "container speaks", func() bool {
 				return strings.Contains(readFile(filepath.Join(c.logs, name+".log")), "up")
 			})
 		}
@@ -322,7 +323,7 @@ func testNetwork(t *testing.T, c *client) {
 	v4 := "http://" + net.JoinHostPort(network.Ip, "8080") + "/"
 	v6 := "http://" + net.JoinHostPort(network.AdditionalIps[0].Ip, "8080") + "/"
 	for _, address := range []string{v4, v6, fmt.Sprintf("http://127.0.0.1:%d/", hostPort)} {
-		eventually(t, address+" answers as the pod", func() bool {
+		eventually.True(t, address+" answers as the pod", func() bool {
 			return strings.Contains(get(address), "host server\n")
 		})
 	}
@@ -358,7 +359,7 @@ func testSharedProcesses(t *testing.T, c *client) {
 	})
 	watcher := c.container(t, id, pod, "watcher", "sleep")
 	c.exitCode(t, c.container(t, id, pod, "parent", "fork", "3"))
-	eventually(t, "only the holder, watcher and the exec are left", func() bool {
+	eventually.True(t, "only the holder, watcher and the exec are left", func() bool {
 		response, err := c.ExecSync(t.Context(),
 			&cri.ExecSyncRequest{ContainerId: watcher, Cmd: []string{"/workload", "ls", "/proc"}})
 		if err != nil {

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/eventually"
 )
 
 // The shim is killed again and again while a container writes and commands are executed. No container ends, no output
@@ -40,7 +42,7 @@ func TestShimKilled(t *testing.T) {
 		leaving[round] = c.container(t, id, pod, fmt.Sprint("leaving", round), "print", "up", "then", "sleep", "5")
 	}
 	for round := range rounds {
-		eventually(t, "container runs", func() bool {
+		eventually.True(t, "container runs", func() bool {
 			return strings.Contains(readFile(filepath.Join(dir, "logs", fmt.Sprintf("leaving%d.log", round))), "up")
 		})
 	}
@@ -89,7 +91,7 @@ func TestShimKilled(t *testing.T) {
 	}
 	checkSequence(t, filepath.Join(dir, "logs", "writer.log"))
 	c.removeAll(t)
-	eventually(t, "a shim without containers ends", func() bool { return len(running(dir)) == 0 })
+	eventually.True(t, "a shim without containers ends", func() bool { return len(running(dir)) == 0 })
 	removeNetwork(t, dir)
 }
 
@@ -123,7 +125,7 @@ func TestShimKilledWhileItCreates(t *testing.T) {
 			started <- err
 		}()
 		file = filepath.Join(dir, "state/tasks/k8s.io", created.ContainerId, file)
-		eventually(t, file+" is there", func() bool {
+		eventually.True(t, file+" is there", func() bool {
 			_, err := os.Stat(file)
 			return err == nil
 		})
@@ -138,7 +140,7 @@ func TestShimKilledWhileItCreates(t *testing.T) {
 		case <-time.After(timeout):
 			t.Fatalf("round %d: the creation hangs", round)
 		}
-		eventually(t, "output is in the log",
+		eventually.True(t, "output is in the log",
 			func() bool { return strings.Contains(readFile(filepath.Join(dir, "logs", name+".log")), "up") })
 	}
 	c.removeAll(t)
@@ -206,7 +208,7 @@ func TestExitOfDeletedContainer(t *testing.T) {
 	c := newClient(t, dial(t, dir), dir)
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("deleted")})
 	leaving := c.container(t, id, pod, "leaving", "print", "up", "then", "sleep", "5")
-	eventually(t, "container runs",
+	eventually.True(t, "container runs",
 		func() bool { return strings.Contains(readFile(filepath.Join(dir, "logs", "leaving.log")), "up") })
 	recorded := filepath.Join(dir, "root/io.containerd.grpc.v1.cri/containers", leaving, "status")
 	running := readFile(recorded)
@@ -243,7 +245,7 @@ func TestTerminalOfKilledShim(t *testing.T) {
 	})
 	pid := c.pid(t, main)
 	log := filepath.Join(dir, "logs", "main.log")
-	eventually(t, "the container has written", func() bool { return readFile(log) != "" })
+	eventually.True(t, "the container has written", func() bool { return readFile(log) != "" })
 	if err := unix.Kill(shimPID(t, dir), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +254,7 @@ func TestTerminalOfKilledShim(t *testing.T) {
 		&cri.ExecSyncRequest{ContainerId: main, Cmd: []string{"/workload", "true"}}); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "the container writes on", func() bool { return len(readFile(log)) > len(before) })
+	eventually.True(t, "the container writes on", func() bool { return len(readFile(log)) > len(before) })
 	if err := unix.Kill(pid, unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +293,7 @@ func TestShimHangs(t *testing.T) {
 	if _, err := c.ContainerStats(short, &cri.ContainerStatsRequest{ContainerId: staying}); err == nil {
 		t.Error("a shim that is stopped has answered")
 	}
-	eventually(t, "the shim is replaced", func() bool { return running(dir)[hung] == "" })
+	eventually.True(t, "the shim is replaced", func() bool { return running(dir)[hung] == "" })
 	check()
 
 	kill(t, agent)
@@ -334,7 +336,7 @@ func TestOOMWithoutAgent(t *testing.T) {
 		}},
 	})
 	log := filepath.Join(dir, "logs", "greedy.log")
-	eventually(t, "container runs", func() bool { return strings.Contains(readFile(log), "up") })
+	eventually.True(t, "container runs", func() bool { return strings.Contains(readFile(log), "up") })
 	pid := c.pid(t, greedy)
 
 	kill(t, agent)
@@ -350,7 +352,7 @@ func TestOOMWithoutAgent(t *testing.T) {
 	if code := c.exitCode(t, greedy); code != killed {
 		t.Errorf("exit code %d, want %d", code, killed)
 	}
-	eventually(t, "the reason is known", func() bool { return c.status(t, greedy).Reason == "OOMKilled" })
+	eventually.True(t, "the reason is known", func() bool { return c.status(t, greedy).Reason == "OOMKilled" })
 	c.removeAll(t)
 	removeNetwork(t, dir)
 }
@@ -358,7 +360,7 @@ func TestOOMWithoutAgent(t *testing.T) {
 // awaitExitRecord waits until the shim has recorded the exit of a container.
 func awaitExitRecord(t *testing.T, dir, container string) {
 	t.Helper()
-	eventually(t, "the shim records the exit", func() bool {
+	eventually.True(t, "the shim records the exit", func() bool {
 		return strings.Contains(readFile(filepath.Join(dir, "state/tasks/k8s.io", container, "task.json")), `"exited"`)
 	})
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/eventually"
 )
 
 const (
@@ -75,7 +77,7 @@ func TestUpgradeFromStock(t *testing.T) {
 	staying := c.container(t, before, pod, "staying", "print", "up", "then", "sleep", "7")
 	leaving := c.container(t, before, pod, "leaving", "print", "up", "then", "sleep", "5")
 	for _, name := range []string{"staying", "leaving"} {
-		eventually(t, "container "+name+" runs",
+		eventually.True(t, "container "+name+" runs",
 			func() bool { return strings.Contains(readFile(filepath.Join(dir, "logs", name+".log")), "up") })
 	}
 	pid, leavingPID := c.pid(t, staying), c.pid(t, leaving)
@@ -138,7 +140,7 @@ func TestUpgradeFromStock(t *testing.T) {
 	}
 	kill(t, agent)
 	agent = serveChild(t, dir, selfPath)
-	eventually(t, "the pause image is gone after the last pod of the version before",
+	eventually.True(t, "the pause image is gone after the last pod of the version before",
 		func() bool { return !c.hasImage(t, pauseName) })
 	removeNetwork(t, dir)
 }

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/agent/engine"
 	"github.com/berth-run/berth/internal/agent/engine/endpoint"
 	"github.com/berth-run/berth/internal/agent/engine/kind"
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/docker/dockertest"
@@ -89,12 +89,12 @@ func (n *node) begin(t *testing.T) {
 // eventually waits until condition is true.
 func (n *node) eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	const timeout = time.Minute
-	for deadline := time.Now().Add(timeout); !condition(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s; dockerd's log: %s", timeout, what, n.daemon.Log())
+	eventually.Nothing(t, func() string {
+		if condition() {
+			return ""
 		}
-	}
+		return what + "; dockerd's log: " + n.daemon.Log()
+	})
 }
 
 // pod is the configuration of a sandbox.

@@ -29,6 +29,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 )
 
@@ -92,21 +93,16 @@ func grant(t *testing.T, c kubernetes.Interface, who rbacv1.Subject, verb, subre
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}},
 		metav1.CreateOptions{})
 	check(t, err)
-	deadline := time.Now().Add(10 * time.Second) // the authorizer sees it a moment later
-	for {
+	// The authorizer sees it a moment later.
+	eventually.True(t, fmt.Sprintf("%v may %s %s", who, verb, subresource), func() bool {
 		spec := authorizationv1.SubjectAccessReviewSpec{User: userName(who),
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: nodes,
 				Subresource: subresource}}
 		r, err := c.AuthorizationV1().SubjectAccessReviews().Create(t.Context(),
 			&authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		check(t, err)
-		if r.Status.Allowed {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%v was not granted %s %s", who, verb, subresource)
-		}
-	}
+		return r.Status.Allowed
+	})
 }
 
 func userName(who rbacv1.Subject) string {

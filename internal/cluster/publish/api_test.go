@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 	"github.com/berth-run/berth/internal/record/event"
 )
@@ -50,11 +51,13 @@ func publish(t *testing.T, o Options) publisher {
 // until waits for a state of the counters.
 func (p publisher) until(what string, done func(Stats) bool) {
 	p.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(p.Stats()); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			p.Fatalf("waited too long for %s: %+v", what, p.Stats())
+	eventually.Nothing(p, func() string {
+		s := p.Stats()
+		if done(s) {
+			return ""
 		}
-	}
+		return fmt.Sprintf("%s: %+v", what, s)
+	})
 }
 
 func ref(kind, namespace, name string) corev1.ObjectReference {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/cri"
 )
 
@@ -249,7 +250,7 @@ func testContainerReopenLog(t *testing.T, env Env) {
 		&runtimeapi.ReopenContainerLogRequest{ContainerId: id}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "lines in the new log", func() bool { return len(p.log(t, config)) > 0 })
+	eventually.True(t, "lines in the new log", func() bool { return len(p.log(t, config)) > 0 })
 	if first := p.log(t, config)[0]; first.Text == "first" {
 		t.Error("the new log starts with the old one's lines")
 	}

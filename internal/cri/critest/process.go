@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/cri"
 )
 
@@ -90,7 +91,7 @@ func testExecTimeout(t *testing.T, env Env) {
 		t.Errorf("after %s: %v", took, err)
 	}
 	if env.Processes {
-		eventually(t, "the command that timed out is killed", func() bool { return !running(t, token) })
+		eventually.True(t, "the command that timed out is killed", func() bool { return !running(t, token) })
 	}
 	if got := env.exec(t, id, "true"); got.ExitCode != 0 {
 		t.Errorf("the next command in the container failed: %s", got)
@@ -110,7 +111,7 @@ func testExecTimeoutGroup(t *testing.T, env Env) {
 	if !cri.IsDeadline(err) {
 		t.Fatal(err)
 	}
-	eventually(t, "only the container's main process is left, and no zombie", func() bool {
+	eventually.True(t, "only the container's main process is left, and no zombie", func() bool {
 		return processes(t, id) == 1
 	})
 }
@@ -203,7 +204,7 @@ func fetch(t *testing.T, url string) (body string) {
 	t.Helper()
 	// Each attempt uses a connection of its own, so that none outlives the pod.
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	eventually(t, "the machine reaches "+url, func() bool {
+	eventually.True(t, "the machine reaches "+url, func() bool {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -301,5 +302,5 @@ func testProcessOOM(t *testing.T, env Env) {
 		t.Errorf("exit code %d", got.ExitCode)
 	}
 	// The runtime learns of the OOM kill and of the exit separately, in either order.
-	eventually(t, "the reason is OOMKilled", func() bool { return env.container(t, id).Reason == "OOMKilled" })
+	eventually.True(t, "the reason is OOMKilled", func() bool { return env.container(t, id).Reason == "OOMKilled" })
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/cri"
 )
 
@@ -150,7 +151,7 @@ func (e Env) runPod(t *testing.T, name string, edit ...func(*runtimeapi.PodSandb
 	p := &pod{Env: e, id: resp.PodSandboxId, config: config}
 	t.Cleanup(func() {
 		// A failure to stop or remove fails the test, and is retried so that no pod is left.
-		eventually(t, "the pod is removed", func() bool { return p.stop(t) && p.remove(t) })
+		eventually.True(t, "the pod is removed", func() bool { return p.stop(t) && p.remove(t) })
 	})
 	return p
 }
@@ -257,7 +258,7 @@ func (e Env) container(t *testing.T, id string) *runtimeapi.ContainerStatus {
 // exited waits until a container has exited and returns its status.
 func (e Env) exited(t *testing.T, id string) (status *runtimeapi.ContainerStatus) {
 	t.Helper()
-	eventually(t, "container exits", func() bool {
+	eventually.True(t, "container exits", func() bool {
 		status = e.container(t, id)
 		return status.State == runtimeapi.ContainerState_CONTAINER_EXITED
 	})
@@ -345,7 +346,7 @@ func (p *pod) log(t *testing.T, config *runtimeapi.ContainerConfig) []logLine {
 
 func (p *pod) awaitLine(t *testing.T, config *runtimeapi.ContainerConfig, text string) {
 	t.Helper()
-	eventually(t, "container prints "+text, func() bool {
+	eventually.True(t, "container prints "+text, func() bool {
 		for _, line := range p.log(t, config) {
 			if line.Text == text {
 				return true
@@ -353,16 +354,4 @@ func (p *pod) awaitLine(t *testing.T, config *runtimeapi.ContainerConfig, text s
 		}
 		return false
 	})
-}
-
-// eventually waits until condition is true; what describes the condition in the failure message.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(timeout)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", timeout, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }

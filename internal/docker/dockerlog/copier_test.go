@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/logfile"
 	"github.com/berth-run/berth/internal/base/roottest"
 )
@@ -230,17 +231,13 @@ func TestCopiesWhenFilesChange(t *testing.T) {
 	start(t, e, target)
 	for range 20 {
 		e.write(e.tick(), stdout, strings.Repeat("x", 100)+"\n")
-		deadline := time.Now().Add(20 * time.Second)
-		for {
+		eventually.Nothing(t, func() string {
 			got, _ := os.ReadFile(target)
 			if string(got) == e.expected.String() {
-				break
+				return ""
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("the log has %q", got)
-			}
-			time.Sleep(time.Millisecond)
-		}
+			return fmt.Sprintf("the log has %q", got)
+		})
 	}
 }
 

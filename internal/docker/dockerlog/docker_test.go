@@ -15,6 +15,7 @@ import (
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/docker/dockertest"
 	"github.com/berth-run/berth/test/image"
 )
@@ -240,14 +241,10 @@ func testRestarts(t *testing.T, d *dockertest.Daemon) {
 // written waits until a log has more bytes than before.
 func written(t testing.TB, log string, before int64) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if info, err := os.Stat(log); err == nil && info.Size() > before {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the log does not grow")
-		}
-	}
+	eventually.True(t, "more in the log", func() bool {
+		info, err := os.Stat(log)
+		return err == nil && info.Size() > before
+	})
 }
 
 // A container is removed while it runs. After Drain and Remove nothing is open, and its log stays.
@@ -265,17 +262,7 @@ func testRemoval(t *testing.T, d *dockertest.Daemon) {
 	if got := texts(t, b.Log)[stdout]; got != "one\n" {
 		t.Errorf("the log has %q", got)
 	}
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		open := openBelow(t, filepath.Dir(b.File), b.Log)
-		if len(open) == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("still open: %v", open)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	eventually.Nothing(t, func() string { return strings.Join(openBelow(t, filepath.Dir(b.File), b.Log), ", ") })
 	if warnings.text.Len() > 0 {
 		t.Errorf("warnings: %s", warnings.text.String())
 	}

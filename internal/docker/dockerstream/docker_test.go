@@ -28,6 +28,7 @@ import (
 	criremote "k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/utils/exec"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/docker/dockertest"
 	"github.com/berth-run/berth/test/image"
 )
@@ -100,7 +101,7 @@ func (r rig) processes(t testing.TB, text string) (found []string) {
 // hasTerminal waits until the terminal of a process has a size.
 func (r rig) hasTerminal(t testing.TB, process string, want criremote.TerminalSize) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	eventually.Nothing(t, func() string {
 		terminal, err := os.OpenFile(process+"/fd/0", os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -108,12 +109,10 @@ func (r rig) hasTerminal(t testing.TB, process string, want criremote.TerminalSi
 		got, err := unix.IoctlGetWinsize(int(terminal.Fd()), unix.TIOCGWINSZ)
 		_ = terminal.Close()
 		if err == nil && got.Row == want.Height && got.Col == want.Width {
-			return
+			return ""
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("size %+v, %v, want %+v", got, err, want)
-		}
-	}
+		return fmt.Sprintf("size %+v, %v, want %+v", got, err, want)
+	})
 }
 
 func testExecSync(t *testing.T, r rig) {
@@ -184,11 +183,13 @@ func (r rig) gone(t testing.TB, text string) {
 
 func (r rig) until(t testing.TB, text string, ok func(n int) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(len(r.processes(t, text))); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("processes with %s: %q", text, r.processes(t, text))
+	eventually.Nothing(t, func() string {
+		found := r.processes(t, text)
+		if ok(len(found)) {
+			return ""
 		}
-	}
+		return fmt.Sprintf("processes with %s: %q", text, found)
+	})
 }
 
 // More output than the limit is dropped, and the command is not stopped.

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/roottest"
 )
 
@@ -106,12 +106,8 @@ func TestRunMakesTheChainsAtOnce(t *testing.T) {
 		ended := make(chan error, 1)
 		file := filepath.Join(t.TempDir(), "chains")
 		go func() { ended <- ChainsOf(off, file, slog.New(slog.DiscardHandler)).Run(ctx) }()
-		for deadline := time.Now().Add(patience); !off && !sameLines(chainsOf(t), wantChains); {
-			if time.Now().After(deadline) {
-				t.Fatalf("no chains: %s", chainsOf(t))
-			}
-		}
 		if !off {
+			eventually.True(t, "the chains", func() bool { return sameLines(chainsOf(t), wantChains) })
 			cancel()
 		}
 		if err := <-ended; err != nil {

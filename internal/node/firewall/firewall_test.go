@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/roottest"
 )
 
@@ -83,19 +84,13 @@ func TestRunWritesTheRuleAgain(t *testing.T) {
 		if remove != "" {
 			command(t, "nft", remove)
 		}
-		for deadline := time.Now().Add(patience); ; {
+		eventually.True(t, fmt.Sprintf("the rule is back after %q", remove), func() bool {
 			there, err := (nftable{"berth_test"}).present(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if there {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("the rule is not back after %q", remove)
-			}
-			time.Sleep(time.Millisecond)
-		}
+			return there
+		})
 	}
 	cancel()
 	if err := <-ended; err != nil {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -139,15 +139,6 @@ func (n *node) link(name, target string) string {
 	return path
 }
 
-func (n *node) eventually(what string, ok func() bool) {
-	n.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			n.t.Fatalf("timed out waiting for: %s", what)
-		}
-	}
-}
-
 func there(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
@@ -173,12 +164,12 @@ func TestGarbageOfLivePodIsRemoved(t *testing.T) {
 	link := n.link("web_default_app-a.log", filepath.Join(n.root, "default_web_u", "app", "1.log"))
 	n.run()
 	n.table.Put("u", crashed(2, 1, 0))
-	n.eventually("older instances are removed", func() bool {
+	eventually.True(n.t, "older instances are removed", func() bool {
 		o, _ := n.table.Get("u")
 		return len(o.Containers) == 1 && o.Containers[0].RestartCount == 2
 	})
-	n.eventually("the log of the first is removed", func() bool { return !there(old) })
-	n.eventually("its link is removed", func() bool { return !there(link) })
+	eventually.True(n.t, "the log of the first is removed", func() bool { return !there(old) })
+	eventually.True(n.t, "its link is removed", func() bool { return !there(link) })
 	if !there(kept) {
 		t.Error("the log before the newest was removed")
 	}
@@ -208,7 +199,7 @@ func TestLogsThatDoNotAnswerDelayNoOther(t *testing.T) {
 		}
 	})
 	n.table.Put("u", crashed(1, 0))
-	n.eventually("the older instance is removed", func() bool {
+	eventually.True(n.t, "the older instance is removed", func() bool {
 		o, _ := n.table.Get("u")
 		return len(o.Containers) == 1
 	})
@@ -226,7 +217,7 @@ func TestLeftoversOfEndedPodAreRemoved(t *testing.T) {
 	delete(n.known, "u")
 	n.mu.Unlock()
 	n.collector.Gone("u")
-	n.eventually("nothing is left", func() bool {
+	eventually.True(n.t, "nothing is left", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return slices.Equal(n.removed, []string{"a"})

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -138,15 +139,6 @@ func run(t *testing.T, r *Rotator) {
 	})
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting for: %s", what)
-		}
-	}
-}
-
 func compressed(c *container) (n int) {
 	for _, f := range c.files() {
 		if strings.HasSuffix(f, ".gz") {
@@ -177,7 +169,7 @@ func TestFastWriter(t *testing.T) {
 	if most := int64(10<<20 + 50e6); largest > most {
 		t.Errorf("a file had %d bytes, want at most %d", largest, most)
 	}
-	eventually(t, "older files are compressed", func() bool {
+	eventually.True(t, "older files are compressed", func() bool {
 		return compressed(c) >= 2 && len(c.files()) <= compressed(c)+2
 	})
 	c.complete()
@@ -191,13 +183,13 @@ func TestNumberOfFilesIsLimited(t *testing.T) {
 	run(t, r)
 	for n := 1; n <= 6; n++ {
 		c.write(150)
-		eventually(t, "rotated", func() bool {
+		eventually.True(t, "rotated", func() bool {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			return c.reopens >= n
 		})
 	}
-	eventually(t, "three files", func() bool { return len(c.files()) == 3 && compressed(c) == 1 })
+	eventually.True(t, "three files", func() bool { return len(c.files()) == 3 && compressed(c) == 1 })
 }
 
 // A log without writes costs nothing: it is watched and has no next check.
@@ -239,7 +231,7 @@ func TestLogRotatedByTheRuntime(t *testing.T) {
 		c.open()
 		c.mu.Unlock()
 		c.write(1)
-		eventually(t, "older files are compressed", func() bool { return compressed(c) == n })
+		eventually.True(t, "older files are compressed", func() bool { return compressed(c) == n })
 	}
 	c.complete()
 	if c.reopens != 0 {
@@ -256,14 +248,14 @@ func TestFailedReopenIsRetried(t *testing.T) {
 	table.Put("u", c.status(pod.StateRunning))
 	run(t, r)
 	c.write(150)
-	eventually(t, "asked twice", func() bool {
+	eventually.True(t, "asked twice", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.reopens >= 2
 	})
 	c.write(10)
 	c.set(nil)
-	eventually(t, "rotated", func() bool { return len(c.files()) == 2 })
+	eventually.True(t, "rotated", func() bool { return len(c.files()) == 2 })
 	c.write(10)
 	c.complete()
 }
@@ -278,7 +270,7 @@ func TestInterruptedRotationIsCompleted(t *testing.T) {
 	r, table := rotator(t, c, Limits{MaxSize: 1 << 20, MaxFiles: 3})
 	table.Put("u", c.status(pod.StateRunning))
 	run(t, r)
-	eventually(t, "reopened", func() bool { _, err := os.Stat(c.path); return err == nil })
+	eventually.True(t, "reopened", func() bool { _, err := os.Stat(c.path); return err == nil })
 	c.write(5)
 	c.complete()
 }
@@ -291,7 +283,7 @@ func TestLogOfEndedContainerIsRotated(t *testing.T) {
 	r, table := rotator(t, c, Limits{MaxSize: 100 << 10, MaxFiles: 3})
 	table.Put("u", c.status(pod.StateExited))
 	run(t, r)
-	eventually(t, "compressed", func() bool { return compressed(c) == 1 && len(c.files()) == 2 })
+	eventually.True(t, "compressed", func() bool { return compressed(c) == 1 && len(c.files()) == 2 })
 	if info, err := os.Stat(c.path); err != nil || info.Size() != 0 || info.Mode().Perm() != 0o640 {
 		t.Errorf("the new file is %v, %v", info, err)
 	}
@@ -325,12 +317,12 @@ func TestFullDiskDelaysCompression(t *testing.T) {
 	r, table := rotator(t, c, Limits{MaxSize: 100 << 10, MaxFiles: 3})
 	table.Put("u", c.status(pod.StateRunning))
 	run(t, r)
-	eventually(t, "rotated", func() bool { return len(c.files()) >= 3 })
+	eventually.True(t, "rotated", func() bool { return len(c.files()) >= 3 })
 	c.complete()
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "compressed", func() bool { return compressed(c) == 1 && len(c.files()) == 2 })
+	eventually.True(t, "compressed", func() bool { return compressed(c) == 1 && len(c.files()) == 2 })
 	c.complete()
 }
 
@@ -368,5 +360,5 @@ func TestALogThatDoesNotAnswerDelaysNoOther(t *testing.T) {
 	})
 	c.write(150)
 	table.Put("u", c.status(pod.StateRunning))
-	eventually(t, "rotated", func() bool { return len(c.files()) == 2 })
+	eventually.True(t, "rotated", func() bool { return len(c.files()) == 2 })
 }

@@ -9,10 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/berth-run/berth/internal/base/eventually"
 )
 
 func write(t *testing.T, path, text string) {
@@ -67,14 +68,9 @@ func TestFollowConfDir(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- n.Follow(ctx) }()
-	await := func(want map[string]string) {
+	linked := func(want map[string]string) {
 		t.Helper()
-		deadline := time.Now().Add(20 * time.Second)
-		for diff := "-"; diff != ""; time.Sleep(10 * time.Millisecond) {
-			if diff = cmp.Diff(want, contents(t, n.config.Dir)); diff != "" && time.Now().After(deadline) {
-				t.Fatalf("for containerd (-want +got):\n%s", diff)
-			}
-		}
+		eventually.Nothing(t, func() string { return cmp.Diff(want, contents(t, n.config.Dir)) })
 	}
 	remove := func(path string) {
 		t.Helper()
@@ -82,31 +78,31 @@ func TestFollowConfDir(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await(map[string]string{})
+	linked(map[string]string{})
 	write(t, filepath.Join(dir, "README"), "no configuration")
 	write(t, filepath.Join(dir, "calico-kubeconfig"), "nor this")
 	write(t, filepath.Join(dir, "10-calico.conflist"), "")
 	write(t, filepath.Join(dir, "20-other.conf"), "b")
-	await(map[string]string{"20-other.conf": "b"})
+	linked(map[string]string{"20-other.conf": "b"})
 	write(t, filepath.Join(dir, "10-calico.conflist"), "a")
-	await(map[string]string{"10-calico.conflist": "a", "20-other.conf": "b"})
+	linked(map[string]string{"10-calico.conflist": "a", "20-other.conf": "b"})
 	write(t, filepath.Join(dir, "calico", "more.conf"), "c")
 	write(t, filepath.Join(dir, "10-calico.conflist"), "A")
-	await(map[string]string{"10-calico.conflist": "A", "20-other.conf": "b",
+	linked(map[string]string{"10-calico.conflist": "A", "20-other.conf": "b",
 		"calico": "-> " + filepath.Join(dir, "calico")})
 	remove(filepath.Join(dir, "10-calico.conflist"))
 	remove(filepath.Join(dir, "calico"))
-	await(map[string]string{"20-other.conf": "b"})
+	linked(map[string]string{"20-other.conf": "b"})
 	remove(dir)
-	await(map[string]string{})
+	linked(map[string]string{})
 	write(t, filepath.Join(dir, "1.json"), "d")
-	await(map[string]string{"1.json": "d"})
+	linked(map[string]string{"1.json": "d"})
 	if err := os.Rename(filepath.Dir(dir), filepath.Join(top, "away")); err != nil {
 		t.Fatal(err)
 	}
 	// The inotify watch of a renamed directory stays on the renamed one.
 	write(t, filepath.Join(dir, "2.conf"), "e")
-	await(map[string]string{"2.conf": "e"})
+	linked(map[string]string{"2.conf": "e"})
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -13,6 +13,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/selinux/go-selinux"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/eventually"
 )
 
 const timeout = 20 * time.Second
@@ -104,11 +106,7 @@ func TestHolderIsConfined(t *testing.T) {
 	if left, err := os.ReadDir(fmt.Sprintf("/proc/%d/root", p.PID)); err != nil || len(left) > 0 {
 		t.Errorf("the holder sees %v (%v)", left, err)
 	}
-	for deadline := time.Now().Add(timeout); status(t, p, "Seccomp") != "2"; {
-		if time.Now().After(deadline) {
-			t.Fatal("the holder has no seccomp filter")
-		}
-	}
+	eventually.True(t, "a seccomp filter of the holder", func() bool { return status(t, p, "Seccomp") == "2" })
 	for field, want := range map[string]string{
 		"CapEff": "0000000000000000", "CapPrm": "0000000000000000", "NoNewPrivs": "1", "Groups": "",
 		"Uid": "65535\t65535\t65535\t65535", "Gid": "65535\t65535\t65535\t65535",
@@ -163,17 +161,9 @@ func TestHolderContinuesAfterStop(t *testing.T) {
 	}
 	state := func(want string) {
 		t.Helper()
-		for deadline := time.Now().Add(timeout); !strings.HasPrefix(status(t, p, "State"), want); {
-			if time.Now().After(deadline) {
-				t.Fatalf("the holder is in state %q, want %s", status(t, p, "State"), want)
-			}
-		}
+		eventually.True(t, "state "+want, func() bool { return strings.HasPrefix(status(t, p, "State"), want) })
 	}
-	for deadline := time.Now().Add(timeout); status(t, p, "Seccomp") != "2"; {
-		if time.Now().After(deadline) {
-			t.Fatal("the holder has no seccomp filter")
-		}
-	}
+	eventually.True(t, "a seccomp filter of the holder", func() bool { return status(t, p, "Seccomp") == "2" })
 	for _, step := range []struct {
 		signal unix.Signal
 		state  string

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/logfile"
 	"github.com/berth-run/berth/internal/base/roottest"
 )
@@ -170,15 +171,6 @@ func (p places) output(t testing.TB, stream string) string {
 	return all.String()
 }
 
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting for: %s", what)
-		}
-	}
-}
-
 // Both streams are in one log, with the rest of an unfinished line at the end.
 func TestBothStreams(t *testing.T) {
 	p := prepare(t, logfile.Limits{})
@@ -187,7 +179,7 @@ func TestBothStreams(t *testing.T) {
 	err, stderr := start(t, l, p, "stderr")
 	put(t, stdout, "one\ntwo\nunfinished")
 	put(t, stderr, "error\n")
-	eventually(t, "lines are in the log", func() bool {
+	eventually.True(t, "lines are in the log", func() bool {
 		return p.output(t, "stdout") == "one\ntwo\n" && p.output(t, "stderr") == "error\n"
 	})
 	end(t, out)
@@ -253,7 +245,7 @@ func TestNumberOfFiles(t *testing.T) {
 	out, stdout := start(t, openLog(t, p), p, "stdout")
 	line := strings.Repeat("x", 600) + "\n"
 	put(t, stdout, line+line)
-	eventually(t, "three files", func() bool { return len(p.files(t)) == 3 })
+	eventually.True(t, "three files", func() bool { return len(p.files(t)) == 3 })
 	if files := p.files(t); filepath.Base(files[0]) != "0.log.20260301-120002" {
 		t.Errorf("files %q, want the newest rotated one and the next", files)
 	}
@@ -273,7 +265,7 @@ func TestRenamedFileIsFollowed(t *testing.T) {
 	p := prepare(t, logfile.Limits{})
 	out, stdout := start(t, openLog(t, p), p, "stdout")
 	put(t, stdout, "one\n")
-	eventually(t, "the line is in the log", func() bool { return p.output(t, "stdout") == "one\n" })
+	eventually.True(t, "the line is in the log", func() bool { return p.output(t, "stdout") == "one\n" })
 	if err := os.Rename(p.log, p.log+".20260301-120000"); err != nil {
 		t.Fatal(err)
 	}
@@ -361,7 +353,7 @@ func TestFullDisk(t *testing.T) {
 		defer l.mu.Unlock()
 		return l.dropped
 	}
-	eventually(t, "all output is written or dropped", func() bool {
+	eventually.True(t, "all output is written or dropped", func() bool {
 		return dropped()+strings.Count(p.output(t, "stdout"), line) == 1000
 	})
 	if lost := dropped(); lost < 700 || lost > 800 {
@@ -412,7 +404,7 @@ func TestCopyForClients(t *testing.T) {
 	p := prepare(t, logfile.Limits{})
 	out, stdout := start(t, openLog(t, p), p, "stdout")
 	put(t, stdout, "before\n")
-	eventually(t, "output without a client is in the log",
+	eventually.True(t, "output without a client is in the log",
 		func() bool { return p.output(t, "stdout") == "before\n" })
 	client, err := os.OpenFile(p.streams()["stdout"].Copy, os.O_RDWR, 0)
 	if err != nil {
@@ -522,12 +514,12 @@ func TestSpoolIsFreed(t *testing.T) {
 		}
 		return stat.Blocks * 512
 	}
-	eventually(t, "the spool is small", func() bool { return p.output(t, "stdout") == text && size() <= headerSize })
+	eventually.True(t, "the spool is small", func() bool { return p.output(t, "stdout") == text && size() <= headerSize })
 	put(t, stdout, "unfinished")
 	for range 4 {
 		put(t, stdout, text)
 	}
-	eventually(t, "all is in the log", func() bool { return strings.Count(p.output(t, "stdout"), "\n") == 500*5 })
+	eventually.True(t, "all is in the log", func() bool { return strings.Count(p.output(t, "stdout"), "\n") == 500*5 })
 	if size() > unfreed+2*batch {
 		t.Errorf("the spool has %d bytes", size())
 	}

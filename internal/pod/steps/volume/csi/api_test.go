@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/node/plugin"
@@ -82,20 +83,10 @@ func (n *node) createCSIDriver(t *testing.T, admin kubernetes.Interface, spec st
 		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driverName1}, Spec: spec}, metav1.CreateOptions{})
 	check(t, err)
 	t.Cleanup(func() { check(t, drivers.Delete(context.Background(), driverName1, metav1.DeleteOptions{})) })
-	eventually(t, "the driver's object is known", func() bool {
+	eventually.True(t, "the driver's object is known", func() bool {
 		d, known := n.kind.Drivers().Object(driverName1)
 		return known && d != nil
 	})
-}
-
-// eventually waits until the condition what holds, at most a minute.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }
 
 // publishedDrivers returns the drivers in the CSINode, and the Node's annotation of driver ids.
@@ -137,7 +128,7 @@ func TestRegistrationIsPublished(t *testing.T) {
 	check(t, err)
 	d.Limit = 3
 	check(t, n.kind.Drivers().RefreshInfo(t.Context(), registered))
-	eventually(t, "it has room for 3", func() bool {
+	eventually.True(t, "it has room for 3", func() bool {
 		drivers, _ := n.publishedDrivers(t, admin)
 		return *drivers[0].Allocatable.Count == 3
 	})
@@ -145,13 +136,13 @@ func TestRegistrationIsPublished(t *testing.T) {
 	// The Node was deleted and created again, and so is its CSINode.
 	check(t, admin.StorageV1().CSINodes().Delete(t.Context(), name, metav1.DeleteOptions{}))
 	check(t, n.kind.Drivers().EnsureCSINode(t.Context(), node))
-	eventually(t, "the new CSINode has the driver", func() bool {
+	eventually.True(t, "the new CSINode has the driver", func() bool {
 		drivers, _ := n.publishedDrivers(t, admin)
 		return len(drivers) == 1
 	})
 
 	n.kind.Drivers().Deregister(plugin.Plugin{Name: driverName1, Endpoint: registered.Endpoint})
-	eventually(t, "the driver is gone", func() bool {
+	eventually.True(t, "the driver is gone", func() bool {
 		drivers, ids := n.publishedDrivers(t, admin)
 		return len(drivers) == 0 && ids == ""
 	})
@@ -165,7 +156,7 @@ func TestRegistrationWithoutTheAPIServer(t *testing.T) {
 	registered, err := n.kind.drivers.Get(driverName1)
 	check(t, err)
 	n.away.Store(false)
-	eventually(t, "the driver is published", func() bool {
+	eventually.True(t, "the driver is published", func() bool {
 		drivers, ids := n.publishedDrivers(t, admin)
 		return len(drivers) == 1 && ids == `{"csi.example.com":"id-1"}`
 	})
@@ -174,7 +165,7 @@ func TestRegistrationWithoutTheAPIServer(t *testing.T) {
 	p := plugin.Plugin{Name: driverName1, Endpoint: registered.Endpoint, Versions: []string{"1.0.0"}}
 	n.kind.Drivers().Deregister(p)
 	n.away.Store(false)
-	eventually(t, "the driver is removed from the CSINode", func() bool {
+	eventually.True(t, "the driver is removed from the CSINode", func() bool {
 		drivers, ids := n.publishedDrivers(t, admin)
 		return len(drivers) == 0 && ids == ""
 	})
@@ -187,7 +178,7 @@ func TestRegistrationWithoutTheAPIServer(t *testing.T) {
 		metav1.PatchOptions{})
 	check(t, err)
 	n.away.Store(false)
-	eventually(t, "there is an event for the rejection", func() bool {
+	eventually.True(t, "there is an event for the rejection", func() bool {
 		return n.table.hasEvent("FailedRegisterCSIDriver")
 	})
 	_, err = n.kind.drivers.Get(driverName1)

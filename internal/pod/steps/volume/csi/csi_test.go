@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -182,7 +183,7 @@ func (n *node) setupWhenReady(t *testing.T, p *corev1.Pod) {
 // allInspected waits until Run has inspected every volume once.
 func (n *node) allInspected(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	eventually.True(t, "all volumes are inspected", func() bool {
 		n.kind.mu.Lock()
 		all := true
 		for _, p := range n.kind.published {
@@ -191,13 +192,8 @@ func (n *node) allInspected(t *testing.T) {
 			p.mu.Unlock()
 		}
 		n.kind.mu.Unlock()
-		if all {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("a volume was not inspected within a minute")
-		}
-	}
+		return all
+	})
 }
 
 // start serves a driver and registers it. At the end of the test it reports and unmounts mounts that are left.

@@ -1,0 +1,43 @@
+// Package eventually is for tests that wait for something that happens in its own time.
+package eventually
+
+import (
+	"testing"
+	"time"
+)
+
+// patience is how long a wait may take. It is far longer than anything here needs on a busy machine, so that a test that
+// runs out of it has found something that hangs.
+const patience = time.Minute
+
+const pause = 2 * time.Millisecond
+
+// True waits until ok returns true, for at most a minute. After it, the test fails and names what it waited for.
+func True(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	Nothing(t, func() string {
+		if ok() {
+			return ""
+		}
+		return what
+	})
+}
+
+// Nothing waits until left returns "", for at most a minute. After it, the test fails and names what is left.
+func Nothing(t testing.TB, left func() string) {
+	t.Helper()
+	wait(t, patience, left)
+}
+
+func wait(t testing.TB, patience time.Duration, left func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
+		rest := left()
+		if rest == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", patience, rest)
+		}
+	}
+}
