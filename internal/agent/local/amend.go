@@ -60,7 +60,7 @@ func (x Pods) SetCondition(_ context.Context, key types.NamespacedName, c corev1
 	case !podstatus.Foreign(c.Type):
 		return nil,
 			answer.BadRequest(fmt.Sprintf("condition %s is computed by the agent", c.Type),
-				"set another one, such as that of a readiness gate")
+				"set another condition, such as one that a readiness gate names")
 	}
 	x.Statuses.SetCondition(row.UID, c)
 	if now, ok := x.Statuses.Pods().Get(key); ok && now.UID == row.UID {

@@ -42,7 +42,7 @@ func (s objectRoutes) routes(settled func(handler) handler) []route {
 		all = append(all, route{"GET", path, objectQuery, "list the objects of kind " + kind.Name, settled(list)})
 		if kind.Namespaced {
 			path = root + "/namespaces/{namespace}/" + kind.Resource
-			all = append(all, route{"GET", path, objectQuery, "list those of a namespace", settled(list)})
+			all = append(all, route{"GET", path, objectQuery, "list the objects of a namespace", settled(list)})
 		}
 		all = append(all,
 			route{"GET", path + "/{name}", "resourceVersion", "get one", settled(get)},

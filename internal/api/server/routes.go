@@ -81,7 +81,7 @@ func (s *Server) routes() []route {
 		{"POST", "/berth/v1/pods/{namespace}/{name}/ephemeralcontainers", "", "add an ephemeral container",
 			s.settled(amend.addEphemeral)},
 		{"POST", "/berth/v1/pods/{namespace}/{name}/conditions", "",
-			"set a condition, such as that of a readiness gate", s.settled(amend.setCondition)},
+			"set a condition, such as one that a readiness gate names", s.settled(amend.setCondition)},
 		{"POST", "/berth/v1/pods/{namespace}/{name}/checkpoint", "container",
 			"write the state of a running container, which runs on, as an archive (tar)", s.settled(checkpoint.write)},
 		{"GET", "/berth/v1/pods/{namespace}/{name}/files", "container path",

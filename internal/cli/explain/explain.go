@@ -37,8 +37,8 @@ output has the result of each rule, and the CPUs, memory and devices that the po
 exclusively. Each pod is checked as if it alone were applied now and replaced a pod of the same name.
 The file - is standard input. The rules are described in docs/admission.md.
 
-With --pressure and without a file, show how far the node is from evicting pods, and the order in which
-pods would end (docs/eviction.md).
+With --pressure and without a file, show how far the node is from evicting pods, and the pods in
+their order of eviction (docs/eviction.md).
 
 The exit status is 0 if all pods would be admitted, 2 if one would not (not yet, blocked, rejected or
 invalid), and 1 for an error.`,

@@ -174,7 +174,7 @@ func Rules() []Rule {
 		{"podLevelResources", []string{PodLevelResourcesNotSupported},
 			"rejects a pod with `spec.resources` if the feature gate PodLevelResources is false", checkPodLevel},
 		{"sysctls", []string{SysctlForbidden},
-			"rejects sysctls that are neither safe nor in `allowedUnsafeSysctls`, and those of a namespace that " +
+			"rejects sysctls that are neither safe nor in `allowedUnsafeSysctls`, and sysctls of a namespace that " +
 				"is the host's", checkSysctls},
 		{"apparmor", []string{AppArmor},
 			"blocks a pod that asks for an AppArmor profile on a host without AppArmor; rejects one of the cluster",
@@ -216,8 +216,8 @@ func Rules() []Rule {
 			"counts what pods request against what is allocatable: waits for pods that end and for device plugins, " +
 				"lets critical pods preempt others, or rejects", checkResources},
 		{"topology", []string{TopologyAffinityError, SMTAlignmentError, EmptyPodSharedPool, UnexpectedAdmissionError},
-			"decides which CPUs, memory and devices the pod gets for itself: waits for those of pods that " +
-				"end, or rejects", checkTopology},
+			"decides which CPUs, memory and devices the pod gets for itself: waits for the resources of pods " +
+				"that end, or rejects", checkTopology},
 	}
 }
 
