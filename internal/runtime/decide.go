@@ -82,10 +82,10 @@ type host struct {
 	systemdInit bool   // systemd runs
 }
 
-// address is the name of this containerd in the arguments of its shims. It is a path at which no socket exists.
+// address is the name of this containerd in the arguments of its shims. It is a path without a socket.
 func (h host) address() string { return filepath.Join(h.sockets, "grpc.sock") }
 
-// events is the socket on which containerd gets the events of shims.
+// events is the socket where shims publish their events to containerd.
 func (h host) events() string { return filepath.Join(h.sockets, "ttrpc.sock") }
 
 // shim is the socket of the shim, which serves version taskVersion of containerd's task API.

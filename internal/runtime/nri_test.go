@@ -15,7 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/base/unixsocket"
 )
 
-// sample is an NRI plugin. It notes what it is told about one pod and sets a variable in its containers.
+// sample is an NRI plugin. It notes the calls about one pod and sets a variable in its containers.
 type sample struct {
 	pod   string
 	mu    sync.Mutex
@@ -79,8 +79,9 @@ func (s *sample) RemoveContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	return nil
 }
 
-// A plugin that connects is told of the steps of pods and containers, and may change containers. Its socket is the
-// runtime's own one, because another program listens on the configured one. See https://github.com/containerd/nri.
+// The runtime calls a connected plugin at each step of pods and containers, and the plugin may change containers. Its
+// socket is the runtime's own one, because another program listens on the configured one. See
+// https://github.com/containerd/nri.
 func testNRI(t *testing.T, c *client, dir string) {
 	s := &sample{pod: "nri"}
 	plugin, err := stub.New(s, stub.WithPluginName("sample"), stub.WithPluginIdx("10"),

@@ -29,7 +29,7 @@ import (
 const selfPath = "/proc/self/exe"
 
 // unstarted makes a container whose process is killed before its start: an agent was killed between the creation and
-// the start, and the next one before it had deleted the task. Its root file system is that of a running container.
+// the start, and the next one before it had deleted the task. Its root file system belongs to a running container.
 func (c *client) unstarted(t *testing.T, service tasks.TasksClient, config runtime.Config, running, sandbox string,
 	pod *cri.PodSandboxConfig) string {
 	t.Helper()

@@ -196,7 +196,7 @@ func testStop(t *testing.T, c *client) {
 	}
 }
 
-// The runtime keeps no more of a command's output than its caller reads.
+// The runtime keeps only as much of a command's output as its caller reads.
 func testExecLimited(t *testing.T, c *client) {
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("limited")})
 	container := c.container(t, id, pod, "main", "sleep")

@@ -10,8 +10,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// BenchmarkSandbox measures how long the calls of a sandbox without containers take, one after the other, and those of
-// 30 sandboxes at once. It prints minimum, median and 99th percentile.
+// BenchmarkSandbox measures how long the calls of a sandbox without containers take, one after the other, and the calls
+// of 30 sandboxes at once. It prints minimum, median and 99th percentile.
 //
 //	go test -run '^$' -bench Sandbox -benchtime 100x ./internal/runtime
 func BenchmarkSandbox(b *testing.B) {

@@ -28,7 +28,7 @@ type Runner struct {
 	dir       string // for pipes
 }
 
-// New returns a Runner with its pipes in a directory. It removes those of a runtime that was killed.
+// New returns a Runner with its pipes in a directory. It removes the pipes of a runtime that was killed.
 func New(client *containerd.Client, namespace, dir string) (Runner, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return Runner{}, fmt.Errorf("remove the pipes of earlier commands: %w", err)

@@ -31,8 +31,8 @@ type Handler struct {
 const (
 	// runcShim is the name of the shim for OCI runtimes. Berth's shim has the same API.
 	runcShim = "io.containerd.runc.v2"
-	// pauseController is containerd's own sandbox controller. It starts a pause container, for which a shim makes what
-	// a pod needs, such as a virtual machine.
+	// pauseController is containerd's own sandbox controller. It starts a pause container. A shim then makes the pod's
+	// surroundings, such as a virtual machine.
 	pauseController = "podsandbox"
 )
 

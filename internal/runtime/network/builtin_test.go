@@ -273,8 +273,8 @@ func TestPodsOfTheBuiltInNetwork(t *testing.T) {
 	}
 }
 
-// sctp sends the first packet of an SCTP association to a port of the machine, and returns the port at which it arrives
-// in a pod. The kernel needs no SCTP for that.
+// sctp sends the first packet of an SCTP association to a port of the machine, and returns the port of the pod that it
+// reaches. The kernel needs no SCTP for that.
 func sctp(t *testing.T, from, pod namespace, port uint16) uint16 {
 	t.Helper()
 	const proto = "ip4:132"

@@ -70,8 +70,8 @@ type Network struct {
 	pods     *endpoint.Endpoints
 	localnet sync.Mutex // orders changes of route_localnet on the bridge
 	overlaps *Overlaps
-	// cleaned has the IDs of the stopped sandboxes of which ended has removed everything. It is empty after a restart,
-	// so that the agent looks again at each sandbox that its predecessor stopped.
+	// cleaned has the IDs of the stopped sandboxes that ended has cleaned up. It is empty after a restart, so that the
+	// agent looks again at each sandbox that its predecessor stopped.
 	cleaned sync.Map
 
 	mu     sync.Mutex

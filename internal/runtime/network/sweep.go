@@ -133,7 +133,8 @@ func releaseLeases(dir string, isLive func(id string) bool) (ended []string, err
 	return ended, errors.Join(errs...)
 }
 
-// removeNamespaces removes the network namespaces that no live sandbox has. used are those of the attached sandboxes.
+// removeNamespaces removes the network namespaces that no live sandbox has. used has the namespaces of the attached
+// sandboxes.
 func removeNamespaces(ctx context.Context, dir string, live, used []string, boxes Sandboxes) error {
 	// The runtime's plugins have a directory each, and one of them mounts the namespaces.
 	left, err := filepath.Glob(filepath.Join(dir, "*", "netns", "*"))

@@ -193,7 +193,7 @@ func (r *Restorer) base(ctx context.Context, file string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("the image %s, of which the container was made, is not on this node; next: berth image pull "+
+	return "", fmt.Errorf("the container's image %s is not on this node; next: berth image pull "+
 		"%s", config.RootfsImageName, config.RootfsImageName)
 }
 

@@ -10,7 +10,7 @@ import (
 // format is the format of records on disk.
 var format = checkpoint.Format{Version: 1}
 
-// record is what a later agent needs to know about a sandbox. Records need not survive a reboot: no holder does.
+// record has the facts about a sandbox that a later agent needs. Records need not survive a reboot: no holder does.
 type record struct {
 	Holder  holder.Identity
 	Created time.Time

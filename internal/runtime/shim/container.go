@@ -210,8 +210,8 @@ func (p *process) finish() {
 	p.stdio.Drain()
 }
 
-// setExit records the exit of a process, and whether it is that of a container without a start. It returns false if the
-// exit was known.
+// setExit records the exit of a process, and whether it was the first process of a container that never ran. It returns
+// false if the exit was known.
 func (c *container) setExit(p *process, status int, at time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,7 +6,7 @@
 //
 // Rules:
 //
-//   - No lock is held while runc runs. A slow container delays nobody else.
+//   - No lock is held while runc runs. A slow container delays no other container.
 //   - Signals go through pidfds, never through a process ID that may have a new owner.
 //   - Standard output of a container is a FIFO that it has open for reading and writing. A container can always write:
 //     it keeps the pipe alive itself. The output of commands in it goes to its reader without a copy.

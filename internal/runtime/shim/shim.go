@@ -139,7 +139,7 @@ func serveUntilTerm(server *ttrpc.Server, listener net.Listener, ready int, idle
 const firstPidfd = 4
 
 // continuing returns the arguments for a program that continues in this process. The descriptors that this program has
-// inherited are closed. The new one inherits those of outputs.
+// inherited are closed. The new program inherits the descriptors of outputs.
 func continuing(args []string, outputs []int) []string {
 	var list []string
 	for i, arg := range args {

@@ -8,6 +8,6 @@
 // for dead when the connection to its shim closes. This one starts one shim and connects to it once. When the shim
 // ends, it starts another, which continues with the containers, and repeats the calls that were in progress.
 //
-// The stock plugin still serves containers that it has started: those of Berth's version before, and those of handlers
-// with a shim of their own.
+// The stock plugin still serves containers that it has started: containers of earlier versions of Berth, and containers
+// of handlers with a shim of their own.
 package tasks

@@ -22,7 +22,7 @@ import (
 // deletion. If the agent is killed before, the next agent finds the exit.
 const exitTime = time.Minute
 
-// exitFile is the file in which the shim has written the exit of a deleted container.
+// exitFile is where the shim has written the exit of a deleted container.
 func (m *Manager) exitFile(namespace, id string) string {
 	return filepath.Join(m.config.exits(), namespace, id)
 }
@@ -47,7 +47,7 @@ func exitOf(r *taskapi.DeleteResponse) *runtime.Exit {
 	return &runtime.Exit{Pid: r.GetPid(), Status: r.GetExitStatus(), Timestamp: r.GetExitedAt().AsTime()}
 }
 
-// dropExit removes the exit of a deleted container when the CRI plugin has had the time to record it.
+// dropExit removes the exit of a deleted container after exitTime. The CRI plugin has recorded it by then.
 func (m *Manager) dropExit(namespace, id string) {
 	time.AfterFunc(exitTime, func() {
 		m.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// held has the FIFOs from which containerd reads the output of running containers, open for writing too. The shim
-// writes to them. Its end must not be the end of the output for containerd's reader.
+// held keeps the FIFOs of running containers open for writing. containerd reads the output from them, and the shim
+// writes it. If the shim ends, containerd's reader must not see the end of the output.
 type held struct {
 	mu    sync.Mutex
 	files map[string][]*os.File // by container

@@ -86,9 +86,9 @@ func (p *process) Start(ctx context.Context) error {
 	})
 }
 
-// Wait implements runtime.Process. The CRI plugin takes every answer for the end of the process, and kills what is left
-// of the container. So Wait answers only with the shim's word: while no shim can be asked it tries again, and after the
-// end of this runtime it waits until ctx ends, since the process runs on.
+// Wait implements runtime.Process. The CRI plugin takes every answer for the end of the process, and kills the rest of
+// the container. So Wait returns only the shim's answer. While no shim answers, it retries. After the end of this
+// runtime it waits until ctx ends, since the process runs on.
 func (p *process) Wait(ctx context.Context) (*runtime.Exit, error) {
 	const first, last = 100 * time.Millisecond, 5 * time.Second
 	var exit *runtime.Exit

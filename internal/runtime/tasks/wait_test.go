@@ -10,7 +10,8 @@ import (
 	"testing/synctest"
 )
 
-// An answer of Wait ends a container for the CRI plugin. There is none while nobody knows whether the process runs.
+// An answer of Wait ends a container for the CRI plugin. Wait does not answer while it is unknown whether the process
+// runs.
 func TestWaitAnswersOnlyForTheShim(t *testing.T) {
 	dir := t.TempDir()
 	for name, closed := range map[string]bool{"the runtime has ended": true, "no shim can be started": false} {

@@ -48,13 +48,13 @@ type Endpoints struct {
 	removals   map[string]*removal // by the sandbox's ID, guarded by removing
 }
 
-// New allocates the endpoints of a bridge. Restore finds those of an earlier agent.
+// New allocates the endpoints of a bridge. Restore finds the endpoints of an earlier agent.
 func New(c Config) *Endpoints {
 	return &Endpoints{config: c, leases: lease.New(c.Leases), table: nat.New(c.Bridge), ending: map[string]bool{},
 		removals: map[string]*removal{}}
 }
 
-// Request is what a pod asks for besides addresses.
+// Request lists what a pod needs besides addresses.
 type Request struct {
 	Ports  []nat.Port
 	Limits shape.Limits
@@ -168,7 +168,7 @@ func (e *Endpoints) addToTable(id string, l lease.Lease) error {
 // Detach removes what a pod has of the built-in network. leased is false if it has nothing of it. When Detach returns,
 // the packet filter has no element of the pod any more. The removal of a device takes the kernel several times as long,
 // so it goes on in the background. The pod has its lease until then. Await waits for it. Detach fails after Close, and
-// the next agent removes what is left.
+// the next agent removes the rest.
 func (e *Endpoints) Detach(id string) (leased bool, err error) {
 	l, ok := e.leases.Get(id)
 	if !ok {

@@ -14,9 +14,9 @@ import (
 // format is the format of leases on disk.
 var format = checkpoint.Format{Version: 1}
 
-// Lease is what a sandbox has of the built-in network.
+// Lease has the addresses, host ports and limits of a sandbox in the built-in network.
 type Lease struct {
-	// Number counts the leases. The next addresses follow those of the newest lease.
+	// Number counts the leases. The next addresses follow the addresses of the newest lease.
 	Number uint64
 	// Addresses are the pod's addresses with the lengths of their ranges, at most one of each family.
 	Addresses []netip.Prefix

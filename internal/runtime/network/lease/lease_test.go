@@ -14,8 +14,8 @@ import (
 
 var compared = cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})
 
-// A book that is opened again has the same leases, and continues after the newest one. Released addresses, those of
-// pods without a lease and those that are leased are not given out.
+// A book that is opened again has the same leases, and continues after the newest one. It gives out no released
+// address, no address of a pod without a lease, and no leased address.
 func TestBookSurvivesItsProcess(t *testing.T) {
 	dir := t.TempDir()
 	ranges := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("fd00::/64")}

@@ -1,7 +1,7 @@
 // Package nat owns the nftables table of the built-in network: masquerading of pods, and host ports.
 //
-// The rules are made once and never change. They look up sets and maps, in which each pod has one element for each
-// address and two for each host port. So a pod's start costs the same however many pods there are:
+// The rules are made once and never change. They look up sets and maps. A pod has one element there for each address
+// and two for each host port. So a pod's start costs the same however many pods there are:
 //
 //	pods4, pods6             addresses of pods
 //	ports4, ports6           protocol, host port                   -> address and port of the pod

@@ -27,8 +27,8 @@ type Network interface {
 	Detach(id string) (leased bool, err error)
 }
 
-// plugin is what the CRI plugin calls for the network of pods: the built-in network, or containerd's own implementation
-// of CNI, with the machine's configuration.
+// plugin serves the CRI plugin's calls about the network of pods: with the built-in network, or with containerd's own
+// implementation of CNI and the machine's configuration.
 type plugin struct {
 	cni.CNI // containerd's own
 	network Network

@@ -138,7 +138,7 @@ func (i ipTables) mayHaveRules() bool {
 	})
 }
 
-// table is the table of iptables in which the plugins make rules.
+// table is the table of iptables where the plugins make rules.
 const table = "nat"
 
 // save returns the rules of the table. It is empty if the program is not installed or the kernel has no iptables.

@@ -34,8 +34,8 @@ func run(t *testing.T, stdin, name string, args ...string) string {
 	return string(out)
 }
 
-// iptables-save runs only if the kernel may have rules for pods in the table of iptables. The rules of other programs
-// and those of pods in nftables are none.
+// iptables-save runs only if the kernel may have rules for pods in the table of iptables. Rules of other programs and
+// rules for pods in nftables do not count.
 func TestMayHaveRulesAsksTheKernel(t *testing.T) {
 	if !roottest.OwnNetwork(t) {
 		return

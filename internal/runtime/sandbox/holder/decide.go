@@ -100,7 +100,7 @@ func SysctlsOf(named map[string]string, of Namespaces) ([]Sysctl, error) {
 	return list, nil
 }
 
-// ipcSysctls are the sysctls of an IPC namespace (ipc_namespaces(7)), apart from those of POSIX message queues.
+// ipcSysctls are the sysctls of an IPC namespace (ipc_namespaces(7)), apart from the sysctls of POSIX message queues.
 var ipcSysctls = []string{
 	"kernel/msgmax", "kernel/msgmnb", "kernel/msgmni", "kernel/sem", "kernel/shmall", "kernel/shmmax", "kernel/shmmni",
 	"kernel/shm_rmid_forced",

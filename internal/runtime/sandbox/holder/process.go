@@ -142,7 +142,7 @@ func (p *Process) Kill() {
 // Ended returns a channel that is closed when the holder has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// AdjustOOM sets the score by which the kernel chooses a process to end when memory is short, see
+// AdjustOOM sets the score of the process. When memory is short, the kernel ends processes with high scores first, see
 // proc_pid_oom_score_adj(5).
 func (p *Process) AdjustOOM(score int) error {
 	return os.WriteFile(filepath.Join("/proc", strconv.Itoa(p.PID), "oom_score_adj"), []byte(strconv.Itoa(score)), 0)

@@ -17,7 +17,7 @@ import (
 func waiting(t *testing.T, script string) (dir string, pid, pidfd int) {
 	t.Helper()
 	dir = t.TempDir()
-	for _, fifo := range []string{FIFO(dir), filepath.Join(dir, "more")} { // nobody writes to the second
+	for _, fifo := range []string{FIFO(dir), filepath.Join(dir, "more")} { // the second has no writer
 		if err := unix.Mkfifo(fifo, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestStartEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := Start(ctx, dir, pid, pidfd); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want that of the context", err)
+		t.Errorf("error %v, want the error of the context", err)
 	}
 	if _, err := os.Stat(FIFO(dir)); err != nil {
 		t.Errorf("the FIFO of a container that waits: %v", err)

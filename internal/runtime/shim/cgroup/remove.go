@@ -44,7 +44,7 @@ func Remove(container, name string) error {
 	return errors.Join(errs...)
 }
 
-// Own reports whether the name of a cgroup in a specification is that of the container's own cgroup.
+// Own reports whether the name of a cgroup in a specification names the container's own cgroup.
 func Own(container, name string) bool {
 	return container != "" && strings.Contains(filepath.Base(pathOf(name)), container)
 }

@@ -147,7 +147,7 @@ func TestReaperKeepsEarlyExits(t *testing.T) {
 	kept := exitEarly()
 	r.Begin()()
 	if exit, ok := r.early[kept]; !ok || exit.Status != 7 {
-		t.Errorf("early exits %v, want that of %d", r.early, kept)
+		t.Errorf("early exits %v, want the exit of %d", r.early, kept)
 	}
 	later()
 	if len(r.early) > 0 {

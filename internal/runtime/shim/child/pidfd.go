@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UnknownStatus is the exit code of a process whose exit nobody has seen. containerd uses the same code.
+// UnknownStatus is the exit code of a process whose real code is unknown. containerd uses the same code.
 const UnknownStatus = 255
 
 // Watch returns a channel that gets the exit of a process that is no child of this one. The descriptor remains the

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copier writes a copy of the output to the FIFO from which containerd reads for attached clients. While nobody has the
-// FIFO open for reading, nothing is written.
+// copier writes a copy of the output to a FIFO. containerd reads the FIFO for attached clients. While it has no reader,
+// nothing is written.
 type copier struct {
 	path string
 	file *os.File
@@ -64,7 +64,7 @@ func (c *copier) unread() (unread bool) {
 	_ = raw.Control(func(fd uintptr) {
 		poll := []unix.PollFd{{Fd: int32(fd)}}
 		if _, err := unix.Poll(poll, 0); err != nil || poll[0].Revents&unix.POLLERR != 0 {
-			return // nobody reads
+			return // no reader
 		}
 		n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
 		unread = err == nil && n > 0

@@ -12,7 +12,7 @@
 //   - The kernel moves output from the FIFO to a file (the spool), and a signal cannot come between the two ends.
 //   - The spool has a header: how far its content is in the log, and the place in the log where that content ends.
 //   - A next logger counts the lines that are in the log after this place, and skips as many of the spool's content.
-//     Parts of lines depend on the content alone, never on the time at which it was read.
+//     Parts of lines depend on the content alone, never on the time of reading.
 //
 // A log that cannot be written (a full disk) does not stop the container: the lines are dropped and counted.
 package logger

@@ -421,7 +421,7 @@ func TestCopyForClients(t *testing.T) {
 	if err != nil || string(got) != text {
 		t.Errorf("the client got other output, %v", err)
 	}
-	put(t, stdout, text) // nobody reads
+	put(t, stdout, text) // no client reads
 	end(t, out)
 	if p.output(t, "stdout") != "before\n"+text+text {
 		t.Error("the output in the log differs")
@@ -497,8 +497,8 @@ func TestKilledLogger(t *testing.T) {
 	t.Logf("%d kills, %d files", kills, len(p.files(t)))
 }
 
-// While a container is idle, its spools hold no memory but their headers. The spools are on a tmpfs, as those of an
-// agent usually are: a file on ext4 keeps an index block of 4 KiB if it has had more than four extents.
+// While a container is idle, its spools hold no memory but their headers. The spools are on a tmpfs, as an agent's
+// usually are: a file on ext4 keeps an index block of 4 KiB if it has had more than four extents.
 func TestSpoolIsFreed(t *testing.T) {
 	roottest.Need(t, "mounting")
 	dir := filepath.Join(t.TempDir(), "tmpfs")

@@ -15,7 +15,7 @@ import (
 )
 
 // rotate renames the current file and creates another. If that fails, the log continues in its file, beyond the limit,
-// and the rotation is tried again after a second.
+// and the logger retries the rotation after a second.
 func (l *Log) rotate(now time.Time) {
 	const pause = time.Second
 	l.limits = logfile.ReadLimits(l.limitsFile)

@@ -19,8 +19,8 @@ type part struct {
 	size int
 }
 
-// nextPart returns the first part of the output. ok is false if more output must come first. With rest set no more
-// output will come.
+// nextPart returns the first part of the output. ok is false if more output must come first. With rest set there is no
+// further output.
 func nextPart(data []byte, rest bool) (p part, ok bool) {
 	end := bytes.IndexByte(data[:min(len(data), longest)], '\n')
 	if end >= 0 {

@@ -15,7 +15,7 @@ import (
 
 // Paths are the files of a stream.
 type Paths struct {
-	// Pipe is the FIFO to which the container writes. The spool is beside it.
+	// Pipe is the FIFO that the container writes to. The spool is beside it.
 	Pipe string
 	// Copy is the FIFO for attached clients.
 	Copy string
@@ -128,7 +128,7 @@ func (s *Stream) run() {
 	}
 }
 
-// recover continues with the content of a spool of which a logger before may have written a part.
+// recover continues with the content of a spool. An earlier logger may have written a part of it.
 func (s *Stream) recover() {
 	data, err := s.spool.content()
 	if err != nil || len(data) == 0 {
@@ -193,8 +193,8 @@ func (s *Stream) next() bool {
 	return true
 }
 
-// bypass writes output to the log without the spool, in which there is no room. If the shim is killed meanwhile, this
-// output is lost.
+// bypass writes output to the log without the spool, which is full. If the shim is killed meanwhile, this output is
+// lost.
 func (s *Stream) bypass(raw syscall.RawConn, cause error) bool {
 	fresh := make([]byte, batch)
 	var n int

@@ -1,4 +1,4 @@
-// Package socket has the shim's socket: a lock by which only one shim at a time serves there, and a listener that
+// Package socket has the shim's socket: a lock that lets only one shim at a time serve there, and a listener that
 // closes its connections.
 //
 // The kernel closes the descriptors of a process when its last thread has ended. A thread that waits for a file system

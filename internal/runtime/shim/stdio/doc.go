@@ -1,3 +1,3 @@
-// Package stdio opens the FIFOs of a container's standard input and output, so that neither the end of the shim nor
-// that of the agent ends or blocks the container.
+// Package stdio opens the FIFOs of a container's standard input and output, so that the end of the shim or of the agent
+// neither ends nor blocks the container.
 package stdio

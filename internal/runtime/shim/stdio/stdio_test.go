@@ -68,7 +68,7 @@ func TestOutputOutlivesReaderAndKeeper(t *testing.T) {
 	}
 	next.AwaitRead(time.Millisecond)
 	if next.drained() {
-		t.Error("output that nobody has read counts as read")
+		t.Error("unread output counts as read")
 	}
 	ended := make(chan struct{})
 	go func() {

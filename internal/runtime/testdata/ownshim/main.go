@@ -1,8 +1,8 @@
 // Command shim is a shim of containerd's runtime API as a vendor would make it: containerd's public packages with
 // options of its own. The test of runtime handlers builds it.
 //
-// Its options name a configuration file, with the path of an OCI runtime and of a file in which the shim notes the
-// containers that it creates. It knows only the generic options of containerd.
+// Its options name a configuration file. That file has the path of an OCI runtime, and of a file where the shim notes
+// the containers that it creates. It knows only the generic options of containerd.
 package main
 
 import (

@@ -37,8 +37,8 @@ func main() {
 }
 
 // shimManager is the stock manager of the shim's processes, except that a started shim says of
-// itself that it makes no mounts. From one that is silent containerd wants to know by executing
-// "-info" without options, for which the stock manager needs a runc in PATH.
+// itself that it makes no mounts. Otherwise containerd executes "-info" without options, and then the stock manager
+// needs a runc in PATH.
 type shimManager struct{ shim.Shim }
 
 // Start starts the server half of the shim.
@@ -75,8 +75,8 @@ func newTaskService(ic *plugin.InitContext) (any, error) {
 }
 
 // taskService is the stock task service, except for Kill and that an exited container has a process:
-// its init, as long as nobody took its exit code. An agent that comes back takes a container without processes for
-// one whose creation was cut short, and drops it with its exit code.
+// its init, until a caller has read its exit code. An agent that comes back takes a container without processes for a
+// container whose creation was cut short, and drops it with its exit code.
 type taskService struct{ taskapi.TTRPCTaskService }
 
 // RegisterTTRPC adds the service to the shim's server.
