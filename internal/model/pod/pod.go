@@ -68,7 +68,8 @@ func Privileged(p *corev1.Pod) bool {
 // Kind is the role of a container in the pod's spec.
 type Kind int
 
-// The kinds, in the order in which they start; ephemeral containers come at any time.
+// The kinds. Init containers and sidecars start first, in the order of the spec, then app containers. Ephemeral
+// containers start at any time.
 const (
 	App Kind = iota
 	Init

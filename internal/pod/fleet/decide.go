@@ -34,8 +34,8 @@ func endsBy(p *pod.Pod, s *pod.Stop) time.Time {
 	return s.At.Add((&worker.Run{Pod: p, Stop: s}).Grace())
 }
 
-// ends returns the stops that the API server's version of a pod asks for, in the order in which they apply. It returns
-// none if the pod continues. A rejected pod keeps the reason of its rejection.
+// ends returns the stops that the API server's version of a pod asks for, the first to apply first. It returns none if
+// the pod continues. A rejected pod keeps the reason of its rejection.
 func ends(p *pod.Pod, v Verdict, now time.Time) (stops []pod.Stop) {
 	if p == nil || p.Source != pod.SourceAPI {
 		return nil

@@ -1,8 +1,8 @@
 // Package fleet decides which pods live on this node. It takes the desired pods through admission, and gives each
 // admitted pod a worker. It ends pods that are no longer wanted, and pods found on the node that no source wants.
 //
-// It owns the set of pods (members) and the order in which they are admitted. One goroutine changes the set. The worker
-// of a pod owns the facts about that pod.
+// It owns the set of pods (members) and the order of their admission. One goroutine changes the set. The worker of a
+// pod owns the facts about that pod.
 //
 // New makes the set, empty. So every part that asks about a pod, or wakes it, is made with the fleet. Run gets what it
 // looks at and works with (Parts), and keeps the set.

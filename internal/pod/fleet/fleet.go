@@ -383,7 +383,7 @@ func (f *Fleet) Holders() []Other {
 	return others
 }
 
-// Reserved lists the waiting pods for which the node reserves the resources that ending pods still hold.
+// Reserved lists the waiting pods that have a reservation. They get the resources that ending pods still hold.
 func (f *Fleet) Reserved() (kept []Other) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

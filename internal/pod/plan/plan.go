@@ -127,7 +127,7 @@ type Waiting struct {
 	Until   time.Time // zero: it does not wait for a time
 }
 
-// Plan is the decision. Each list is in the order in which the steps carry it out.
+// Plan is the decision. The steps carry out each list in its order.
 type Plan struct {
 	Sandbox Sandbox
 	Kill    []Kill

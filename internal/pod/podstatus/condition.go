@@ -60,7 +60,7 @@ func condition(t corev1.PodConditionType, status bool, why, message string, gene
 	return corev1.PodCondition{Type: t, Status: s, Reason: why, Message: message, ObservedGeneration: generation}
 }
 
-// put sets a condition. If it has no transition time, it gets the time at which its status last changed.
+// put sets a condition. If it has no transition time, it gets the time of the last change of its status.
 func (c *computation) put(now corev1.PodCondition) {
 	if now.LastTransitionTime.IsZero() {
 		now.LastTransitionTime = stamp(c.Now)

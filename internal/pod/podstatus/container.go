@@ -253,8 +253,8 @@ func (c *computation) readiness(k pod.Container, s, old *corev1.ContainerStatus)
 	}
 }
 
-// closeLost shows containers without a known end as Terminated once nothing of the pod runs any more. Since nobody
-// knows whether they succeeded, they count as failed.
+// closeLost shows containers without a known end as Terminated once nothing of the pod runs any more. It is unknown
+// whether they succeeded, so they count as failed.
 func (c *computation) closeLost() {
 	if c.wasInitialized() {
 		for i := range c.s.ContainerStatuses {

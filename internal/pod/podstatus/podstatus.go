@@ -52,8 +52,8 @@ type Input struct {
 	Starting func(container string) bool
 	// Messages are termination messages by container id.
 	Messages map[string]string
-	// Actual is what the runtime has applied, by container id. A container without an entry shows the resources of its
-	// spec and no stop signal.
+	// Actual has the values that the runtime has applied, by container id. A container without an entry shows the
+	// resources of its spec and no stop signal.
 	Actual map[string]Actual
 	// Whole are the pod-level resources of the pod's cgroup. nil: the spec has them.
 	Whole *corev1.ResourceRequirements

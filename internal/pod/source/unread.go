@@ -35,8 +35,8 @@ func (s *Sources) MayWant(o *pod.Observed) bool {
 // WantsChanged receives after a change that may turn an earlier answer of MayWant into false. It has one reader.
 func (s *Sources) WantsChanged() <-chan struct{} { return s.merge.readable.C() }
 
-// mayWant decides whether a manifest with these problems may want a pod: a problem is about the pod, or about nobody
-// knows which one. Problems that are not reported yet are unknown.
+// mayWant decides whether a manifest with these problems may want a pod: a problem is about the pod, or may be about
+// any pod. Problems that are not reported yet are unknown.
 func mayWant(problems []Problem, o *pod.Observed, node string) bool {
 	if !content.Faulty(problems) {
 		return true

@@ -144,9 +144,9 @@ func (r *Record) update(in podstatus.Input) (status corev1.PodStatus, changed bo
 
 // keepNow writes a status to disk before it stores it for others to see. It holds the disk meanwhile, so that flush
 // does not write the status before over it. It is for facts that the next agent could not find again:
-// that the pod or a container has ended for good, a condition that a user has set, and the time at which the pod became
-// ready or unready. With synced the file also outlives a power cut, which makes running pods unready anyway. If the
-// write fails, the error is logged and the next save repeats it.
+// that the pod or a container has ended for good, a condition that a user has set, and when the pod became ready or
+// unready. With synced the file also outlives a power cut, which makes running pods unready anyway. If the write fails,
+// the error is logged and the next save repeats it.
 func (r *Record) keepNow(uid types.UID, status corev1.PodStatus, synced bool) {
 	r.disk.Lock()
 	defer r.disk.Unlock()

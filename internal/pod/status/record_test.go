@@ -138,7 +138,7 @@ func TestTerminationMessage(t *testing.T) {
 	}
 }
 
-// logs are termination logs that do not exist. of are the runs of containers whose log was looked for.
+// logs are termination logs that do not exist. of lists the runs of containers that MessagePath was called for.
 type logs struct {
 	missing string
 	of      []string
@@ -244,7 +244,7 @@ func TestStatusesOutliveTheAgent(t *testing.T) {
 	})
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 1 {
-		t.Errorf("files left: %v, %v; want that of u1 only", left, err)
+		t.Errorf("files left: %v, %v; want only the file of u1", left, err)
 	}
 }
 
@@ -349,7 +349,7 @@ func TestASaveDoesNotBringBackAnEarlierStatus(t *testing.T) {
 		r.setCondition("u1", corev1.PodCondition{Type: "example.com/lb", Status: corev1.ConditionTrue, Message: want})
 		updated(r, in)
 		next := NewRecord(RecordOptions{Dir: dir, Log: slog.New(slog.DiscardHandler)})
-		r.disk.Lock() // an agent that was killed writes no more
+		r.disk.Lock() // an agent that was killed writes nothing
 		err := next.Load()
 		r.disk.Unlock()
 		got := fmt.Sprint(err)

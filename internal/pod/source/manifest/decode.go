@@ -150,7 +150,7 @@ type reader struct {
 	doc     document.Document
 	origin  string
 	lenient bool
-	ignored document.Faults // in a lenient reader, those of no object yet
+	ignored document.Faults // in a lenient reader: the faults that no object has claimed yet
 	objects []Object
 	errs    Errors
 }
@@ -214,8 +214,8 @@ func (r *reader) decode(data []byte, into any, path ...any) error {
 	return err
 }
 
-// claim returns the ignored fields of the object at path. The first object of a list also gets those of the list
-// itself.
+// claim returns the ignored fields of the object at path. The first object of a list also gets the ignored fields of
+// the list itself.
 func (r *reader) claim(path []any) (mine document.Faults) {
 	prefix := ""
 	if len(path) > 0 {

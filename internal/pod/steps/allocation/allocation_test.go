@@ -42,7 +42,7 @@ type world struct {
 	events  events
 }
 
-// Inventory is that of a node without device plugins.
+// Inventory is empty, as on a node without device plugins.
 func (w *world) Inventory() device.Inventory { return nil }
 
 func (w *world) Pinned(p *corev1.Pod, _ string) (cpus, mems string, ok bool) {

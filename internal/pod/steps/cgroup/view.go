@@ -48,7 +48,7 @@ func (v View) Observed(uid types.UID) *pod.Observed {
 // Refresh reads the runtime's state of a pod again before it returns.
 func (v View) Refresh(ctx context.Context, uid types.UID) error { return v.Runtime.Refresh(ctx, uid) }
 
-// withoutSandboxesBefore returns a copy of o in which the sandboxes created before the time lost are not ready. The
+// withoutSandboxesBefore returns a copy of o. Sandboxes that were created before the time lost are not ready there. The
 // comparison holds even if the machine's clock was set back since (clock.After).
 func withoutSandboxesBefore(o *pod.Observed, lost, now time.Time) *pod.Observed {
 	c := *o

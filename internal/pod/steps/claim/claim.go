@@ -31,7 +31,7 @@ type Config struct {
 	Objects *object.Table
 	// Cluster has the claims and volumes of the API server's pods, which a control plane binds. nil: there is none.
 	Cluster cluster
-	// Labels are those of the Node in the cluster. nil: the labels of Node count.
+	// Labels has the labels of the Node in the cluster. nil: the labels of Node count.
 	Labels nodeLabels
 	// Synced is closed once Objects has everything.
 	Synced <-chan struct{}

@@ -265,8 +265,8 @@ func update(b Binding, s sight, now time.Time) Binding {
 	return b
 }
 
-// removal returns when the volume of a released binding is removed. ok is false if it is kept, because nobody deleted
-// the claim or because of its reclaim policy.
+// removal returns when the volume of a released binding is removed. ok is false if it is kept: the claim was not
+// deleted, or the reclaim policy keeps the volume.
 func removal(b *Binding, retention time.Duration) (at time.Time, ok bool) {
 	if !b.Made || b.Deleted == nil || b.Released == nil ||
 		b.Volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {

@@ -130,8 +130,8 @@ func (c *Claims) bindAll() map[object.Key]bool {
 	return changed
 }
 
-// release updates the bindings, and decides about those of claims that are gone and unused. It returns the bindings
-// whose volumes must be removed.
+// release updates the bindings, and decides about the bindings of claims that are gone and unused. It returns the
+// bindings whose volumes must be removed.
 func (c *Claims) release() (gone map[types.NamespacedName]*Binding, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -236,7 +236,7 @@ func (l *launch) restartCount() (int, error) {
 }
 
 // dropUnusedLog removes the empty log of a container that was never started. If this agent is killed after it has
-// removed the container, the next one would count the log as that of an earlier instance.
+// removed the container, the next agent would take the log for the log of an earlier instance.
 func (l *launch) dropUnusedLog(id string) {
 	all := l.observed.ContainersOf()
 	i := slices.IndexFunc(all, func(c pod.ContainerStatus) bool { return c.ID == id && c.State == pod.StateCreated })

@@ -188,7 +188,7 @@ func (s *Images) ensure(ctx context.Context, w want) (*runtimeapi.Image, error) 
 		s.events.Event(w.ref, corev1.EventTypeNormal, reason.Pulled, text, w.image)
 		return f.image, nil
 	case refuse:
-		// The pod must not learn that the node has an image to which it has no access. Only the node's log says so.
+		// The pod must not learn that the node has an image that the pod has no access to. Only the node's log says so.
 		if f.image != nil {
 			s.log.Info("image is present, but the pod has no credentials that are known to have access to it", "pod",
 				pod.FullName(w.pod), "image", w.image)

@@ -37,7 +37,8 @@ func (s *Images) Register(reg prometheus.Registerer) error {
 	return nil
 }
 
-// requested counts a request. With the policy Always nobody looks for the image, so it is unknown whether it is there.
+// requested counts a request. With the policy Always the agent does not look for the image, so it is unknown whether it
+// is there.
 func (m metrics) requested(policy corev1.PullPolicy, f finding) {
 	present, pulls := strconv.FormatBool(f.image != nil), strconv.FormatBool(f.todo != use)
 	if policy == corev1.PullAlways {

@@ -33,7 +33,7 @@ type observer interface {
 	Observed(types.UID) *pod.Observed
 }
 
-// addresses are those of the node.
+// addresses has the addresses of the node.
 type addresses interface {
 	// HostIPs returns at most one address of each family, the primary one first.
 	HostIPs() []string

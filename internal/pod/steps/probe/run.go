@@ -87,7 +87,8 @@ func (p *Probes) due(ctx context.Context) []check {
 	return all
 }
 
-// run executes the check. After a panic it sets the pod aside. The probe is tried again with the pod.
+// run executes the check. After a panic it sets the pod aside. The probe runs again when the pod is no longer set
+// aside.
 func (c check) run(p *Probes) {
 	e := guard.Of(guard.Call(func() error { p.probe(c); return nil }))
 	if e == nil {

@@ -44,7 +44,7 @@ type cgroups interface {
 type resources interface {
 	// Resources returns a container's resources in the form of the CRI.
 	Resources(*corev1.Pod, pod.Container) *runtimeapi.LinuxContainerResources
-	// PodResources returns the resources of all containers together, and those of the sandbox itself.
+	// PodResources returns the resources of all containers together, and the sandbox's own.
 	PodResources(*corev1.Pod) (containers, overhead *runtimeapi.LinuxContainerResources)
 }
 

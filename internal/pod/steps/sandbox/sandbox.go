@@ -233,7 +233,8 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 		return err
 	}
 	if config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetUsernsOptions() != nil {
-		// Admission has asked when the pod started; a runtime that cannot do it any more may leave it out in silence.
+		// Admission has checked this before the pod's start. A runtime that has lost user namespaces since then may
+		// leave them out without an error.
 		if err := s.opts.Kernel.CheckUserns(p); err != nil {
 			return fmt.Errorf("give the pod a user namespace: %w", err)
 		}

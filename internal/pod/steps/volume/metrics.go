@@ -29,7 +29,7 @@ func (v *Volumes) Register(reg prometheus.Registerer) error {
 	return nil
 }
 
-// operation is what is done to a volume.
+// operation is an operation on a volume.
 type operation struct {
 	// dir is the name of the directory of the volume's kind.
 	dir, name string

@@ -30,7 +30,7 @@ func FuzzPulled(f *testing.F) {
 	})
 }
 
-// read returns which images count as pulled, with which credentials.
+// read returns the images that count as pulled, with their credentials.
 func read(t *testing.T, dir string) (state, report string) {
 	var log bytes.Buffer
 	r := New(Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&log, nil))})

@@ -16,9 +16,9 @@ type secrets interface {
 	Secret(namespace, name string) (*corev1.Secret, error)
 }
 
-// Options are what the kinds need. Fields are required unless they say otherwise.
+// Options are the options of all kinds. Fields are required unless they say otherwise.
 type Options struct {
-	// Root is the agent's directory, and FlexVolumes that of the FlexVolume drivers. Node is this node's name.
+	// Root is the agent's directory. FlexVolumes is the directory of the FlexVolume drivers. Node is this node's name.
 	Root, FlexVolumes, Node string
 	Secrets                 secrets
 	// Attachments has the volumes that a controller of the cluster attaches. nil: there is no such controller.

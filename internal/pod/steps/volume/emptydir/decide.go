@@ -100,7 +100,7 @@ func mode(base uint32, requested *int32, fsGroup *int64) (uint32, error) {
 	return base, nil
 }
 
-// limited reports whether a limit of local storage applies to a volume on disk: its own, or that of the pod.
+// limited reports whether a limit of local storage applies to a volume on disk: its own, or the pod's.
 func limited(p *corev1.Pod, source *corev1.EmptyDirVolumeSource) bool {
 	return source.SizeLimit != nil && source.SizeLimit.Sign() > 0 || storage.LimitsTotal(p)
 }

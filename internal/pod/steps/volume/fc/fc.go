@@ -80,7 +80,7 @@ const diskFile = "disk"
 func (*Kind) StageID(r volume.Request) string {
 	s, err := sourceOf(r)
 	if err != nil {
-		return "" // Publish says what is wrong
+		return "" // Publish returns the error
 	}
 	return s.identity(r.Block).String()
 }
@@ -218,7 +218,7 @@ func (k *Kind) Unstage(ctx context.Context, stage string) error {
 	if err != nil {
 		return err
 	}
-	// A name such as /dev/sdb may be that of another disk after a reboot, so that none is kept.
+	// A name such as /dev/sdb may mean another disk after a reboot, so the agent stores no such name.
 	device, err := k.find(own)
 	if err != nil {
 		return err
@@ -245,7 +245,7 @@ func (k *Kind) Unstage(ctx context.Context, stage string) error {
 	return checkpoint.Remove(filepath.Join(part, diskFile))
 }
 
-// unmount unmounts the disk and returns its device: that of the mount, and otherwise the one that was found.
+// unmount unmounts the disk and returns its device: the device of the mount, or found if nothing is mounted.
 func unmount(path, found string) (device string, err error) {
 	at, err := mount.At(path)
 	if err != nil {
@@ -282,7 +282,7 @@ func save(stage string, s state) error {
 	return checkpoint.Replace(filepath.Join(filepath.Dir(stage), diskFile), text)
 }
 
-// load returns the names of the disk of a shared part. A part of which no pod was set up here has none.
+// load returns the names of the disk of a shared part. A shared part that a kubelet has set up has none.
 func load(stage string) (source, error) {
 	file := filepath.Join(filepath.Dir(stage), diskFile)
 	text, err := safepath.ReadFile(file, 1, maxFile)

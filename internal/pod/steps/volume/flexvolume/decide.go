@@ -105,14 +105,14 @@ func checkDriver(driver string) error {
 	return nil
 }
 
-// capabilities are what a driver can do. A driver that does not name one has the default.
+// capabilities are the abilities of a driver. A driver that does not name one has the default.
 type capabilities struct {
 	Attach  bool `json:"attach"`
 	Relabel bool `json:"selinuxRelabel"`
 	FSGroup bool `json:"fsGroup"`
 }
 
-// answer is what a driver prints.
+// answer is the output of a driver.
 type answer struct {
 	Status       string        `json:"status"`
 	Message      string        `json:"message"`

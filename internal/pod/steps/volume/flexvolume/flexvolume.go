@@ -18,7 +18,7 @@ import (
 )
 
 // secrets reads the Secrets that volumes name. The error for a Secret that does not exist is an *object.Missing or
-// *object.Unknown, with which the volume waits.
+// *object.Unknown: the volume then waits for it.
 type secrets interface {
 	Secret(namespace, name string) (*corev1.Secret, error)
 }
@@ -63,7 +63,7 @@ func (*Kind) Serves(v *corev1.Volume) bool { return v.FlexVolume != nil }
 // ServesPersistent reports whether the PersistentVolume is a flexVolume.
 func (*Kind) ServesPersistent(v *corev1.PersistentVolume) bool { return v.Spec.FlexVolume != nil }
 
-// Features are what the driver's init has answered.
+// Features returns the features that the driver's init has reported.
 func (k *Kind) Features(r volume.Request) volume.Features {
 	s := sourceOf(r)
 	f := volume.Features{Remote: true, ReadOnly: r.Persistent == nil && s.readOnly}

@@ -181,7 +181,7 @@ func (id identity) adopted() []corev1.UniqueVolumeName {
 		uniqueName(strings.TrimSuffix(id.Portal, ":"+defaultPort), id.IQN, id.LUN)}
 }
 
-// record is what a shared part keeps of its sessions, in the kubelet's words.
+// record is the record of a shared part's sessions, with the kubelet's names.
 type record struct {
 	VolName       string
 	Portals       []string
@@ -195,9 +195,9 @@ type record struct {
 	file string // where the record is
 }
 
-// begin returns the portals whose sessions a volume is responsible for: those without a session, those of its earlier
-// record, and those that other volumes of the target have begun. A session that the machine's administrator has begun
-// is none of them.
+// begin returns the portals whose sessions a volume is responsible for. They are the portals without a session, the
+// portals of its earlier record, and the portals whose sessions other volumes of the target have begun. Sessions that
+// the machine's administrator has begun do not count.
 func begin(portals, sessions []string, own record, others []record) []string {
 	var begun []string
 	for _, p := range portals {
@@ -209,7 +209,7 @@ func begin(portals, sessions []string, own record, others []record) []string {
 	return begun
 }
 
-// work is what is left to do on the machine when a volume goes.
+// work lists the changes to the machine when a volume goes.
 type work struct {
 	logout     []string // the portals whose sessions end
 	heirs      []record // changed records of other volumes, which become responsible for sessions

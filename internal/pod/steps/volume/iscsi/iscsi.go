@@ -15,7 +15,7 @@ import (
 )
 
 // secrets reads the Secrets that volumes name. The error for a Secret that does not exist is an *object.Missing or
-// *object.Unknown, with which the volume waits.
+// *object.Unknown: the volume then waits for it.
 type secrets interface {
 	Secret(namespace, name string) (*corev1.Secret, error)
 }

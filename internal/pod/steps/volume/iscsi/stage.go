@@ -31,7 +31,8 @@ const (
 // maxFile is the largest file of a shared part in bytes.
 const maxFile = 1 << 16
 
-// rounds is how often a portal is tried in one Stage. The kernel is asked to scan again after scanEvery looks at it.
+// rounds is how often one Stage tries a portal. While the disk is missing, every scanEvery-th look asks the kernel for
+// another scan.
 const (
 	rounds    = 2
 	scanEvery = 10
@@ -41,7 +42,7 @@ const (
 func (*Kind) StageID(r volume.Request) string {
 	s, err := sourceOf(r)
 	if err != nil {
-		return "" // Publish says what is wrong
+		return "" // Publish returns the error
 	}
 	return identityOf(s, r.Block).String()
 }
@@ -239,7 +240,7 @@ func (k *Kind) Unstage(ctx context.Context, stage string) error {
 	if err != nil {
 		return err
 	}
-	if !known && !id.Block { // a kubelet's, of which no pod was ever set up here
+	if !known && !id.Block { // a kubelet's, and no pod of it was ever set up here
 		if own, err = kubelets(path); err != nil {
 			return err
 		}

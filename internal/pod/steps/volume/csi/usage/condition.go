@@ -16,7 +16,7 @@ const (
 	fieldMessage   = 2 // of VolumeCondition
 )
 
-// Health is what a driver reports about the condition of a volume.
+// Health is the condition of a volume, as its driver reports it.
 type Health struct {
 	Abnormal bool
 	Message  string
@@ -40,7 +40,7 @@ func ConditionOf(answer *csi.NodeGetVolumeStatsResponse) (c Health) {
 }
 
 // fields calls visit for each field of an encoded message, up to the first fault. value is the content of a field of
-// bytes, varint is that of a number.
+// bytes, varint the content of a number.
 func fields(message []byte, visit func(number protowire.Number, value []byte, varint uint64)) {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
