@@ -18,8 +18,8 @@ import (
 type Reserved struct {
 	// Kube and System are kubeReserved and systemReserved.
 	Kube, System corev1.ResourceList
-	// Thresholds are the thresholds at which pods are evicted. Only the hard ones of memory.available and
-	// nodefs.available matter here: pods may not request what is below them.
+	// Thresholds are the thresholds of eviction. Only the hard ones of memory.available and nodefs.available matter
+	// here: pods may not request resources below them.
 	Thresholds []eviction.Threshold
 }
 

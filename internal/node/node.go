@@ -94,7 +94,7 @@ func Read(c Config) (Facts, error) {
 	cpus, err := parseCPUs(m.text("sys/devices/system/cpu/online"))
 	if err != nil {
 		cpus = runtime.NumCPU()
-		c.Log.Warn("cannot read the online CPUs, counting those of this process", "cpus", cpus, "err", err)
+		c.Log.Warn("cannot read the online CPUs, counting the CPUs of this process", "cpus", cpus, "err", err)
 	}
 	host, err := hostAddresses()
 	if err != nil {

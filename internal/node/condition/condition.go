@@ -41,7 +41,7 @@ func (t *Table) SetPressure(some, hold []corev1.NodeConditionType) {
 	t.set(problems)
 }
 
-// Pressures returns the pressure conditions of a node without a Node object. Their transition times are those of the
+// Pressures returns the pressure conditions of a node without a Node object. Their transition times come from the
 // facts.
 func (t *Table) Pressures() []corev1.NodeCondition {
 	facts, now := t.Facts(), time.Now()

@@ -28,7 +28,7 @@ type Finding struct {
 	Next string `json:"next"`
 }
 
-// Facts are what the checks depend on.
+// Facts are the input of the checks.
 type Facts struct {
 	// Kernel is the release of the kernel, such as 6.12.9-amd64.
 	Kernel string

@@ -25,7 +25,7 @@ import (
 	"github.com/berth-run/berth/internal/base/unixsocket"
 )
 
-// Config is what the facts depend on besides the machine.
+// Config has the settings of the agent that the facts depend on.
 type Config struct {
 	// RootDir is the agent's root directory, which need not exist.
 	RootDir   string
@@ -125,7 +125,8 @@ var kinds = map[int64]string{
 	unix.SMB2_SUPER_MAGIC: "cifs", unix.FUSE_SUPER_MAGIC: "fuse", unix.V9FS_MAGIC: "9p",
 }
 
-// readDisk reads the file system of a directory. If the directory does not exist, it reads that of its parent.
+// readDisk reads the file system of a directory. If the directory does not exist, it reads the file system of its
+// parent.
 func readDisk(dir string) (d Disk, err error) {
 	var s unix.Statfs_t
 	for at := dir; ; at = filepath.Dir(at) {
@@ -146,7 +147,7 @@ func readClock() Clock {
 	return Clock{Now: time.Now(), Synchronized: err != nil || state != unix.TIME_ERROR}
 }
 
-// readNetworks returns the routes of the machine, without those of Berth's own bridges.
+// readNetworks returns the routes of the machine, without the routes of Berth's own bridges.
 func readNetworks() (all []Network, err error) {
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_ALL)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Awaited says what a pod waits for that may not start under this pressure.
+// Awaited returns the message of a pod that may not start under this pressure.
 func Awaited(pressure []corev1.NodeConditionType) string {
 	names := make([]string, len(pressure))
 	for i, condition := range pressure {

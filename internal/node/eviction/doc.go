@@ -5,7 +5,7 @@
 //	crossing, pods --Rank, Victims--> the pods that have to end
 //
 // Decide, Choose, NextLook and Message are pure. The Evictor is the loop that calls them: package facts reads the
-// machine for it, package alarm wakes it, and the agent sets node conditions and ends pods. The rules are those of the
-// kubelet (https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/), with one difference: a
-// decision names as many victims as the shortfall needs, and not one for each look.
+// machine for it, package alarm wakes it, and the agent sets node conditions and ends pods. The rules are the kubelet's
+// (https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/), with one difference: a decision
+// names as many victims as the shortfall needs, and not one for each look.
 package eviction

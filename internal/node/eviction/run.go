@@ -64,7 +64,7 @@ type Pods interface {
 type Victim struct {
 	Pod       *corev1.Pod
 	Condition corev1.NodeConditionType
-	// Message and Annotations are those of the event.
+	// Message and Annotations are for the event.
 	Message     string
 	Annotations map[string]string
 	Grace       time.Duration

@@ -102,16 +102,16 @@ func (e *Evictor) Standings() ([]Standing, error) {
 	return Standings(e.Thresholds, seen, e.past.earlier), err
 }
 
-// Order is the order in which pods would be evicted for a signal.
+// Order is the order of eviction for a signal.
 type Order struct {
 	Signal Signal
-	// Ranked are the pods that may be evicted: the first one goes first. Critical are those that never are.
+	// Ranked are the pods that may be evicted: the first one goes first. Critical pods are never evicted.
 	Ranked, Critical []Candidate
 	// Victims are the pods that would end now. It is empty while the signal is not short.
 	Victims []Candidate
 }
 
-// Order returns the order in which pods would be evicted for a signal that stands here.
+// Order returns the order of eviction for a signal that stands here.
 func (s Standing) Order(all []Candidate, now time.Time) Order {
 	o := Order{Signal: s.Signal, Ranked: Rank(s.Signal.Resource(), all)}
 	for _, c := range all {

@@ -187,7 +187,7 @@ func dropped(t *testing.T, f nftable) uint64 {
 	return 0
 }
 
-// neighbour is another machine, 10.0.0.2. It sends packets to loopback addresses to this machine, 10.0.0.1.
+// neighbour stands for another machine, 10.0.0.2. It sends packets to loopback addresses to this machine, 10.0.0.1.
 type neighbour struct {
 	dials   chan netip.AddrPort
 	results chan error

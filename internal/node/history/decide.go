@@ -34,13 +34,13 @@ const (
 	fields      = stallCPU + stalls
 )
 
-// Sample is what the node used at a time, or on average since the sample before. Unknown values are -1.
+// Sample is the usage of the node at a time, or on average since the sample before. Unknown values are -1.
 type Sample struct {
 	Time   int64 // Unix, in seconds
 	Values [fields]float32
 }
 
-// counters are what the kernel counts since boot. Unknown values are -1.
+// counters are the kernel's counters since boot. Unknown values are -1.
 type counters struct {
 	at          time.Time
 	busy        float64         // seconds of all CPUs

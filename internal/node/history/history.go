@@ -48,7 +48,7 @@ func New(o Options) *History {
 func (h *History) path() string { return filepath.Join(h.opts.Dir, "samples") }
 
 // Since returns the samples after a time in Unix seconds, oldest first. It reads the file, because samples in memory
-// would cost memory while nobody looks.
+// would cost memory while no client asks for them.
 func (h *History) Since(after int64) []Sample {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -56,7 +56,7 @@ func FuzzDecodeAll(f *testing.F) {
 	})
 }
 
-// options are those of a History of a small machine below host.
+// options returns options for the History of a small machine, whose files are below host.
 func options(t *testing.T) Options {
 	host := t.TempDir()
 	for name, text := range map[string]string{

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// flush is how many samples are written together: those of five minutes.
+// flush is how many samples are written together: the samples of five minutes.
 const flush = 10
 
 // Run takes a sample every Interval until ctx ends. Then it writes the last ones.

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// Lines as kernels write them. pod618 is of a real kernel with cgroup v1, where the limit of a pod was reached before
-// that of its container.
+// Lines as kernels write them. pod618 is from a real kernel with cgroup v1. There, a pod reached its limit before its
+// container did.
 const (
 	pod618 = `oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=4cbe2e62,mems_allowed=0,` +
 		`oom_memcg=/kubepods/burstable/pod1,task_memcg=/kubepods/burstable/pod1/4cbe2e62,task=workload,pid=5212,uid=0`

@@ -79,7 +79,7 @@ func (s *Stats) scanPod(p Pod, what cgroups.Controller) (one podSample, err erro
 }
 
 // root samples the whole machine. It skips processes, which the root cgroup of version 1 does not count. Where the root
-// cgroup has no pressure stall information, that of the machine is used.
+// cgroup has no pressure stall information, it uses the machine's.
 func (s *Stats) root(what cgroups.Controller) (sample, error) {
 	g := s.Root
 	g.Dirs = maps.Clone(g.Dirs)

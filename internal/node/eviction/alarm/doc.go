@@ -2,5 +2,5 @@
 //
 // On cgroup v1 the kernel notifies when the usage of a cgroup crosses a threshold (cgroup.event_control). On v2 it
 // notifies when the cgroup of all pods hits its limit (memory.events). On both it notifies when tasks wait for memory
-// (PSI). A notification says only that a look is due; the looks and their decisions are those of package eviction.
+// (PSI). A notification says only that a look is due. Package eviction looks and decides.
 package alarm

@@ -56,7 +56,7 @@ func LimitsTotal(p *corev1.Pod) bool {
 }
 
 // Exceeded returns the first limit that a pod exceeds, or nil: emptyDirs come first, then the limit of the whole pod,
-// then those of its containers. Init containers have no limits of their own. They count in the pod's limit only.
+// then the limits of its containers. Init containers have no limits of their own. They count in the pod's limit only.
 func Exceeded(p *corev1.Pod, used Usage) *Excess {
 	for _, l := range limits(p, used) {
 		if l.used > l.most || l.err != nil {
@@ -97,7 +97,7 @@ func (l limit) message() string {
 	}
 }
 
-// limits returns the limits of a pod, in the order in which the kubelet checks them.
+// limits returns the limits of a pod, in the kubelet's order.
 func limits(p *corev1.Pod, used Usage) (all []limit) {
 	add := func(signal, name string, q *resource.Quantity, bytes int64, err error) {
 		all = append(all, limit{signal, name, q.String(), bytes, q.Value(), err})
@@ -126,8 +126,8 @@ func total(p *corev1.Pod) (q resource.Quantity, ok bool) {
 }
 
 // A pod is measured soon after its start, and then at least as often as the kubelet does. A pod that may have come
-// close to a limit is measured earlier. Measurements that take long are repeated less often: a pod's take at most a
-// hundredth of the time, and those of all pods together at most a tenth.
+// close to a limit is measured earlier. Long measurements are repeated less often: one pod's take at most a hundredth
+// of the time, and all pods' together at most a tenth.
 const (
 	firstMeasurement = time.Second
 	shortest         = time.Second
@@ -137,9 +137,9 @@ const (
 	longest          = 10 * time.Minute
 	// shortestCounted is the least time between two readings of what the file system counts.
 	shortestCounted = 250 * time.Millisecond
-	// unlimited is the room of a pod of which nothing is known to be limited.
+	// unlimited is the room of a pod without a known limit.
 	unlimited = math.MaxInt64 / 2
-	// burst is a speed in bytes a second that few programs exceed: that of a fast disk.
+	// burst is the speed of a fast disk in bytes a second. Few programs write faster.
 	burst = 256 << 20
 )
 

@@ -91,7 +91,7 @@ func TestNext(t *testing.T) {
 		due         bool
 		again       time.Duration // after the last measurement
 	}{
-		// nothing is written: as often as by the kubelet; meanwhile the file system is looked at
+		// nothing is written: as often as the kubelet measures; meanwhile the agent reads the file system
 		{after: 0, room: room, again: 2 * time.Second},
 		{after: 4 * time.Second, room: room, again: 6 * time.Second},
 		{after: 9 * time.Second, room: room, again: 10 * time.Second},

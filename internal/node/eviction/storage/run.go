@@ -125,7 +125,7 @@ func (l *Limits) disk() int64 {
 	return used
 }
 
-// due returns the pods to look at now, and marks them as being looked at. again is the time of the next look.
+// due returns the pods to measure now, and marks their measurements as running. again is the time of the next look.
 func (l *Limits) due(now time.Time, disk int64) (due map[look]*corev1.Pod, again time.Time) {
 	var limited []*corev1.Pod
 	for _, p := range l.o.Pods.Running() {
