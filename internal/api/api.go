@@ -143,7 +143,7 @@ type Runtime struct {
 	CgroupDriver string `json:"cgroupDriver,omitempty"`
 }
 
-// HandlerProgram is what runs the pods of a runtime handler of the embedded runtime.
+// HandlerProgram is the program that runs the pods of a runtime handler of the embedded runtime.
 type HandlerProgram struct {
 	Name string `json:"name"`
 	// Program is an OCI runtime, or a shim.

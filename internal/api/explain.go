@@ -21,7 +21,7 @@ type Explanation struct {
 	Preempt []string `json:"preempt,omitempty"`
 	// Replaces is the pod that this one would replace, as namespace/name.
 	Replaces string `json:"replaces,omitempty"`
-	// Rules are the results of the admission rules, in the order in which they run.
+	// Rules are the results of the admission rules, in the order of their execution.
 	Rules []RuleAnswer `json:"rules,omitempty"`
 	// Gets lists the resources that an admitted pod would hold exclusively.
 	Gets []Grant `json:"gets,omitempty"`
@@ -34,7 +34,7 @@ type Answer struct {
 	// Reason is the Kubernetes reason why the pod is not admitted.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Until is the latest time at which the pod stops waiting, if it is known.
+	// Until is when the pod stops waiting at the latest, if that is known.
 	Until *metav1.Time `json:"until,omitempty"`
 }
 

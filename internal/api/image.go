@@ -14,7 +14,7 @@ type Image struct {
 	Loaded bool `json:"loaded,omitempty"`
 	// InUse says that a container or a pod on this node uses the image.
 	InUse bool `json:"inUse,omitempty"`
-	// LastUsed is the last time at which the image was in use.
+	// LastUsed is when the image was last in use.
 	LastUsed *metav1.Time `json:"lastUsed,omitempty"`
 }
 

@@ -7,9 +7,9 @@ import (
 // Pressure says how far the node is from evicting pods. Amounts are in bytes, inodes or processes.
 type Pressure struct {
 	metav1.TypeMeta `json:",inline"`
-	// Signals are those that have a threshold.
+	// Signals are the signals with a threshold.
 	Signals []Signal `json:"signals"`
-	// Orders are the orders in which pods would be evicted, if they were asked for.
+	// Orders are the orders of eviction, if the request wants them.
 	Orders []EvictionOrder `json:"orders,omitempty"`
 	// Problem says why signals are missing.
 	Problem string `json:"problem,omitempty"`
@@ -29,13 +29,13 @@ type Signal struct {
 // Threshold is the amount below which pods are evicted.
 type Threshold struct {
 	Limit int64 `json:"limit"`
-	// Distance is what is available above the limit. It is negative when the signal is short.
+	// Distance is the amount that is available above the limit. It is negative when the signal is short.
 	Distance int64 `json:"distance"`
 	// GracePeriod is how long the signal has to be short before pods end. It is missing for a hard threshold.
 	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty"`
 }
 
-// EvictionOrder is the order in which pods would be evicted for some signals.
+// EvictionOrder is the order of eviction for some signals.
 type EvictionOrder struct {
 	Signals []string `json:"signals"`
 	// Pods are sorted: the first one would end first. Pods that are never evicted come last.

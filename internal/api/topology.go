@@ -20,8 +20,7 @@ type Topology struct {
 	// CPUs.
 	SharedCPUs string `json:"sharedCPUs"`
 	// CPUPolicy is none or static, MemoryPolicy is None or Static. TopologyPolicy is none, best-effort,
-	// restricted or single-numa-node, and TopologyScope is container or pod. The values are those of
-	// KubeletConfiguration.
+	// restricted or single-numa-node, and TopologyScope is container or pod. The values are KubeletConfiguration's.
 	CPUPolicy      string `json:"cpuPolicy"`
 	MemoryPolicy   string `json:"memoryPolicy"`
 	TopologyPolicy string `json:"topologyPolicy"`

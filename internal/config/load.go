@@ -59,7 +59,7 @@ func Load(f Flags) (*Config, []kubeletfile.Warning, error) {
 	return c, all, nil
 }
 
-// Paths returns the flags with the path of a file or directory, other than those of the configuration.
+// Paths returns the flags with the path of a file or directory, without the paths of configuration files.
 func (f *Flags) Paths() []*string {
 	return []*string{
 		&f.RootDir, &f.RunDir, &f.Socket, &f.Providers.Config, &f.Providers.BinDir, &f.Embedded.CNIConfDir,

@@ -13,7 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// containerdNamespace is the namespace in which containerd's CRI plugin keeps its containers.
+// containerdNamespace is the namespace of the CRI plugin's containers in containerd.
 const containerdNamespace = "k8s.io"
 
 // keptTask finds the container in containerd's refusal to remove it.
@@ -64,8 +64,8 @@ func keptBy(err error) (id string) {
 	return ""
 }
 
-// dropTask kills a task and removes it. The removal of its container was asked for, and the CRI ends a container by
-// force in that case.
+// dropTask kills a task and removes it. The caller asked for the removal of the container. In that case the CRI ends a
+// running container by force.
 func dropTask(ctx context.Context, client tasks.TasksClient, id string) error {
 	ctx = metadata.AppendToOutgoingContext(ctx, "containerd-namespace", containerdNamespace)
 	_, err := client.Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: uint32(unix.SIGKILL), All: true})

@@ -45,7 +45,7 @@ type others []fleet.Other
 func (o others) Holders() []fleet.Other { return o }
 func (others) Reserved() []fleet.Other  { return nil }
 
-// inputs are those of a node without runtime classes. Each pod gets the same resources for itself.
+// inputs are the inputs of admission on a node without runtime classes. Each pod gets the same resources for itself.
 type inputs struct{ holding resources.Allocation }
 
 func (i inputs) Of(p *pod.Pod) admission.In {

@@ -83,7 +83,8 @@ func (x Node) Status(context.Context) api.Status {
 	return s
 }
 
-// handlerPrograms says what runs the pods of each runtime handler. It returns nil for an external runtime.
+// handlerPrograms returns the program of each runtime handler, with its cgroup driver and options. It returns nil for
+// an external runtime.
 func (x Node) handlerPrograms() (all []api.HandlerProgram) {
 	if !x.Engine.Traits.InProcess {
 		return nil

@@ -39,7 +39,7 @@ const (
 	smallLayer = 1 << 20
 )
 
-// layoutRetry is the delay before the runtime is asked again where it keeps images.
+// layoutRetry is the delay before the agent asks the runtime again where it keeps images.
 const layoutRetry = 5 * time.Second
 
 // diskPending is the time between two looks while pods end: each look measures the pods.
@@ -372,8 +372,8 @@ func (d *Disk) measure(ctx context.Context, of *corev1.Pod, parts eviction.Parts
 	return sum
 }
 
-// tree measures a directory. A directory that is gone, or that a pod makes impossible to measure, counts as far as it
-// was measured.
+// tree measures a directory. If the directory is gone, or a pod makes it impossible to measure, the part that was
+// measured counts.
 func (d *Disk) tree(ctx context.Context, dir string,
 	measure func(context.Context, string) (diskusage.Usage, error)) diskusage.Usage {
 	used, err := measure(ctx, dir)

@@ -66,7 +66,7 @@ type Stops interface {
 type victim struct {
 	Stop      pod.Stop                 `json:"stop"`
 	Condition corev1.NodeConditionType `json:"condition"`
-	// returning: the pod has been asked to start again. It is not kept over a restart of the agent.
+	// returning: the agent starts the static pod again. It is not kept over a restart of the agent.
 	returning bool
 }
 

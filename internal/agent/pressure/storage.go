@@ -33,7 +33,7 @@ type Storage struct {
 // runtimeDisk is where the runtime keeps writable layers.
 type runtimeDisk struct {
 	path string
-	// own: it is another file system than that of logs and volumes.
+	// own: logs and volumes are on another file system.
 	own bool
 }
 

@@ -32,7 +32,7 @@ func (v View) Standings() ([]eviction.Standing, error) {
 	return all, err
 }
 
-// Orders measures the pods and returns the order in which they would be evicted for each of the signals.
+// Orders measures the pods and returns the order of their eviction for each of the signals.
 func (v View) Orders(ctx context.Context, all []eviction.Standing) (orders []eviction.Order) {
 	for _, s := range all {
 		candidates := v.Pods.Candidates

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// Forward says which local ports lead to which ports of a pod.
+// Forward maps local ports to ports of a pod.
 type Forward struct {
 	// Addresses to listen on: IP addresses, or localhost, which stands for 127.0.0.1 and ::1.
 	Addresses []string

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-run/berth/internal/api"
 )
 
-// Pressure returns how far the agent's node is from evicting pods. With orders it also has the order in which pods
-// would be evicted, for which the agent measures them.
+// Pressure returns how far the agent's node is from evicting pods. With orders the agent also measures the pods and
+// returns the order of their eviction.
 func Pressure(ctx context.Context, c *Client, orders bool) (*api.Pressure, error) {
 	p := new(api.Pressure)
 	return p, c.call(ctx, http.MethodGet, "/berth/v1/pressure", url.Values{"orders": {strconv.FormatBool(orders)}}, nil,

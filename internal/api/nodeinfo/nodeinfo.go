@@ -100,7 +100,7 @@ func (i Info) Status(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Topology answers GET /berth/v1/topology. names are those of the pods by UID.
+// Topology answers GET /berth/v1/topology. names has the names of the pods by UID.
 func (i Info) Topology(w http.ResponseWriter, names map[types.UID]types.NamespacedName) error {
 	t := topology.Of(i.Resources.Node(), i.Resources.All(), names)
 	t.TypeMeta = api.Type("Topology")

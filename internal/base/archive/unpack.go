@@ -27,7 +27,7 @@ type Target struct {
 	// Links makes links to any target. Without it, links that could lead out of the directory are skipped.
 	Links bool
 	// Expect is called before the first file is opened, with about how many bytes the whole stream has, or 0 if it does
-	// not say so. nil: nobody wants to know.
+	// not say so. nil: it is not called.
 	Expect func(bytes int64)
 }
 
@@ -153,7 +153,7 @@ func (t Target) refuse(root *os.File, name string, h *tar.Header) (why string, e
 }
 
 // staysInside reports whether a link can lead only below the directory that a stream is unpacked into. name is the
-// link's path in the directory, on which there must be no other link.
+// link's path in the directory. No other link may be on that path.
 //
 // The kernel takes ".." from where the links before it have led, and these links may not exist yet. So ".." may only
 // begin a target, and climb no higher than the directory.

@@ -43,8 +43,8 @@ func start(period time.Duration, log *slog.Logger, open func() (*fsnotify.Watche
 	return w
 }
 
-// Changes returns the channel of changes: the path of the file that changed, or Anything. It takes one change at a
-// time, and its reader should look at everything that it has not looked at since.
+// Changes returns the channel of changes: the path of the file that changed, or Anything. The channel is unbuffered:
+// while its reader is busy, changes wait, and their files may have changed again since.
 func (w *Watcher) Changes() <-chan string { return w.changes }
 
 // Add watches a directory. Adding it again after it was removed and made again is harmless and necessary. The error is

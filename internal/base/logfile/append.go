@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxLine is the length in bytes from which a line is split. The CRI plugin of containerd and Docker have the same
-// default.
+// MaxLine is how many bytes of output one line of the log holds at most. Longer lines are split. The CRI plugin of
+// containerd and Docker have the same default.
 const MaxLine = 16 << 10
 
 // Place is a place in a file of the log.

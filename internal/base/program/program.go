@@ -16,7 +16,7 @@ const (
 	drain = time.Second
 )
 
-// Output is what a program wrote.
+// Output is the output of a program.
 type Output struct{ Stdout, Stderr []byte }
 
 // Run runs a program and waits for its end. A program that takes longer than limit is killed with the processes that it

@@ -16,7 +16,7 @@ import (
 // attribute is the extended attribute with the project ID of a directory, in decimal.
 const attribute = "trusted.berth.project"
 
-// State is what the project quotas of a file system do.
+// State describes the project quotas of a file system.
 type State struct {
 	// Counts: the kernel counts what each project uses. Limits: it also enforces limits.
 	Counts, Limits bool
@@ -45,7 +45,7 @@ type Projects struct {
 }
 
 // Assign makes an empty directory a project. It returns false if the file system does not count projects. A directory
-// that is a project keeps its ID. The ID is the lowest that nobody uses, from the kubelet's first ID on.
+// that is a project keeps its ID. The ID is the lowest free one, from the kubelet's first ID on.
 func (p *Projects) Assign(path string) (assigned bool, err error) {
 	dir, err := open(path)
 	if err != nil {
@@ -79,8 +79,8 @@ func (p *Projects) Assign(path string) (assigned bool, err error) {
 	return false, fmt.Errorf("give %s a project: the %d IDs from %d on are in use", path, tries, first)
 }
 
-// claim gives a directory an ID if nobody else uses the ID. Another program may choose the same ID at this moment. So
-// claim looks again after it has set the ID, and gives it up if the directory is not the only file.
+// claim gives a directory an ID if the ID is free. Another program may choose the same ID at this moment. So claim
+// reads the count again after it has set the ID, and gives the ID up if the directory is not its only file.
 func claim(dir *os.File, id uint32) (bool, error) {
 	if b, err := read(dir, id); err != nil || !b.unused() {
 		return false, err

@@ -101,7 +101,7 @@ func copyFiles(a *command.App, cmd *cobra.Command, f *copyFlags, from, to string
 	return err
 }
 
-// transfer copies from source to target, one of which is in the container. It returns the files that were left out.
+// transfer copies from source to target. One of the two is in the container. It returns the files that were left out.
 func transfer(ctx context.Context, c client.Container, source, target place, bar *progress.Bar) (skipped []string,
 	err error) {
 	if source.pod != nil {

@@ -12,7 +12,7 @@ type track struct {
 	pod      *corev1.Pod // last seen state
 	settled  bool        // its start is over: it was ready, or has ended
 	shown    bool        // its timeline has been drawn
-	complete bool        // it runs, and Run needs no more of it: its end is not in the exit status
+	complete bool        // it runs, and Run needs nothing else: its end is not in the exit status
 	deleting bool
 	gone     bool
 	logs     map[string]*logTrack // by container

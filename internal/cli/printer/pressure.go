@@ -81,7 +81,7 @@ func trend(s *api.Signal, t api.Threshold) string {
 	return text
 }
 
-// EvictionOrders writes the orders in which pods would be evicted.
+// EvictionOrders writes the orders of eviction.
 func EvictionOrders(w io.Writer, p *api.Pressure) error {
 	for _, o := range p.Orders {
 		fmt.Fprintf(w, "\nOrder for %s:\n", strings.Join(o.Signals, ", "))

@@ -24,7 +24,7 @@ const (
 	byName   = "name"
 )
 
-// row is what a pod or a container uses. CPU is in billionths of a core, memory in bytes. A limit of 0 is none.
+// row is the usage of a pod or a container. CPU is in billionths of a core, memory in bytes. A limit of 0 is none.
 type row struct {
 	namespace, pod, container string
 	cpu, memory               amount

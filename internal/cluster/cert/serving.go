@@ -35,7 +35,7 @@ type ServingOptions struct {
 	Log              *slog.Logger
 }
 
-// Node has the addresses at which clients reach this node.
+// Node has the addresses that clients use for this node.
 type Node interface {
 	Addresses() []corev1.NodeAddress
 }

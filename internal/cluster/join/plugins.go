@@ -88,7 +88,7 @@ func (c *Cluster) Plugins() *Plugins {
 	return c.plugins
 }
 
-// support is what volumes of drivers need of the API server.
+// support gives volumes of drivers access to the API server: to objects, tokens, and the rejection of a pod.
 type support struct {
 	*objects.Cluster
 	tokens   *token.Tokens

@@ -29,7 +29,7 @@ var shared = kubeapitest.NewShared(kubeapitest.Options{})
 
 func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
 
-// identity is a node without a certificate other than that of its kubeconfig. It can be replaced.
+// identity is a node that has only the certificate of its kubeconfig. It can be replaced.
 type identity struct{ replaced chan struct{} }
 
 func (i identity) Certificate() *tls.Certificate { return nil }

@@ -1,5 +1,5 @@
-// Package objects reads the objects that the pods of this node name from the API server. It reads nothing else,
-// because the Node authorizer allows no more.
+// Package objects reads the objects that the pods of this node name from the API server. It reads nothing else, because
+// the Node authorizer allows nothing else.
 //
 // It owns the list of objects to follow. An object is followed while at least one pod names it. It is stored in the
 // table of package object through a Sink. Received reports whether the API server has answered for an object at all.

@@ -127,7 +127,7 @@ func (s state) wants(now time.Time) bool {
 	return s.refused == nil && s.pending == nil && (s.current == nil || clock.Passed(s.current.refresh, now))
 }
 
-// due returns the next time at which the state changes without an answer; zero is never.
+// due returns when the state next changes without an answer; zero is never.
 func (s state) due() time.Time {
 	var next time.Time
 	sooner := func(at time.Time) {

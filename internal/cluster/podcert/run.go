@@ -133,7 +133,7 @@ func (c *Certificates) create(ctx context.Context, e *entry) {
 	}
 }
 
-// shownFailure is the number of failures in a row from which they are shown. The first ones are common: the authorizer
+// shownFailure is the number of the first failure in a row that users see. Earlier failures are common: the authorizer
 // learns of a pod on a node a moment after the node does.
 const shownFailure = 5
 

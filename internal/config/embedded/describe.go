@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Description says what runs the pods of a runtime handler, for people.
+// Description describes the program of a runtime handler for people.
 type Description struct {
 	Name string `json:"name"`
 	// Program is an OCI runtime, or a shim.

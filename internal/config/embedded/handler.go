@@ -35,7 +35,7 @@ type Handler struct {
 
 // HandlerOptions are options of an OCI runtime or of a shim, with containerd's meaning.
 type HandlerOptions struct {
-	// Root is the directory of the OCI runtime's state. Default: that of the runtime runc.
+	// Root is the directory of the OCI runtime's state. Default: the directory of the handler runc.
 	Root string `json:"root,omitempty"`
 	// NoPivotRoot and NoNewKeyring are flags of the OCI runtime's create command.
 	NoPivotRoot  bool `json:"noPivotRoot,omitempty"`

@@ -22,7 +22,7 @@ type Layer struct {
 	Name   string
 	data   map[string]any
 	config *v1beta1.KubeletConfiguration // data decoded; nil for a layer that is not a file
-	// Ignored names the unknown fields of the file, and the keys given twice, of which the last value counts.
+	// Ignored names the unknown fields of the file, and the keys given twice. Their last value counts.
 	Ignored []Warning
 }
 

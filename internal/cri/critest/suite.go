@@ -292,7 +292,7 @@ type labelled interface {
 	GetAnnotations() map[string]string
 }
 
-// checkIdentity compares the labels, annotations and metadata in a status with those of the config.
+// checkIdentity compares the labels, annotations and metadata in a status with the config.
 func checkIdentity(t *testing.T, status, config labelled, gotMetadata, wantMetadata proto.Message) {
 	t.Helper()
 	if diff := cmp.Diff(wantMetadata, gotMetadata, protocmp.Transform()); diff != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/internal/base/store"
 )
 
-// Lifeline is what is known of a pod's containers.
+// Lifeline is the history of a pod's containers.
 type Lifeline struct {
 	UID types.UID `json:"uid"`
 	// Since is when the recording began: the start of the agent.
@@ -47,7 +47,7 @@ type Probe struct {
 	Last time.Time `json:"last"`
 }
 
-// Result is what a probe found from a time on.
+// Result is the result of a probe from a time on.
 type Result struct {
 	At time.Time `json:"at"`
 	OK bool      `json:"ok"`

@@ -2,8 +2,8 @@
 // kube-controller-manager and kube-scheduler. All have one version, listen on loopback, and use their own certificate
 // authority.
 //
-// It is as strict as a real cluster. The Node and RBAC authorizers and the NodeRestriction plugin are on, nodes have
-// certificates of the group system:nodes, and kube-apiserver verifies the serving certificates of nodes.
+// The control plane is as strict as a real cluster's. The Node and RBAC authorizers and the NodeRestriction plugin are
+// on, nodes have certificates of the group system:nodes, and kube-apiserver verifies the serving certificates of nodes.
 //
 // A Cluster owns its processes and its directory. Both end with the test. If the test is killed, the processes end too,
 // and the next cluster removes the directory. Nodes reach the API server through a proxy of the Cluster, which can cut

@@ -138,7 +138,7 @@ func (s *step) add(t *timeline.Timeline, spans []interval) {
 	}
 }
 
-// total returns the time in which at least one of the spans was running.
+// total returns how long at least one of the spans was running.
 func total(spans []interval) (sum time.Duration) {
 	slices.SortFunc(spans, func(a, b interval) int { return a.from.Compare(b.from) })
 	var end time.Time
@@ -154,7 +154,7 @@ func total(spans []interval) (sum time.Duration) {
 	return sum
 }
 
-// ordered returns the steps as a tree, in the order in which they usually begin.
+// ordered returns the steps as a tree, in the usual order of their beginnings.
 func ordered(steps map[string]*step) []Step {
 	below := map[string][]string{}
 	for path := range steps {
