@@ -20,7 +20,7 @@ const (
 	DefaultSocket = "/var/run/docker.sock"
 )
 
-// Features that older Engines lack, by the version of the API that brought them.
+// Features that older Engines lack. Each value is the version of the API that brought the feature.
 const (
 	// CDI devices: Docker 25.
 	CDI = "1.44"

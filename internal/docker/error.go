@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Error returns the gRPC error for an error of the client. It returns nil for nil, and an error that has a code already
-// as it is.
+// Error returns the gRPC error for an error of the client. It returns nil for nil. An error that already has a code
+// stays as it is.
 func Error(err error) error {
 	if err == nil {
 		return nil
@@ -50,22 +50,22 @@ func code(err error) codes.Code {
 	return codes.Unknown
 }
 
-// lost reports that the connection broke during a call, which happens when the Engine ends.
+// lost reports whether the connection broke during a call. This happens when the Engine ends.
 func lost(err error) bool {
 	text := err.Error()
 	return strings.HasSuffix(text, ": EOF") || strings.Contains(text, "unexpected EOF") ||
 		strings.Contains(text, "connection reset by peer") || strings.Contains(text, "broken pipe")
 }
 
-// IsNotFound reports that the Engine does not have the container or image.
+// IsNotFound reports whether an error says that the Engine does not have the container or image.
 func IsNotFound(err error) bool {
 	return errdefs.IsNotFound(err) || status.Code(err) == codes.NotFound
 }
 
 var conflict = regexp.MustCompile(`is already in use by container "?([0-9a-f]+)"?`)
 
-// NameHolder returns the ID of the container that has the name of a container that could not be created. It is empty
-// for another error.
+// NameHolder returns the ID of the container that already has the name of a new one. It reads the Engine's error, and
+// is empty for another error.
 func NameHolder(err error) string {
 	if err == nil {
 		return ""

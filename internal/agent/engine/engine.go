@@ -151,7 +151,7 @@ func (e *Engine) await(ctx context.Context, c *config.Config, log *slog.Logger) 
 		}
 		return e.readFeatures(ctx)
 	}, func(err error, again time.Duration) {
-		log.Warn("waiting for the container runtime", "err", err, "again in", again)
+		log.Warn("waiting for the container runtime", "err", err, "delay", again)
 	})
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/internal/base/inotify"
 )
 
-// Limits of Docker's files of a container. Docker begins another file before a line that would exceed MaxSize, and
-// keeps MaxFiles of them. A Copier that is (MaxFiles-1) * MaxSize bytes behind loses nothing.
+// Limits of Docker's files of a container. Docker begins another file before a line that would exceed MaxSize bytes,
+// and keeps MaxFiles files. A Copier that is (MaxFiles-1) * MaxSize bytes behind loses nothing.
 const (
 	MaxSize  = 16 << 20
 	MaxFiles = 3
@@ -26,20 +26,20 @@ const (
 // Driver is the log driver of containers whose output a Copier can copy.
 const Driver = "json-file"
 
-// Options are the options of the driver. Docker must not compress its files.
+// Options returns the options of the driver. Docker must not compress its files.
 func Options() map[string]string {
 	return map[string]string{
 		"max-size": strconv.Itoa(MaxSize), "max-file": strconv.Itoa(MaxFiles), "compress": "false",
 	}
 }
 
-// File is the path of Docker's current file of a container's output. root is Docker's data root (DockerRootDir). Docker
-// itself does not report the path before the container's first start.
+// File returns the path of Docker's current file of a container's output. root is Docker's data root (DockerRootDir).
+// Docker itself does not report the path before the container's first start.
 func File(root, id string) string {
 	return filepath.Join(root, "containers", id, id+"-json.log")
 }
 
-// Container is one whose output is copied.
+// Container is a container whose output is copied.
 type Container struct {
 	ID string
 	// File is Docker's current file of its output.
@@ -63,7 +63,7 @@ func New(log *slog.Logger) *Copier {
 	return &Copier{log: log, tails: map[string]*tail{}, watches: map[inotify.Watch]*tail{}}
 }
 
-// Run copies until ctx ends. It returns when all that it has started has ended.
+// Run copies until ctx ends. It returns when all of its goroutines have ended.
 func (c *Copier) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	watcher, err := inotify.Start()
@@ -101,15 +101,15 @@ func (c *Copier) Run(ctx context.Context) error {
 	}
 }
 
-// watch has the kernel report changes of a container's files. It returns how often the files are read all the same: 0,
-// or every second if there is no watch.
+// watch lets the kernel report changes of a container's files. It returns the period of reading the files without a
+// report: 0 for never, or a second if the kernel has no free watch.
 func (c *Copier) watch(watcher *inotify.Watcher, t *tail) (period time.Duration) {
 	w, err := watcher.Add(filepath.Dir(t.File), unix.IN_MODIFY|unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_ONLYDIR)
 	if err != nil {
 		c.log.Warn("cannot watch Docker's log of a container, reading it every second", "container", t.ID, "err", err)
 		return time.Second
 	}
-	t.watched = func() {
+	t.unwatch = func() {
 		watcher.Remove(w)
 		delete(c.watches, w)
 	}
@@ -134,8 +134,8 @@ func (c *Copier) note(events []inotify.Event) {
 	}
 }
 
-// Add begins to copy the output of a container, from where its log ends. It does nothing for a container that has been
-// added, or that has no log. Add it before it is started: then no output can be lost.
+// Add begins to copy the output of a container, from where its log ends. It does nothing for a container that was added
+// before, or that has no log. Call Add before the container starts: then no output can be lost.
 func (c *Copier) Add(container Container) {
 	if container.Log == "" {
 		return
@@ -152,7 +152,7 @@ func (c *Copier) Add(container Container) {
 	}
 }
 
-// Remove ends the copying for a container, which must not be added again. It does not wait.
+// Remove ends the copying for a container. It does not wait. Do not add the container again.
 func (c *Copier) Remove(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,12 +162,12 @@ func (c *Copier) Remove(id string) {
 		return
 	}
 	t.cancel()
-	if t.watched != nil {
-		t.watched()
+	if t.unwatch != nil {
+		t.unwatch()
 	}
 }
 
-// errEnded is the error of a tail that does not run.
+// errEnded is the error of a tail that has ended or never ran.
 var errEnded = errors.New("its log is not being copied")
 
 // Drain waits until everything that Docker has written of a container's output is in the container's log. It returns
@@ -183,8 +183,8 @@ func (c *Copier) Drain(ctx context.Context, id string) error {
 	return nil
 }
 
-// Reopen continues the log of a container in the file at its path, which another process has renamed. No line is lost
-// or written twice.
+// Reopen continues the log of a container in a new file at its path, after another process has renamed the old file. No
+// line is lost or written twice.
 func (c *Copier) Reopen(id string) error {
 	t := c.tail(id)
 	if t == nil {

@@ -33,7 +33,7 @@ type engine struct {
 	maxSize  int64
 	file     *os.File
 	size     int64
-	// expected is what the log must have: every line that was written.
+	// expected has every line that was written, as the log must have it.
 	expected bytes.Buffer
 	clock    time.Time
 }
@@ -312,7 +312,7 @@ func TestResumesAfterRotationOfTheLog(t *testing.T) {
 	}
 }
 
-// Docker has removed the line at which the log ends. The log continues with the oldest line that Docker has, and the
+// Docker has removed the line that the log ends with. The log continues with the oldest line that Docker has, and the
 // Copier warns.
 func TestResumesWhereDockerHasRemovedLines(t *testing.T) {
 	e, target := newEngine(t, 1000, 2), targetIn(t)
@@ -405,7 +405,7 @@ func TestDamagedLines(t *testing.T) {
 	}
 }
 
-// Another process renames the log and has it reopened while output flows. The files together have every line once.
+// Another process renames the log and asks for a new file while output flows. The files together have every line once.
 func TestReopenWhileOutputFlows(t *testing.T) {
 	e, target := newEngine(t, 1<<20, 100), targetIn(t)
 	if err := Create(target); err != nil {
@@ -472,7 +472,7 @@ func TestFullDisk(t *testing.T) {
 	expect(t, e, target)
 }
 
-// A container with a hostPath on its logs replaces its log by a link. Nothing is written through it.
+// A container with a hostPath on its logs replaces its log by a link. The Copier writes nothing through the link.
 func TestLogMustBeAFile(t *testing.T) {
 	e, target := newEngine(t, 0, 2), targetIn(t)
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -492,7 +492,7 @@ func TestLogMustBeAFile(t *testing.T) {
 	}
 }
 
-// Drain has a bound, and it ends with the container's removal.
+// Drain ends with its context, and with the container's removal.
 func TestDrainEnds(t *testing.T) {
 	c := New(slog.New(slog.DiscardHandler)) // it does not run
 	c.Add(Container{ID: "c1", File: "/none/c1-json.log", Log: "/none/pod/app/0.log"})

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// entry is one line of a json-file: a line of the container's output, or a part of one.
+// entry is one line of a json-file. It has a line of the container's output, or a part of a line.
 type entry struct {
-	// text is the output with the line's end. Without one it is a part.
+	// text is the output with the line's end. Without an end it is a part of a line.
 	text []byte
 	// stream is stdout or stderr.
 	stream string
@@ -29,8 +29,9 @@ var (
 	lineEnd   = []byte(`"}`)
 )
 
-// parse reads a line of a json-file. It appends the text to buf, and returns the entry and the longer buf. A writer
-// that was killed has left a part of a line, to which the next one has appended its first line: that line is returned.
+// parse reads a line of a json-file. It appends the text to buf, and returns the entry and the longer buf. A dockerd
+// that was killed may leave a part of a line, and the next dockerd then appends its first line to that part. parse
+// returns the appended line.
 func parse(buf, line []byte) (entry, []byte, error) {
 	if e, longer, ok := parseFast(buf, line); ok {
 		return e, longer, nil
@@ -59,8 +60,8 @@ func parse(buf, line []byte) (entry, []byte, error) {
 
 const stdout, stderr = "stdout", "stderr"
 
-// parseFast reads a line in the form in which Docker writes it, several times faster than package json. ok is false for
-// every other form.
+// parseFast reads a line in exactly the form that Docker writes, several times faster than package json. ok is false
+// for every other form.
 func parseFast(buf, line []byte) (e entry, longer []byte, ok bool) {
 	rest, ok := bytes.CutPrefix(line, lineStart)
 	if !ok {
@@ -87,7 +88,7 @@ func parseFast(buf, line []byte) (e entry, longer []byte, ok bool) {
 	return e, buf, true
 }
 
-// validTime reports whether a time has the form in which Docker writes it.
+// validTime reports whether a time has the form that Docker writes.
 func validTime(stamp []byte) bool {
 	if bytes.IndexByte(stamp, '\\') >= 0 {
 		return false
@@ -96,8 +97,8 @@ func validTime(stamp []byte) bool {
 	return err == nil
 }
 
-// unquote appends the content of a JSON string, which begins after its first quote, to buf. rest is what follows the
-// last quote. ok is false for what it does not know: package json then reads the line.
+// unquote appends the content of a JSON string, which begins after its first quote, to buf. rest follows the last
+// quote. ok is false for a form that unquote does not know: package json then reads the line.
 func unquote(buf, s []byte) (longer, rest []byte, ok bool) {
 	for {
 		end := bytes.IndexByte(s, '"')
@@ -158,8 +159,8 @@ func unescape(buf, s []byte) (longer, rest []byte, ok bool) {
 	return buf, nil, false
 }
 
-// appendLine appends the line of the log for an entry. A part has the tag P, a whole line F. An end of a line within
-// the text would begin another line of the log, so it becomes a space; Docker writes none.
+// appendLine appends the line of the log for an entry. A part has the tag P, a whole line F. A line's end within the
+// text would begin another line of the log, so it becomes a space. Docker never writes one there.
 func appendLine(b []byte, e entry) []byte {
 	text, whole := bytes.CutSuffix(e.text, []byte("\n"))
 	if whole {
@@ -184,7 +185,8 @@ func appendLine(b []byte, e entry) []byte {
 	return append(b, '\n')
 }
 
-// mark identifies a line: the number-th of those with a time and a stream. The zero mark is before the first line.
+// mark identifies a line: among the lines with a time and a stream, the line with this number. Numbers begin at 1. The
+// zero mark is before the first line.
 type mark struct {
 	time, stream string
 	number       int
@@ -200,10 +202,10 @@ func markOf(line []byte) (m mark, err error) {
 	return mark{time: string(stamp), stream: string(stream)}, nil
 }
 
-// same reports whether a line with the time and the stream of m is one of those that m counts.
+// same reports whether m counts the lines with this time and stream.
 func (m mark) same(stamp, stream string) bool { return m.time == stamp && m.stream == stream }
 
-// before reports whether a time is before that of m, as Docker writes times: always in UTC.
+// before reports whether a is before b. Both are times as Docker writes them. It is false if one of them is invalid.
 func before(a, b string) bool {
 	at, failed := time.Parse(time.RFC3339Nano, a)
 	bt, err := time.Parse(time.RFC3339Nano, b)

@@ -83,8 +83,8 @@ func TestAppendLine(t *testing.T) {
 	}
 }
 
-// What is read fast is read as package json reads it. Every line becomes one line of the log, from which the mark can
-// be read.
+// parseFast returns the same entry as package json. Every line becomes one line of the log, and markOf can read its
+// mark.
 func FuzzParse(f *testing.F) {
 	for _, line := range []string{
 		`{"log":"one\n","stream":"stdout","time":"` + at + `"}`,

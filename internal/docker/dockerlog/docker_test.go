@@ -22,7 +22,7 @@ import (
 
 const imageName = "berth.test/workload:1"
 
-// box is a container of a test with its log.
+// box is a container with its log.
 type box struct {
 	Container
 	daemon *dockertest.Daemon
@@ -171,7 +171,7 @@ func testRotation(t *testing.T, d *dockertest.Daemon) {
 	}
 }
 
-// A container writes as fast as it can. What the log lacks is named in a warning, and nothing is doubled.
+// A container writes as fast as it can. If the log lacks lines, there is a warning. No line is doubled.
 func testFlood(t *testing.T, d *dockertest.Daemon) {
 	const lines = 200_000
 	c, _, warnings := running(t)
@@ -187,8 +187,8 @@ func testFlood(t *testing.T, d *dockertest.Daemon) {
 	}
 }
 
-// No Copier runs while a container writes more than Docker keeps. The log gets what Docker has kept: all files but the
-// current one are full, and nothing is missing after the first kept line.
+// No Copier runs while a container writes more than Docker keeps. The log then gets all lines that Docker has kept: no
+// line is missing after the first kept one.
 func testLag(t *testing.T, d *dockertest.Daemon) {
 	const lines, length, files = 60_000, 100, 3
 	const size = 1_000_000
@@ -268,7 +268,7 @@ func testRemoval(t *testing.T, d *dockertest.Daemon) {
 	}
 }
 
-// openBelow lists the files of this process that are open and have a path that begins with one of those.
+// openBelow lists the open files of this process whose path begins with one of paths.
 func openBelow(t testing.TB, paths ...string) (found []string) {
 	t.Helper()
 	links, err := filepath.Glob("/proc/self/fd/*")

@@ -21,8 +21,8 @@ import (
 const (
 	// block is how much is read at once.
 	block = 64 << 10
-	// longest is the length of a line from which it is damaged. Docker writes at most 16 KiB of output, six characters
-	// for each byte, and the container's labels.
+	// longest is the most bytes of a line. A longer line is damaged: Docker writes at most 16 KiB of output, with six
+	// characters for each byte, and the container's labels.
 	longest = 1 << 20
 )
 
@@ -38,7 +38,7 @@ type generation struct {
 }
 
 // generations lists Docker's files of a container, oldest first. Docker renames one file after the other, so one look
-// may find two of them in different rotations, and none in between. Two equal looks exclude that.
+// may find files of different rotations and miss a file. Two equal looks exclude that.
 func generations(path string) ([]generation, error) {
 	var last []generation
 	for first := true; ; first = false {
@@ -50,7 +50,7 @@ func generations(path string) ([]generation, error) {
 	}
 }
 
-// look lists the files as it finds them one after the other.
+// look lists the files once, oldest first.
 func look(path string) ([]generation, error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
@@ -77,12 +77,12 @@ func look(path string) ([]generation, error) {
 	return all, nil
 }
 
-// source reads the lines of Docker's files of a container, over their rotations.
+// source reads the lines of Docker's files of a container, across their rotations.
 type source struct {
 	path string
 	file *os.File // nil before the first file
 	id   identity
-	// at is the place in the file after the lines that next has returned.
+	// at is the offset in the file after the lines that next has returned.
 	at int64
 
 	buf     []byte
@@ -92,7 +92,7 @@ type source struct {
 	overlong bool
 }
 
-// open opens a generation at its beginning. It fails with fs.ErrNotExist if the path leads to another file by now.
+// open opens a generation at its beginning. It fails with fs.ErrNotExist if the path now leads to another file.
 func (s *source) open(g generation) error {
 	file, err := os.OpenFile(g.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -182,34 +182,34 @@ func (s *source) fill() error {
 // rewind continues at an earlier place in the file.
 func (s *source) rewind(at int64) { s.at, s.unread, s.overlong = at, nil, false }
 
-// lend gives the source memory to read into, and takes it back with nil.
+// lend gives the source a buffer to read into, or takes the buffer back with nil. It returns the previous buffer.
 func (s *source) lend(buf []byte) (before []byte) {
 	before, s.buf, s.unread = s.buf, buf, nil
 	return before
 }
 
-// outcome is what follow has found.
+// outcome is the result of follow.
 type outcome int
 
 const (
-	// wait: there is no more output at present.
+	// wait: the current file has no further output yet.
 	wait outcome = iota
-	// moved: the next file is open.
-	moved
+	// advanced: the next file is open, or the current one has further output.
+	advanced
 	// lost: the next file is open, but Docker has removed files before it that were not read.
 	lost
 )
 
-// follow opens the next file when the current one has been renamed. Call it at the end of a file: Docker has closed a
-// file before it renames it, but may have written to it since the end was reached. So the file is read to its end once
-// more before it is left.
+// follow opens the next file when the current one has been renamed. Call it at the end of a file. Docker closes a file
+// before it renames it, but it may have written to the file since the source reached the end. So follow lets the caller
+// read the renamed file to its end once more.
 func (s *source) follow() (outcome, error) {
 	files, err := generations(s.path)
 	if err != nil || len(files) == 0 || files[len(files)-1].age != 0 {
 		return wait, safepath.IgnoreMissing(err) // Docker is renaming files, or has not begun
 	}
 	if s.file == nil {
-		return s.leap(files[0], moved)
+		return s.switchTo(files[0], advanced)
 	}
 	at := slices.IndexFunc(files, func(g generation) bool { return g.identity == s.id })
 	_, size, err := fileOf(s.file)
@@ -222,22 +222,22 @@ func (s *source) follow() (outcome, error) {
 	case at == len(files)-1:
 		return wait, nil
 	case size > s.at+int64(len(s.unread)):
-		return moved, nil // written before it was renamed
+		return advanced, nil // written before it was renamed
 	}
 	if len(s.unread) > 0 {
 		s.skipped++ // dockerd was killed while it wrote this line
 	}
 	if at < 0 {
-		return s.leap(files[0], lost)
+		return s.switchTo(files[0], lost)
 	}
-	return s.leap(files[at+1], moved)
+	return s.switchTo(files[at+1], advanced)
 }
 
-// leap opens another file. If Docker has renamed it meanwhile, the caller looks again.
-func (s *source) leap(g generation, o outcome) (outcome, error) {
+// switchTo opens another file. If Docker has renamed the file meanwhile, the next call of follow lists the files again.
+func (s *source) switchTo(g generation, o outcome) (outcome, error) {
 	err := s.open(g)
 	if errors.Is(err, fs.ErrNotExist) {
-		return moved, nil
+		return advanced, nil
 	}
 	if err != nil {
 		return wait, err
@@ -245,15 +245,15 @@ func (s *source) leap(g generation, o outcome) (outcome, error) {
 	return o, nil
 }
 
-// seek opens the file and the place where the output after a line of the log begins. gone reports that Docker has
-// removed the line: the output then continues with the first line of a later time, or from the beginning.
+// seek goes to the place in Docker's files after a line of the log. gone reports that Docker has removed the line. Then
+// seek goes to the first line with a later time, or to the end if there is none.
 func (s *source) seek(m mark) (gone bool, err error) {
 	files, err := generations(s.path)
 	if err != nil || len(files) == 0 {
 		return false, safepath.IgnoreMissing(err)
 	}
 	if m == (mark{}) {
-		_, err := s.leap(files[0], moved)
+		_, err := s.switchTo(files[0], advanced)
 		return false, err
 	}
 	first := 0
@@ -281,8 +281,8 @@ type position struct {
 	at int64
 }
 
-// firstTime opens a file and returns the time of the first line of a stream. The times of one stream never decrease, so
-// an earlier file has no later line of it.
+// firstTime opens a file and returns the time of its first line of a stream. The times of one stream never decrease, so
+// earlier files have no later line of the stream.
 func (s *source) firstTime(g generation, stream string) (string, error) {
 	if err := s.open(g); err != nil {
 		return "", err
@@ -301,8 +301,8 @@ func (s *source) firstTime(g generation, stream string) (string, error) {
 	}
 }
 
-// find reads a file up to the line m, of which it counts those that it passes. It notes the first line with a later
-// time in later.
+// find reads a file up to the line m. It counts the lines with m's time and stream down in m.number. It notes the place
+// of the first line with a later time in later.
 func (s *source) find(g generation, m *mark, later **position) (found bool, err error) {
 	if err := s.open(g); err != nil {
 		return false, err
@@ -333,8 +333,8 @@ func (s *source) find(g generation, m *mark, later **position) (found bool, err 
 	}
 }
 
-// resumeAt opens the place of the first line that is later than all lines of the log. Without one, it stays at the end
-// of the last file.
+// resumeAt goes to the place of the first line that is later than the log's last line. Without such a line it stays at
+// the end of the last file.
 func (s *source) resumeAt(later *position) error {
 	if later == nil {
 		return nil

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// gather is how long a tail waits after a change for further output. A container that writes line by line then
-	// costs at most 100 rounds a second.
+	// gather is how long a tail waits for further output after a change. So a container that writes line by line costs
+	// at most 100 rounds a second.
 	gather = 10 * time.Millisecond
 	// pause is the time between two tries to write a log.
 	pause = time.Second
@@ -31,14 +31,14 @@ type tail struct {
 	ended   chan struct{}
 	target  target
 
-	// cancel and watched are set when the tail is started, and guarded by the Copier.
+	// cancel and unwatch are set when the tail starts. The Copier's lock guards them.
 	cancel  context.CancelFunc
-	watched func()
+	unwatch func()
 
 	// The rest belongs to the goroutine of run.
-	source  source
-	sought  bool
-	failing bool
+	source     source
+	positioned bool
+	failing    bool
 }
 
 func newTail(c Container, log *slog.Logger) *tail {
@@ -47,7 +47,7 @@ func newTail(c Container, log *slog.Logger) *tail {
 		source: source{path: c.File}}
 }
 
-// run copies until ctx ends, whenever the files have changed and every period.
+// run copies until ctx ends: after each change of the files, and every period unless that is 0.
 func (t *tail) run(ctx context.Context, period time.Duration) {
 	defer close(t.ended)
 	defer t.target.close()
@@ -55,24 +55,24 @@ func (t *tail) run(ctx context.Context, period time.Duration) {
 	next := wake.NewAlarm()
 	defer next.Stop()
 	for {
-		var asked chan error
+		var reply chan error
 		select {
 		case <-ctx.Done():
 			return
-		case asked = <-t.drains:
+		case reply = <-t.drains:
 		case <-next.C():
 		case <-t.changed.C():
 			select {
 			case <-ctx.Done():
 				return
-			case asked = <-t.drains:
+			case reply = <-t.drains:
 			case <-time.After(gather):
 			}
 		}
 		err := t.copy(ctx)
 		t.report(err)
-		if asked != nil {
-			asked <- err
+		if reply != nil {
+			reply <- err
 		}
 		now, again := time.Now(), period
 		if err != nil {
@@ -84,7 +84,7 @@ func (t *tail) run(ctx context.Context, period time.Duration) {
 	}
 }
 
-// drain has everything copied that is there now.
+// drain copies all output that is there now.
 func (t *tail) drain(ctx context.Context) error {
 	done := make(chan error, 1)
 	select {
@@ -102,7 +102,7 @@ func (t *tail) drain(ctx context.Context) error {
 	}
 }
 
-// report logs the first of several failures, and the end of them.
+// report logs the first of several failures in a row, and their end.
 func (t *tail) report(err error) {
 	if errors.Is(err, context.Canceled) {
 		return
@@ -116,7 +116,7 @@ func (t *tail) report(err error) {
 	t.failing = err != nil
 }
 
-// memory is what a tail needs while it copies.
+// memory has the buffers of a tail that copies.
 type memory struct{ read, text, lines []byte }
 
 var memories = sync.Pool{New: func() any {
@@ -125,11 +125,11 @@ var memories = sync.Pool{New: func() any {
 
 // copy copies the output up to its present end.
 func (t *tail) copy(ctx context.Context) error {
-	if !t.sought {
+	if !t.positioned {
 		if err := t.seek(); err != nil {
 			return err
 		}
-		t.sought = true
+		t.positioned = true
 	}
 	m := memories.Get().(*memory)
 	t.source.lend(m.read)
@@ -161,7 +161,7 @@ func (t *tail) copy(ctx context.Context) error {
 	}
 }
 
-// batch copies one chunk of lines. ended reports that the source has no more at present.
+// batch copies one chunk of lines. ended reports that the source has no further lines yet.
 func (t *tail) batch(m *memory) (ended bool, err error) {
 	begin, damaged := t.source.at, 0
 	m.lines = m.lines[:0]
@@ -189,7 +189,7 @@ func (t *tail) batch(m *memory) (ended bool, err error) {
 		}
 	}
 	if damaged += t.source.skipped; damaged > 0 {
-		t.log.Warn("lines of Docker's json-file are damaged, the log lacks them", "lines", damaged)
+		t.log.Warn("Docker's json-file has damaged lines, the log lacks them", "lines", damaged)
 		t.source.skipped = 0
 	}
 	return ended, nil

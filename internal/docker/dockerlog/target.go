@@ -25,15 +25,15 @@ type target struct {
 	end  int64      // of the current file
 }
 
-// Create makes the log of a container, so that a path that cannot be one is an error of the container's creation.
+// Create makes the log of a container. So an impossible path is an error of the container's creation.
 func Create(path string) error {
 	t := target{path: path}
 	defer t.close()
 	return t.reopen()
 }
 
-// reopen opens the file at the log's path, and creates it if another process has renamed it. It keeps the file from
-// before if that fails.
+// reopen opens the file at the log's path, and creates it if another process has renamed it. If that fails, it keeps
+// the previous file.
 func (t *target) reopen() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +64,7 @@ func (t *target) openIn(root *os.Root, rel string) error {
 	return nil
 }
 
-// write appends lines. After an error, the log has none of them.
+// write appends lines. After an error, the log has none of these lines.
 func (t *target) write(lines []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,8 +93,8 @@ func (t *target) close() {
 	}
 }
 
-// last returns the mark of the last line of the log, also if that is in a rotated file. A log without lines has the
-// zero mark.
+// last returns the mark of the last line of the log, also if that line is in a rotated file. A log without lines has
+// the zero mark.
 func (t *target) last() (mark, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,8 +138,8 @@ func (t *target) last() (mark, error) {
 	return m, nil
 }
 
-// newestFirst lists the files of a log, the current one first. Of a rotation that is being compressed, it has the file
-// that is not.
+// newestFirst lists the files of a log, the current one first. While a rotated file is being compressed, it lists the
+// uncompressed one.
 func newestFirst(root *os.Root, rel string) ([]string, error) {
 	files := []string{rel}
 	rotated, _, err := logfile.Rotated(root, rel)
@@ -158,7 +158,7 @@ func newestFirst(root *os.Root, rel string) ([]string, error) {
 	return files, err
 }
 
-// run is a sequence of lines of one stream at the end of a file that have the same time.
+// run has the number of the last lines of a stream in a file that have the same time.
 type run struct {
 	time   string
 	number int
@@ -172,8 +172,8 @@ type runs struct {
 	last string
 }
 
-// runsOf reads a file of a log. The caller needs the run of a stream, or of the last line's if stream is empty. The end
-// of the file is enough for it, unless a line is longer than that.
+// runsOf reads a file of a log. The caller needs the run of one stream, or of the last line's stream if stream is
+// empty. Usually the end of the file has the whole run. Otherwise runsOf reads the whole file.
 func runsOf(root *os.Root, name, stream string) (runs, error) {
 	const enough = 256 << 10
 	file, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -204,7 +204,7 @@ func runsOf(root *os.Root, name, stream string) (runs, error) {
 	return scan(file, false)
 }
 
-// scan reads lines of a log. With torn set, the first one is the end of a line.
+// scan reads lines of a log. With torn set, the first line may lack its beginning and does not count.
 func scan(r io.Reader, torn bool) (runs, error) {
 	found := runs{of: map[string]run{}}
 	lines := bufio.NewReaderSize(r, 64<<10)
@@ -224,7 +224,7 @@ func scan(r io.Reader, torn bool) (runs, error) {
 	}
 }
 
-// add counts a line. It ignores one that no runtime has written.
+// add counts a line. It ignores a line without a time or a known stream.
 func (r *runs) add(line []byte) {
 	m, err := markOf(line)
 	if err != nil || m.stream != stdout && m.stream != stderr {

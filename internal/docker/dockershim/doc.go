@@ -1,7 +1,7 @@
-// Package dockershim serves the CRI on a Docker Engine: the kubelet's shim of old, complete.
+// Package dockershim serves the CRI on a Docker Engine, as the kubelet's own dockershim did until Kubernetes 1.23.
 //
-// A Server is the two services of CRI v1. It translates: each call becomes calls of the Engine API, and nothing but a
-// cache of what the Engine says is kept here.
+// A Server has the two services of CRI v1. It turns each call into calls of the Engine API, and keeps only a cache of
+// the Engine's answers.
 //
 //	sandbox, container, image, node,
 //	stats                             the calls, by noun
@@ -10,5 +10,5 @@
 //	network                           the pod network, through libcni or the built-in one
 //	pause                             the image of pause containers
 //
-// Packages dockerlog, dockerstream and dockerstats do the same for logs, streams and statistics.
+// Packages dockerlog, dockerstream and dockerstats serve logs, streams and statistics.
 package dockershim

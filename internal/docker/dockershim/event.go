@@ -25,7 +25,7 @@ func (s *Server) GetContainerEvents(_ *runtimeapi.GetEventsRequest,
 	}
 }
 
-// event converts an event. The statuses in it are those of now.
+// event converts an event. The statuses in it are current, which may be later than the event.
 func (s *Server) event(to grpc.ServerStream, e index.Event) *runtimeapi.ContainerEventResponse {
 	answer := &runtimeapi.ContainerEventResponse{ContainerId: e.Record.ID, ContainerEventType: e.Type,
 		CreatedAt: e.At.UnixNano()}

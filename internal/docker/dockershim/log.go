@@ -12,7 +12,8 @@ import (
 // drainTimeout is how long the end of a container may wait for its log.
 const drainTimeout = 10 * time.Second
 
-// logs copies the output of containers to their logs: from their creation on, and all of it before their end is seen.
+// logs copies the output of containers to their logs. The log of a container is complete before readers of the index
+// see the container's end, or drainTimeout has passed.
 type logs struct {
 	copier *dockerlog.Copier
 	log    *slog.Logger
@@ -33,8 +34,8 @@ func (l logs) Complete(ctx context.Context, c *index.Record) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	if err := l.copier.Drain(ctx, c.ID); err != nil {
-		l.log.Warn("the log of a container that has ended is not complete, copying it goes on until the container is "+
-			"removed", "container", c.ID, "err", err)
+		l.log.Warn("log of an ended container is incomplete, copying until the container is removed", "container", c.ID,
+			"err", err)
 		return
 	}
 	l.copier.Remove(c.ID)
@@ -43,7 +44,7 @@ func (l logs) Complete(ctx context.Context, c *index.Record) {
 // Reopen makes the next line of a log go to a new file.
 func (l logs) Reopen(id string) error { return l.copier.Reopen(id) }
 
-// Changed begins and completes the copying of a log. That of an earlier process continues where it has ended.
+// Changed begins and completes the copying of a log. A copy that an earlier process began continues where it stopped.
 func (l logs) Changed(ctx context.Context, before, after *index.Record) {
 	switch {
 	case after == nil:

@@ -11,8 +11,8 @@ import (
 // maxMessage is the largest message in bytes, as in containerd and the kubelet.
 const maxMessage = 16 << 20
 
-// Serve serves the CRI at a listener until ctx ends, and cancels the calls that are then in progress. Run does the work
-// of the server.
+// Serve serves the CRI at a listener until ctx ends, and cancels the calls that are then in progress. The server also
+// needs Run.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.WaitForHandlers(true))

@@ -27,11 +27,12 @@ import (
 
 // Config configures a Server.
 type Config struct {
-	// Endpoint is the Engine's: docker://[unix://PATH].
+	// Endpoint is the Engine's endpoint: docker://[unix://PATH].
 	Endpoint string
 	// Network is the pod network.
 	Network network.Config
-	// PauseProgram is the program of holders, for Berth's own pause image. PauseImage is another image's name, or "".
+	// PauseProgram is the program of holders, for Berth's own pause image. PauseImage is the name of another image, or
+	// "".
 	PauseProgram []byte
 	PauseImage   string
 	// Pull configures pulls of images.
@@ -44,7 +45,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Server serves the CRI. Its methods are those of the parts.
+// Server serves the CRI. Its parts have the methods.
 type Server struct {
 	sandboxes
 	containers
@@ -70,8 +71,8 @@ type (
 	usage      struct{ *stats.Service }
 )
 
-// absent answers the calls that no part has: CheckpointPod and RestorePod, for which Docker has nothing. It is nested
-// more deeply than the parts, so that their methods are the server's.
+// absent answers the calls that Docker cannot serve, CheckpointPod and RestorePod, with Unimplemented. It is nested
+// more deeply than the parts, so that Go prefers the methods of the parts.
 type absent struct{ nested }
 
 type nested struct{ deeper }
@@ -80,7 +81,7 @@ type deeper struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 }
 
-// New makes a server. It does no I/O beyond listening for streams. Run does the work.
+// New makes a server. It listens for streams and does no other I/O. The server works while Run runs.
 func New(c Config) (*Server, error) {
 	client, err := docker.New(c.Endpoint)
 	if err != nil {
@@ -146,16 +147,17 @@ type observer struct {
 	server *Server
 }
 
-// Listed lets packets of pods pass dockerd's rules. The first time, it also removes what sandboxes have left on the
-// machine that the Engine does not have any more.
+// Listed lets packets of pods pass dockerd's rules. After the first list it also removes the networks of sandboxes that
+// the Engine no longer has.
 func (o observer) Listed(ctx context.Context, first bool) {
 	if err := o.server.pods.Accept(ctx); err != nil && ctx.Err() == nil {
-		o.log.Warn("dockerd may drop packets of pods", "err", err)
+		o.log.Warn("cannot let packets of pods pass dockerd's rules, retrying after the next list of containers",
+			"err", err)
 	}
 	if !first {
 		return
 	}
 	if err := o.server.Sweep(ctx); err != nil && ctx.Err() == nil {
-		o.log.Warn("sandboxes of earlier times have left something, retrying at the next start", "err", err)
+		o.log.Warn("cannot remove the networks of earlier sandboxes, retrying at the next start", "err", err)
 	}
 }

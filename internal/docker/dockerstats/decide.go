@@ -16,7 +16,7 @@ import (
 func value(n uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: n} }
 
 // group returns the cgroup of a container. at are the paths of its first process by controller; "" is version 2. The
-// error is fs.ErrNotExist if they are not the container's.
+// error is fs.ErrNotExist if none of them is the container's.
 func group(root string, at map[string]string, container string) (cgroupfile.Group, error) {
 	g := cgroupfile.Group{Dirs: map[string]string{}}
 	for controller, path := range at {
@@ -36,7 +36,7 @@ func group(root string, at map[string]string, container string) (cgroupfile.Grou
 	return g, nil
 }
 
-// memory returns the memory usage of a cgroup. What is available is known only below a limit.
+// memory returns the memory usage of a cgroup. AvailableBytes is set only if the cgroup has a limit.
 func memory(v usage.Sample) *runtimeapi.MemoryUsage {
 	m := &runtimeapi.MemoryUsage{
 		Timestamp: v.At.UnixNano(), UsageBytes: value(v.MemoryStats.Usage.Usage),
@@ -93,8 +93,8 @@ func networkUsage(all []usage.Traffic, now time.Time) *runtimeapi.NetworkUsage {
 	return n
 }
 
-// add returns the sum of two cgroups, of what is reported of a pod. It leaves out what cannot be added: pressure, and
-// the limit of memory.
+// add returns the sum of two samples, with the values that are reported of a pod. It leaves out values without a sum:
+// pressure, and the limit of memory.
 func add(a, b usage.Sample) usage.Sample {
 	sum := usage.Sample{At: a.At, Unified: b.Unified, OOMKills: a.OOMKills + b.OOMKills, Stats: cgroups.NewStats()}
 	sum.CpuStats.CpuUsage.TotalUsage = a.CpuStats.CpuUsage.TotalUsage + b.CpuStats.CpuUsage.TotalUsage
@@ -112,8 +112,9 @@ func add(a, b usage.Sample) usage.Sample {
 	return sum
 }
 
-// upperOf returns the directory of the writable layer among the mounts of a process (proc_pid_mountinfo(5)): the one of
-// the overlay that is its root directory. It is empty for another kind of file system.
+// upperOf returns the directory of the writable layer of a process. mountinfo lists the process's mounts
+// (proc_pid_mountinfo(5)). The directory belongs to the overlay at the process's root. It is empty for another kind of
+// file system.
 func upperOf(mountinfo string) string {
 	for line := range strings.Lines(mountinfo) {
 		at, file, found := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")

@@ -18,13 +18,13 @@ import (
 const (
 	// measurePeriod is the least time between two measurements of a layer.
 	measurePeriod = time.Minute
-	// measureShare is how many times longer than the measurement itself the time to the next one is.
+	// measureShare is the least time to the next measurement, as a multiple of the last measurement's duration.
 	measureShare = 20
 	// measureTimeout limits one measurement, so that the other layers have their turn.
 	measureTimeout = time.Minute
 )
 
-// upperDir looks up the directory of the writable layer of a process.
+// upperDir finds the directory of the writable layer of a process in its mounts.
 func upperDir(proc string, pid int) string {
 	mounts, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "mountinfo"))
 	if err != nil {
@@ -46,9 +46,9 @@ type layers struct {
 
 // layer is the writable layer of a container.
 type layer struct {
-	dir   string
-	asked time.Time // by the last request
-	next  time.Time // of the next measurement, at the earliest
+	dir       string
+	requested time.Time // by the last request
+	next      time.Time // of the next measurement, at the earliest
 	// size and at are the last measurement; at is zero if there is none.
 	size diskusage.Usage
 	at   time.Time
@@ -59,7 +59,7 @@ func newLayers(now func() time.Time, log *slog.Logger) *layers {
 		known: map[string]*layer{}}
 }
 
-// of returns the last size of a layer and its time. It has the layer measured if that is due.
+// of returns the last size of a layer and its time. It queues a measurement if one is due.
 func (l *layers) of(id, dir string) (size diskusage.Usage, at time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +69,7 @@ func (l *layers) of(id, dir string) (size diskusage.Usage, at time.Time, ok bool
 		one = &layer{dir: dir}
 		l.known[id] = one
 	}
-	one.asked = now
+	one.requested = now
 	if !now.Before(one.next) {
 		one.next = now.Add(measurePeriod)
 		l.due.Add(id)
@@ -92,7 +92,7 @@ func (l *layers) run(ctx context.Context) error {
 	}
 }
 
-// one measures a layer. A measurement that fails keeps the size from before.
+// one measures a layer. If the measurement fails, the layer keeps its previous size.
 func (l *layers) one(ctx context.Context, id string) {
 	l.mu.Lock()
 	one := l.known[id]
@@ -106,7 +106,8 @@ func (l *layers) one(ctx context.Context, id string) {
 	size, err := l.measure(ctx, one.dir)
 	took := time.Since(began)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, context.Canceled) {
-		l.log.Warn("cannot measure the writable layer of a container, its last size stays", "container", id, "err", err)
+		l.log.Warn("cannot measure the writable layer of a container, reporting its last size", "container", id,
+			"err", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +123,7 @@ func (l *layers) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, one := range l.known {
-		if l.now().Sub(one.asked) > forgetAfter {
+		if l.now().Sub(one.requested) > forgetAfter {
 			delete(l.known, id)
 		}
 	}

@@ -89,7 +89,8 @@ func transfers() []transfer {
 	}
 }
 
-// labels of all series, in the order of their values. Those of an interface have its name at the end.
+// labels returns the labels of all series, in the order of their values. Series of an interface have its name at the
+// end.
 func labels(more ...string) []string {
 	return append([]string{"pod", "namespace", "container", "id", "image"}, more...)
 }

@@ -27,7 +27,7 @@ type Container struct {
 	PID int
 	// Started is when it was started.
 	Started time.Time
-	// UpperDir is the directory of its writable layer. Empty: it is looked up in the mounts of the first process.
+	// UpperDir is the directory of its writable layer. Empty: Stats finds it in the mounts of the first process.
 	UpperDir string
 }
 
@@ -70,11 +70,11 @@ func New(o Options) *Stats {
 // Run measures writable layers until ctx ends.
 func (s *Stats) Run(ctx context.Context) error { return s.layers.run(ctx) }
 
-// forgetAfter is how long something is kept that no request asks for.
+// forgetAfter is how long Stats keeps the values of a container that no request names.
 const forgetAfter = time.Hour
 
-// Container reports a container. One that does not run has no CPU and memory. The error is fs.ErrNotExist if it ends
-// meanwhile.
+// Container reports a container. Without a running process it has no CPU and memory. The error is fs.ErrNotExist if the
+// container ends meanwhile.
 func (s *Stats) Container(c Container) (*runtimeapi.ContainerStats, error) {
 	stats, _, err := s.container(c, usage.Brief)
 	return stats, err
@@ -153,8 +153,8 @@ func (s *Stats) Sandbox(p Sandbox) (*runtimeapi.PodSandboxStats, error) {
 	return stats, nil
 }
 
-// pod reads the usage of a pod: of its own cgroup, which is the parent of that of its pause container, or else the sum
-// of its pause container and its other containers.
+// pod reads the usage of a pod. With a cgroup of its own, this is the cgroup above its pause container's. Otherwise it
+// is the sum of the pause container and others.
 func (s *Stats) pod(p Sandbox, others usage.Sample, what cgroups.Controller) (usage.Sample, error) {
 	id := p.Attributes.GetId()
 	if !p.OwnCgroup {
@@ -179,7 +179,7 @@ func (s *Stats) pod(p Sandbox, others usage.Sample, what cgroups.Controller) (us
 	return sample, nil
 }
 
-// network reads the counters of a pod's network. Nothing is the pod's own in the network of the machine.
+// network reads the counters of a pod's network. A pod in the network of the machine has none.
 func (s *Stats) network(p Sandbox) ([]usage.Traffic, error) {
 	if p.HostNetwork {
 		return nil, nil
@@ -191,8 +191,8 @@ func (s *Stats) network(p Sandbox) ([]usage.Traffic, error) {
 	return all, nil
 }
 
-// groupOf returns the cgroup of a container by its first process. The error is fs.ErrNotExist if the process is not the
-// container's any more: a process that is ending is in the root cgroup.
+// groupOf returns the cgroup of a container by its first process. The error is fs.ErrNotExist if the process no longer
+// belongs to the container. A process that is ending is in the root cgroup.
 func (s *Stats) groupOf(pid int, container string) (cgroupfile.Group, error) {
 	at, err := cgroups.ParseCgroupFile(filepath.Join(s.opts.Proc, strconv.Itoa(pid), "cgroup"))
 	if err != nil {
@@ -211,7 +211,7 @@ func (s *Stats) cpu(key string, v usage.Sample, started time.Time) *runtimeapi.C
 	return c
 }
 
-// layer returns the last size of a writable layer, and has it measured again.
+// layer returns the last size of a writable layer, and queues a measurement if one is due.
 func (s *Stats) layer(id, upper string) *runtimeapi.FilesystemUsage {
 	if upper == "" {
 		return nil

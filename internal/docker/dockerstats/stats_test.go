@@ -187,8 +187,8 @@ func TestContainer(t *testing.T) {
 	})
 }
 
-// A container that does not run has the last size of its layer. One that ends meanwhile is missing: the usage of the
-// machine is never reported as its own.
+// A container that does not run has the last size of its layer. A container that ends meanwhile is an error: the usage
+// of the machine is never reported as the container's.
 func TestContainerThatDoesNotRun(t *testing.T) {
 	both(t, func(t *testing.T, unified bool) {
 		s, _ := node(t, unified)
@@ -302,7 +302,7 @@ func TestUpperOf(t *testing.T) {
 	}
 }
 
-// A layer is measured when it is asked for, at most once a minute, at most a twentieth of the time, and no two at a
+// A layer is measured after a request, at most once a minute, at most a twentieth of the time, and no two layers at a
 // time. No request waits.
 func TestLayersAreMeasuredSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/base/retry"
 )
 
-// command is one that Docker runs in a container.
+// command is a command that Docker runs in a container.
 type command struct {
 	docker    Docker
 	container string
@@ -49,7 +49,7 @@ type notStarted struct{ code int }
 func (e *notStarted) Error() string { return "the command could not be started" }
 
 // wait waits for the end of a command whose output has ended, and returns its exit code. Docker notices the end of the
-// process some time after the end of its output. The process may also close its output and run on.
+// process a little later than the end of its output. The process may also close its output and run on.
 func (c *command) wait(ctx context.Context) (code int, err error) {
 	const first, longest = time.Millisecond, 200 * time.Millisecond
 	for pause := first; ; pause = min(2*pause, longest) {
@@ -98,7 +98,8 @@ func (c *command) signal(ctx context.Context, signal unix.Signal) (found bool, e
 	}
 }
 
-// signalGroup sends a signal to the group that a process leads: each command has a session of its own.
+// signalGroup sends a signal to a process and its process group. The process leads the group, because each command has
+// a session of its own.
 func signalGroup(pid int, container string, signal unix.Signal) (found bool, err error) {
 	p, err := openProcess(pid, container)
 	if errors.Is(err, os.ErrProcessDone) {
@@ -123,8 +124,8 @@ type process struct {
 	file *os.File
 }
 
-// openProcess opens a process by its ID. The ID may belong to another process by now: it is the container's only if one
-// of its cgroups is. The error is os.ErrProcessDone if it is not.
+// openProcess opens a process by its ID. The ID may belong to another process by now. The container's process is in a
+// cgroup with the container's ID. The error for any other process is os.ErrProcessDone.
 func openProcess(pid int, container string) (*process, error) {
 	if pid <= 1 {
 		return nil, fmt.Errorf("open process %d: %w", pid, os.ErrProcessDone)

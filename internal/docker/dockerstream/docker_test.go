@@ -192,7 +192,7 @@ func (r rig) until(t testing.TB, text string, ok func(n int) bool) {
 	})
 }
 
-// More output than the limit is dropped, and the command is not stopped.
+// Output beyond the limit is dropped, and the command runs to its end.
 func testOutput(t *testing.T, r rig) {
 	got, err := r.sync(t, 0, "/workload", "pour", "/dev/stdout", "20000000", "2000000000", "then", "exit", "7")
 	if err != nil {
@@ -203,7 +203,7 @@ func testOutput(t *testing.T, r rig) {
 	}
 }
 
-// A command ends and leaves a child.
+// A command ends, and a child of it runs on.
 func testChildren(t *testing.T, r rig) {
 	got, err := r.sync(t, 30, "/workload", "print", "one", "then", "fork", "1", "then", "exit", "4")
 	if err != nil || got.ExitCode != 4 || !strings.HasPrefix(string(got.Stdout), "one\n") {
@@ -307,7 +307,7 @@ func testExec(t *testing.T, r rig) {
 	}
 }
 
-// A terminal has its sizes, takes Ctrl-P and Ctrl-Q, and the end of the input as Ctrl-D.
+// A terminal gets its sizes and the keys Ctrl-P and Ctrl-Q. The end of the input reaches it as Ctrl-D.
 func testTerminal(t *testing.T, r rig) {
 	input, typed := io.Pipe()
 	out := newBuffer()
@@ -383,7 +383,7 @@ func testServer(t *testing.T, r rig) {
 	}
 }
 
-// closedOutput is that of a client that has left.
+// closedOutput is the output of a client that has left.
 type closedOutput struct{}
 
 func (closedOutput) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -43,7 +43,8 @@ func (s *Streams) Exec(ctx context.Context, container string, cmd []string, in i
 	defer resizing.Wait()
 	defer done()
 	if err := pump(ctx, streams, in, out, failed, terminal); err != nil {
-		// Nobody reads the output. A terminal hangs up; another command is stopped only with its client's context.
+		// The client no longer reads the output. A command on a terminal gets SIGHUP. Other commands end only with
+		// their client's context.
 		if ctx.Err() != nil {
 			s.end(ctx, c, unix.SIGKILL)
 		} else if terminal {
@@ -93,11 +94,11 @@ func (s *Streams) Attach(ctx context.Context, container string, in io.Reader, ou
 	return nil
 }
 
-// endOfTransmission is what a terminal sends at the end of the input (Ctrl-D).
+// endOfTransmission is the character for the end of a terminal's input (Ctrl-D).
 const endOfTransmission = "\x04"
 
-// pump copies the input to Docker's streams and the output from them. It returns at the end of the output, and with an
-// error if the client does not take the output or ctx ends. The input is left when the output has ended.
+// pump copies the input to Docker's streams and the output from them. It returns at the end of the output, or with an
+// error if the client does not read the output or ctx ends. It does not wait for the end of the input.
 func pump(ctx context.Context, streams *client.HijackedResponse, in io.Reader, out, failed io.Writer,
 	terminal bool) error {
 	defer streams.Close()
@@ -138,7 +139,8 @@ func receive(from io.Reader, out, failed io.Writer, terminal bool) (err error) {
 }
 
 // follow sets each size of the client's terminal, until the channel is closed or ctx ends. Docker refuses a size until
-// it has started the process, so a size is set again until Docker takes it or there is another one.
+// it has started the process. So follow repeats a size up to tries times, until Docker accepts it or the terminal has
+// another size.
 func follow(ctx context.Context, sizes <-chan remotecommand.TerminalSize, set func(remotecommand.TerminalSize) error) {
 	const tries, pause = 50, 20 * time.Millisecond
 	for {

@@ -41,7 +41,7 @@ func (s *Streams) PortForward(ctx context.Context, sandbox string, port int32, s
 	go func() { // it ends with its client, whose connection the caller closes
 		_, _ = io.Copy(conn, stream)
 		_ = conn.CloseWrite()
-		answers.asked.Store(true)
+		answers.inputEnded.Store(true)
 		_ = conn.SetReadDeadline(time.Now().Add(lingering))
 	}()
 	_, err = io.Copy(stream, &answers)
@@ -51,15 +51,15 @@ func (s *Streams) PortForward(ctx context.Context, sandbox string, port int32, s
 	return nil
 }
 
-// answers reads what a process in the pod sends. Once the client has ended its side, the process must not be silent for
-// too long.
+// answers reads the output of the process in the pod. After the client has ended its side, a read fails if the process
+// is silent for the time lingering.
 type answers struct {
-	conn  *net.TCPConn
-	asked atomic.Bool
+	conn       *net.TCPConn
+	inputEnded atomic.Bool
 }
 
 func (a *answers) Read(p []byte) (int, error) {
-	if a.asked.Load() {
+	if a.inputEnded.Load() {
 		if err := a.conn.SetReadDeadline(time.Now().Add(lingering)); err != nil {
 			return 0, err
 		}

@@ -31,7 +31,7 @@ type Streams struct {
 	docker Docker
 	pods   Pods
 	log    *slog.Logger
-	// kills are the killings that go on after their callers have left.
+	// kills counts the goroutines that kill commands, also after their callers have returned.
 	kills sync.WaitGroup
 }
 
@@ -40,6 +40,6 @@ func New(docker Docker, pods Pods, log *slog.Logger) *Streams {
 	return &Streams{docker: docker, pods: pods, log: log}
 }
 
-// noDetach is a sequence of keys that nobody types. Docker would otherwise take Ctrl-P and Ctrl-Q of a terminal for
-// itself.
+// noDetach is a key sequence for detaching that no user types. By default Docker detaches a terminal at Ctrl-P Ctrl-Q,
+// and the program would not get these keys.
 const noDetach = "ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^"

@@ -20,7 +20,7 @@ import (
 // has the same limit.
 const maxOutput = 16 << 20
 
-// killTimeout limits how long a killing may take. It takes so long only if Docker does not answer.
+// killTimeout limits how long the kill of a command may take. It takes that long only if Docker does not answer.
 const killTimeout = 2 * time.Minute
 
 // ExecSync runs a command in a container and returns its output and exit code. The command is killed at its timeout, in
@@ -73,8 +73,8 @@ func (s *Streams) collect(ctx context.Context, c *command, out, failed *bounded)
 	return c.wait(ctx)
 }
 
-// end sends a signal to the process group of a command. It returns when that is done, or after a second; it then goes
-// on until Docker has answered which process it is.
+// end sends a signal to the process group of a command. It returns when that is done, or after a second. Then it
+// continues in the background, because Docker has not yet reported the command's process.
 func (s *Streams) end(ctx context.Context, c *command, signal unix.Signal) {
 	const patience = time.Second
 	done := make(chan struct{})
@@ -95,7 +95,7 @@ func (s *Streams) end(ctx context.Context, c *command, signal unix.Signal) {
 	}
 }
 
-// bounded keeps the beginning of what is written to it.
+// bounded keeps the first maxOutput bytes of its input.
 type bounded struct{ bytes.Buffer }
 
 func (b *bounded) Write(p []byte) (int, error) {

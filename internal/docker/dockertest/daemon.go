@@ -28,7 +28,7 @@ type Options struct {
 	Args []string
 }
 
-// Daemon is a dockerd with a containerd of its own. Its containers run on while it does not (live-restore).
+// Daemon is a dockerd with a containerd of its own. Its containers run on while dockerd does not run (live-restore).
 type Daemon struct {
 	opts       Options
 	containerd *process
@@ -107,7 +107,7 @@ func (d *Daemon) Cgroup() string { return "/berth-" + filepath.Base(d.opts.Dir) 
 // Pid is the ID of the daemon's process.
 func (d *Daemon) Pid() int { return d.dockerd.Process.Pid }
 
-// Pids are the IDs of all processes of the daemon: its own and the one of its containerd.
+// Pids returns the process IDs of the daemon and of its containerd.
 func (d *Daemon) Pids() []int { return []int{d.dockerd.Process.Pid, d.containerd.Process.Pid} }
 
 // Log returns what the daemon has written to its log.
@@ -125,7 +125,7 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 	return err
 }
 
-// args are the flags of the daemon: those that keep it in its directory, and the caller's.
+// args returns the flags of the daemon: flags that keep it in its directory, and the caller's.
 func (d *Daemon) args() []string {
 	args := []string{
 		"--config-file", d.at("daemon.json"), "--data-root", d.Root(), "--exec-root", d.at("exec"),
@@ -166,8 +166,8 @@ func (d *Daemon) Load(ctx context.Context, archive string) error {
 	return nil
 }
 
-// Close removes all containers, ends the daemon, and removes its mounts, cgroups and files. It starts a daemon that
-// does not run once more, because only the daemon can end its containers in order.
+// Close removes all containers, ends the daemon, and removes its mounts, cgroups and files. If the daemon does not run,
+// Close starts it again, because only the daemon can end its containers in order.
 func (d *Daemon) Close() error {
 	if d.closed {
 		return nil

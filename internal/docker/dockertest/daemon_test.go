@@ -52,7 +52,7 @@ func TestDaemon(t *testing.T) {
 	}
 }
 
-// leftIn names what is left of a daemon that has been closed.
+// leftIn names a file, mount, cgroup or process that a closed daemon has left, "" if there is none.
 func leftIn(d *Daemon) string {
 	if _, err := os.Stat(d.opts.Dir); err == nil {
 		return d.opts.Dir

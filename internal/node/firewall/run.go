@@ -44,7 +44,7 @@ func (f *Firewall) Run(ctx context.Context) error {
 			failed, next = err.Error(), again
 			if failed != reported {
 				f.o.Log.Error("pods may reach what listens on loopback addresses of this machine, retrying",
-					"err", err, "again in", again)
+					"err", err, "delay", again)
 			}
 		case written && !first:
 			f.o.Log.Warn(

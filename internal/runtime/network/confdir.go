@@ -122,7 +122,7 @@ func (n *Network) Follow(ctx context.Context) error {
 		if failed != reported && failed != "" && ctx.Err() == nil {
 			n.config.Log.Error(
 				"cannot follow the CNI configuration, retrying: new pods may get the previous network or none",
-				"err", failed, "again in", confRetry)
+				"err", failed, "delay", confRetry)
 		}
 		reported = failed
 		if !await(ctx, dirs, again, n.config.CNIConfDir) {

@@ -46,7 +46,7 @@ type Logs interface {
 	Reopen(id string) error
 }
 
-// Parts are what containers are made with. All are required.
+// Parts are the parts that a Service uses. All are required.
 type Parts struct {
 	Client *docker.Client
 	Index  *index.Index
@@ -90,7 +90,7 @@ func (s *Service) CreateContainer(ctx context.Context, r *runtimeapi.CreateConta
 	if err != nil {
 		return nil, err
 	}
-	if err := makeMissing(translate.Missing(r.GetConfig().GetMounts())); err != nil {
+	if err := makeMissing(translate.MountSources(r.GetConfig().GetMounts())); err != nil {
 		return nil, err
 	}
 	unlock, err := s.names.Lock(ctx, o.Name)
@@ -149,7 +149,7 @@ func (s *Service) StartContainer(ctx context.Context, r *runtimeapi.StartContain
 	if err != nil {
 		return nil, err
 	}
-	if c.State != runtimeapi.ContainerState_CONTAINER_CREATED { // Docker would run it again
+	if c.State != runtimeapi.ContainerState_CONTAINER_CREATED { // Docker would run an ended one again
 		return nil, status.Errorf(codes.FailedPrecondition, "container %s is not in the state created, but %s", c.ID,
 			c.State)
 	}
@@ -209,7 +209,7 @@ func (s *Service) Kill(ctx context.Context, c *index.Record) error {
 	return status.Errorf(codes.Unknown, "container %s still runs after SIGKILL", c.ID)
 }
 
-// RemoveContainer implements the CRI. It ends a running container. Removing an unknown one does nothing.
+// RemoveContainer implements the CRI. It ends a running container. It does nothing for an unknown one.
 func (s *Service) RemoveContainer(ctx context.Context, r *runtimeapi.RemoveContainerRequest) (
 	*runtimeapi.RemoveContainerResponse, error) {
 	c, err := s.Index.Container(r.GetContainerId())
@@ -222,7 +222,8 @@ func (s *Service) RemoveContainer(ctx context.Context, r *runtimeapi.RemoveConta
 	return &runtimeapi.RemoveContainerResponse{}, s.Remove(ctx, c)
 }
 
-// Remove removes a container or a sandbox. It ends it before, so that its log is complete when Docker's is removed.
+// Remove ends and removes a container or a sandbox. It completes the container's log before Docker removes its own
+// files.
 func (s *Service) Remove(ctx context.Context, c *index.Record) error {
 	if err := s.Kill(ctx, c); err != nil {
 		return err

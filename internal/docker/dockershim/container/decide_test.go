@@ -26,7 +26,7 @@ func TestReasonOfTheEnd(t *testing.T) {
 	}
 }
 
-// Only numbers are certain: a name means what the files in the container say.
+// Only numeric users are reported: what a name means depends on files in the container.
 func TestUserOfAContainer(t *testing.T) {
 	want := &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{Uid: 1, Gid: 2,
 		SupplementalGroups: []int64{3}}}

@@ -25,12 +25,12 @@ import (
 // hierarchy is where the machine's cgroups are mounted.
 const hierarchy = "/sys/fs/cgroup"
 
-// limits writes the limits that the Engine API lacks into the files of cgroups: hugepages, the files of cgroup v2
-// (unified), and no memory limit in place of one.
+// limits writes the limits that the Engine API lacks into the files of cgroups: hugepages and the files of cgroup v2
+// (unified). It can also remove the memory limit of a running container.
 type limits struct {
 	mu sync.Mutex
-	// lifted says for each container that was looked at whether its memory limit is gone. Docker still reports the
-	// limit.
+	// lifted has true for each container whose memory limit was removed, and false for other known containers. Docker
+	// still reports the limit.
 	lifted map[string]bool
 }
 
@@ -112,12 +112,14 @@ func (l *limits) forget(id string) {
 	delete(l.lifted, id)
 }
 
-// setLifted removes the memory limit of a running container if gone is true, and remembers which it has.
+// setLifted removes the memory limit of a running container if gone is true. It records whether the container has a
+// limit.
 func (l *limits) setLifted(c *index.Record, gone bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if gone {
-		// Version 1 keeps the limit of memory below that of memory and swap. Kernels may lack the latter.
+		// On cgroup v1, memory cannot have a higher limit than memory and swap together, so that limit goes first. A
+		// kernel may lack it.
 		swap := write(c.Pid, map[string]string{"memory.memsw.limit_in_bytes": "-1"})
 		if swap != nil && !errors.Is(swap, fs.ErrNotExist) {
 			return swap
@@ -184,7 +186,7 @@ func cgroupFile(pid int, name string) (string, error) {
 	return filepath.Join(hierarchy, controller, group, name), nil
 }
 
-// files returns the files of a cgroup that have limits which the Engine API lacks.
+// files returns the content of the cgroup's files for limits that the Engine API lacks.
 func files(r *runtimeapi.LinuxContainerResources) map[string]string {
 	return translate.CgroupFiles(r, cgroups.IsCgroup2UnifiedMode())
 }

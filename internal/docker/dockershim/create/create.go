@@ -17,17 +17,17 @@ import (
 	"github.com/berth-run/berth/internal/docker/dockershim/translate"
 )
 
-// Judge knows about the containers whose names are in use.
+// Judge decides about containers that already have the name of a new one.
 type Judge interface {
-	// Usable reports whether a container can serve the request that it was made for.
+	// Usable reports whether a container can serve the request that created it.
 	Usable(*index.Record) bool
-	// Remove removes a container with everything that it has.
+	// Remove removes a container, and everything that was made for it outside of Docker.
 	Remove(ctx context.Context, c *index.Record) error
 }
 
-// Container creates a container, or finds the one that an earlier call with the same request has made and that is
-// usable. If another container has the name, it is removed if it does not run. If Docker has lost the container that
-// has the name, the new one gets a random suffix.
+// Container creates a container. If an earlier call with the same request has created a usable one, it returns that
+// one. Another container with the name is removed, or is an error if it runs. If Docker keeps the name of a container
+// that it has lost, the new container's name gets a random suffix.
 func Container(ctx context.Context, engine *docker.Client, known *index.Index, o client.ContainerCreateOptions,
 	judge Judge) (id string, found bool, err error) {
 	created, err := engine.ContainerCreate(ctx, o)
@@ -40,22 +40,22 @@ func Container(ctx context.Context, engine *docker.Client, known *index.Index, o
 		return "", false, err
 	}
 	switch decide(record, identity.SpecOf(o.Config.Labels), judge.Usable) {
-	case ours:
+	case reuse:
 		return record.ID, true, nil
-	case taken:
+	case refuse:
 		return "", false, status.Errorf(codes.AlreadyExists, "container %s has the name %s and runs", holder, o.Name)
-	case dead:
+	case remove:
 		if err := judge.Remove(ctx, record); err != nil {
 			return "", false, err
 		}
-	case phantom: // the Engine has lost the container and kept its name
+	case rename:
 		o.Name = identity.Suffixed(o.Name, rand.Uint32())
 	}
 	created, err = engine.ContainerCreate(ctx, o)
 	return created.ID, false, docker.Error(err)
 }
 
-// Profile reads a seccomp profile of the machine; "" if a container is to have none of the machine's.
+// Profile returns the content of the machine's seccomp profile that a container asks for; "" if it asks for none.
 func Profile(p *runtimeapi.SecurityProfile) (string, error) {
 	path := translate.SeccompFile(p)
 	if path == "" {

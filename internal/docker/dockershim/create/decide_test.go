@@ -20,13 +20,13 @@ func TestHolderOfAName(t *testing.T) {
 		usable bool
 		want   verdict
 	}{
-		{"the same request, usable", record("a", running), true, ours},
-		{"the same request, half made", record("a", running), false, dead},
-		{"another request, running", record("b", running), true, taken},
-		{"another request, half made", record("b", running), false, dead},
-		{"another request, ended", record("b", exited), true, dead},
-		{"cri-dockerd's, ended", record("", exited), true, dead},
-		{"lost", nil, true, phantom},
+		{"the same request, usable", record("a", running), true, reuse},
+		{"the same request, half made", record("a", running), false, remove},
+		{"another request, running", record("b", running), true, refuse},
+		{"another request, half made", record("b", running), false, remove},
+		{"another request, ended", record("b", exited), true, remove},
+		{"cri-dockerd's, ended", record("", exited), true, remove},
+		{"lost", nil, true, rename},
 	} {
 		if got := decide(test.holder, "a", func(*index.Record) bool { return test.usable }); got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)

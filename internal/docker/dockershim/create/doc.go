@@ -1,4 +1,4 @@
-// Package create creates containers of Docker for pods, also when the name of one is in use.
+// Package create creates containers of Docker for pods, also if another container has the name.
 //
-// It has no state: the holder of a name is judged by its labels.
+// It has no state: it judges the other container by its labels.
 package create

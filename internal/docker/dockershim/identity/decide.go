@@ -38,7 +38,7 @@ const parts = 6
 // Filter is the label that all containers of Kubernetes have, with any value.
 const Filter = kindLabel
 
-// Identity is what names and labels say about a container of Docker.
+// Identity identifies a container of Docker, as its name and labels say.
 type Identity struct {
 	// Sandbox means that it is the pause container of a pod.
 	Sandbox bool
@@ -52,9 +52,9 @@ type Identity struct {
 	LogPath string
 	// Spec is the hash of the request that made it; empty for containers of cri-dockerd.
 	Spec string
-	// Cgroup are limits that the Engine API lacks, as package translate writes them; empty if there are none.
+	// Cgroup has the limits that the Engine API lacks, as package translate writes them. It is empty if there are none.
 	Cgroup string
-	// Labels and Annotations are those of the CRI.
+	// Labels and Annotations are the CRI's.
 	Labels, Annotations map[string]string
 }
 
@@ -70,7 +70,7 @@ func ContainerName(pod *runtimeapi.PodSandboxMetadata, m *runtimeapi.ContainerMe
 		strconv.FormatUint(uint64(m.GetAttempt()), 10)}, separator)
 }
 
-// Suffixed returns another name of the same container, for the case that Docker does not free the first.
+// Suffixed returns another name for the same container. It is used if Docker does not free the first name.
 func Suffixed(name string, random uint32) string {
 	return fmt.Sprintf("%s%s%08x", name, separator, random)
 }
@@ -104,7 +104,8 @@ func withAnnotations(labels, annotations map[string]string) map[string]string {
 	return all
 }
 
-// Read reads the name and the labels of a container of Docker. The error says why it is none of Kubernetes.
+// Read reads the name and the labels of a container of Docker. The error says why the container does not belong to
+// Kubernetes.
 func Read(name string, labels map[string]string) (Identity, error) {
 	var i Identity
 	switch kind := labels[kindLabel]; kind {

@@ -30,7 +30,7 @@ func TestNamesAndLabelsReadBack(t *testing.T) {
 	}
 }
 
-// A container of cri-dockerd has no label of ours.
+// A container of cri-dockerd has no label of Berth.
 func TestReadContainerOfCRIDockerd(t *testing.T) {
 	got, err := Read("/k8s_POD_web_default_u-1_0", map[string]string{
 		"io.kubernetes.docker.type": "podsandbox", "io.kubernetes.container.name": "POD", "app": "web",

@@ -1,5 +1,4 @@
-// Package identity says which pod and container of Kubernetes a container of Docker is.
+// Package identity finds the pod and container of Kubernetes that a container of Docker stands for.
 //
-// It owns the names and labels: they are those of cri-dockerd, so that either program finds the other's pods. It has no
-// state.
+// It owns the names and labels. They are cri-dockerd's, so that either program finds the other's pods. It has no state.
 package identity

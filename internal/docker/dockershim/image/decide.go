@@ -10,8 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// familiar returns a name as the Engine stores it. A name with a tag and a digest is that of the digest: the Engine
-// keeps no tag for it.
+// familiar returns a name as the Engine stores it. For a name with a tag and a digest, the Engine stores the digest
+// alone.
 func familiar(name string) string {
 	named, err := reference.ParseDockerRef(name)
 	if err != nil || isID(name) {
@@ -20,7 +20,8 @@ func familiar(name string) string {
 	return named.String()
 }
 
-// normalized returns names in full, with the registry. Names of images that have lost theirs (<none>) are left out.
+// normalized returns names in full, with the registry. It leaves out <none>, which stands for a name that the image has
+// lost.
 func normalized(names []string) (all []string) {
 	for _, name := range names {
 		if strings.Contains(name, "<none>") {
@@ -34,7 +35,7 @@ func normalized(names []string) (all []string) {
 	return all
 }
 
-// summary converts an image of a list.
+// summary converts an image of the Engine's list.
 func summary(i *image.Summary, pinned string) *runtimeapi.Image {
 	tags := normalized(i.RepoTags)
 	return &runtimeapi.Image{Id: i.ID, RepoTags: tags, RepoDigests: normalized(i.RepoDigests),

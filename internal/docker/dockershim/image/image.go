@@ -176,8 +176,8 @@ func (s *Service) ImageFsInfo(ctx context.Context, _ *runtimeapi.ImageFsInfoRequ
 		ContainerFilesystems: []*runtimeapi.FilesystemUsage{usage}}, nil
 }
 
-// used returns how many bytes all images have. Before version 23 the Engine cannot tell it without measuring all
-// containers, so layers that images share count for each.
+// used returns the size of all images in bytes. Before version 23 the Engine can only report it together with the sizes
+// of all containers, which takes long. Then layers that images share count once for each image.
 func (s *Service) used(ctx context.Context) (int64, error) {
 	if s.client.Supports(docker.DiskUsageOfImages) {
 		usage, err := s.client.DiskUsage(ctx, client.DiskUsageOptions{Images: true})

@@ -24,7 +24,7 @@ type PullOptions struct {
 	ProgressDeadline time.Duration
 }
 
-// DefaultProgressDeadline is cri-dockerd's.
+// DefaultProgressDeadline is cri-dockerd's default.
 const DefaultProgressDeadline = time.Minute
 
 type puller struct {
@@ -85,7 +85,7 @@ func (p puller) failure(ctx context.Context, name string, limit time.Duration, e
 	return status.Errorf(s.Code(), "pull image %s: %s", name, s.Message())
 }
 
-// unavailable reports that the registry is down. The kubelet knows the answer by its name.
+// unavailable reports whether the registry is down. The kubelet recognises the error by its name, RegistryUnavailable.
 func unavailable(err error) bool {
 	for _, answer := range []string{"502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"} {
 		if strings.Contains(err.Error(), answer) {

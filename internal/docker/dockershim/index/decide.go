@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/internal/docker/dockershim/identity"
 )
 
-// read converts what Docker says of a container. The error says why it is none of Kubernetes.
+// read converts Docker's description of a container. The error says why the container does not belong to Kubernetes.
 func read(c *container.InspectResponse) (*Record, error) {
 	i, err := identity.Read(c.Name, c.Config.Labels)
 	if err != nil {
@@ -40,8 +40,8 @@ func read(c *container.InspectResponse) (*Record, error) {
 	return r, nil
 }
 
-// state returns the state of a container. Docker leaves one that did not start in the state "created" and gives it an
-// exit code.
+// state returns the state of a container. In Docker a container that failed to start stays in the state "created" and
+// has an exit code.
 func state(s *container.State) runtimeapi.ContainerState {
 	switch s.Status {
 	case container.StateRunning, container.StatePaused, container.StateRestarting:
@@ -113,7 +113,7 @@ func resources(h *container.HostConfig) *runtimeapi.LinuxContainerResources {
 }
 
 // stages returns the events of the CRI for the change of a record. before is nil for a new container, after for a
-// removed one. A container that started and ended between two looks has both events.
+// removed one. A container that started and ended since the last look has both events.
 func stages(before, after *Record) (events []runtimeapi.ContainerEventType) {
 	if before == nil && after != nil {
 		events = append(events, runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT)

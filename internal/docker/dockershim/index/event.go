@@ -12,14 +12,15 @@ import (
 	"github.com/berth-run/berth/internal/base/wake"
 )
 
-// Event is a change of a sandbox or a container. Record is the last known one.
+// Event is a change of a sandbox or a container. Record is its last known record.
 type Event struct {
 	Type   runtimeapi.ContainerEventType
 	At     time.Time
 	Record *Record
 }
 
-// backlog is how many events a subscriber may leave unread before its stream ends. It then lists everything anew.
+// backlog is how many events a subscriber may leave unread. With more, its stream ends, and the subscriber has to list
+// everything again.
 const backlog = 10_000
 
 // broadcast has the subscribers of the CRI's events.

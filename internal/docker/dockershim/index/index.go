@@ -17,9 +17,9 @@ import (
 	"github.com/berth-run/berth/internal/docker"
 )
 
-// Observer sees what happens before the readers of the table do.
+// Observer sees each change before the readers of the table do.
 type Observer interface {
-	// Changed is called before the table shows a change. before is nil for a new container, after for one that is gone.
+	// Changed is called before the table shows a change. before is nil for a new container, after for a removed one.
 	Changed(ctx context.Context, before, after *Record)
 	// Listed is called after each list of all containers, before the table has readers. first is set for the first one.
 	Listed(ctx context.Context, first bool)
@@ -39,7 +39,7 @@ type Index struct {
 	// ready is closed when the table is complete for the first time.
 	ready chan struct{}
 	held  holds
-	// pending has the IDs of containers that an event has named.
+	// pending has the IDs of containers to read, because an event named them or a hold ended.
 	pending *wake.Set[string]
 }
 
@@ -109,7 +109,7 @@ func (x *Index) Of(sandbox string) iter.Seq[*Record] {
 	}
 }
 
-// Look reads a container from the Engine. It returns nil for a container that is gone or is none of Kubernetes.
+// Look reads a container from the Engine. It returns nil for a container that is gone or does not belong to Kubernetes.
 func (x *Index) Look(ctx context.Context, id string) (*Record, error) {
 	found, err := x.engine.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if docker.IsNotFound(err) {
@@ -120,14 +120,14 @@ func (x *Index) Look(ctx context.Context, id string) (*Record, error) {
 	}
 	r, err := read(&found.Container)
 	if err != nil {
-		x.log.Debug("container is none of Kubernetes", "container", id, "reason", err)
+		x.log.Debug("container ignored, it does not belong to Kubernetes", "container", id, "reason", err)
 		return nil, nil
 	}
 	return r, nil
 }
 
-// Refresh reads a container from the Engine and updates the table. It returns nil for a container that is gone or is
-// none of Kubernetes.
+// Refresh reads a container from the Engine and updates the table. It returns nil for a container that is gone or does
+// not belong to Kubernetes.
 func (x *Index) Refresh(ctx context.Context, id string) (*Record, error) {
 	unlock, err := x.writes.Lock(ctx, id)
 	if err != nil {
@@ -143,7 +143,7 @@ func (x *Index) Refresh(ctx context.Context, id string) (*Record, error) {
 	return after, nil
 }
 
-// Hold hides the container with a name until release is called. The index then reads it.
+// Hold hides the container with a name until release is called. Then the index reads the container.
 func (x *Index) Hold(name string) (release func()) {
 	x.held.add(name)
 	return func() {

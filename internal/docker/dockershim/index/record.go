@@ -24,7 +24,7 @@ type Record struct {
 	Files          Files
 	// Host has the modes of the namespaces, the handler, and the parent of its cgroup.
 	Host *container.HostConfig
-	// User and StopSignal are those of Docker; empty for the image's.
+	// User and StopSignal are in Docker's form. Empty means the image's.
 	User, StopSignal string
 	Mounts           []*runtimeapi.Mount
 	Resources        *runtimeapi.LinuxContainerResources

@@ -34,7 +34,7 @@ func (x *Index) Run(ctx context.Context) error {
 			began := time.Now()
 			backoff := retry.Doubling(firstRetry, lastRetry)
 			_ = retry.Until(ctx, backoff, x.follow, func(err error, again time.Duration) {
-				x.log.Warn("cannot follow Docker's events, retrying", "err", err, "again in", again)
+				x.log.Warn("cannot follow Docker's events, retrying", "err", err, "delay", again)
 			})
 			if time.Since(began) < firstRetry { // the stream ended at once
 				_ = retry.Sleep(ctx, firstRetry)
@@ -135,7 +135,7 @@ func (x *Index) read(ctx context.Context) {
 	}
 }
 
-// list makes the table match what the Engine lists.
+// list updates the table from the Engine's list of containers.
 func (x *Index) list(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// args are the arguments that tell plugins which pod a sandbox is.
+// args returns the arguments that identify the pod of a sandbox for plugins.
 func args(id string, m *runtimeapi.PodSandboxMetadata) [][2]string {
 	return [][2]string{
 		{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", m.GetNamespace()}, {"K8S_POD_NAME", m.GetName()},
@@ -17,7 +17,7 @@ func args(id string, m *runtimeapi.PodSandboxMetadata) [][2]string {
 	}
 }
 
-// capabilityArgs are the arguments of the capabilities of plugins:
+// capabilityArgs returns the arguments for the capabilities of plugins:
 // https://github.com/containernetworking/cni/blob/spec-v1.1.0/CONVENTIONS.md
 func capabilityArgs(config *runtimeapi.PodSandboxConfig, cidrs string) (map[string]any, error) {
 	all := map[string]any{"io.kubernetes.cri.pod-annotations": config.GetAnnotations()}

@@ -12,7 +12,7 @@ import (
 const userChain = "DOCKER-USER"
 
 // Accept lets packets of pods of the built-in network pass dockerd's rules. It does nothing if dockerd does not manage
-// iptables. Plugins of the machine care for their own packets.
+// iptables. CNI plugins make such rules for their packets themselves.
 func (n *Network) Accept(ctx context.Context) error {
 	if n.config.BuiltIn == nil {
 		return nil

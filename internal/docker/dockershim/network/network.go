@@ -32,7 +32,8 @@ type BuiltIn interface {
 	Bridge() string
 	// Type is the type of the plugin in a configuration that stands for this network.
 	Type() string
-	// Sweep removes what sandboxes have left that are not live. live has their namespaces, "" for one without.
+	// Sweep removes the networks of sandboxes that are not in live. live has the namespace of each live sandbox by ID,
+	// "" for none.
 	Sweep(ctx context.Context, live map[string]string) error
 	// UseRanges changes the ranges of new pods: CIDR[,CIDR].
 	UseRanges(ctx context.Context, cidrs string) error
@@ -40,10 +41,10 @@ type BuiltIn interface {
 
 // Config configures a Network.
 type Config struct {
-	// ConfDir is the directory of the CNI configuration, BinDirs those of the plugins.
+	// ConfDir is the directory of the CNI configuration. BinDirs are the directories of the plugins.
 	ConfDir string
 	BinDirs []string
-	// CacheDirs are libcni's caches. The first is for new sandboxes; sandboxes of other programs may be in the others.
+	// CacheDirs are libcni's caches. New sandboxes use the first one. Sandboxes of other programs may be in the others.
 	CacheDirs []string
 	// NamespaceDir is where the namespaces of pods are mounted.
 	NamespaceDir string
@@ -158,7 +159,7 @@ func keep(path string, pid int) error {
 }
 
 // Stop detaches a sandbox from all networks and removes the mount of its namespace. It does nothing for a sandbox that
-// has no network any more. If the namespace is gone, plugins clean up without it.
+// no longer has a network. If the namespace is gone, plugins clean up without it.
 func (n *Network) Stop(ctx context.Context, id string) error {
 	n.known.Delete(id)
 	var errs []error
@@ -190,8 +191,8 @@ func drop(path string) error {
 	return nil
 }
 
-// Addresses returns the addresses of a sandbox, whose pause container has the ID pid. A sandbox without addresses is
-// not on a network.
+// Addresses returns the addresses of a sandbox. pid is the process ID of its pause container. A sandbox without
+// addresses is not on a network.
 func (n *Network) Addresses(id string, pid int) []netip.Addr {
 	if found, ok := n.known.Load(id); ok {
 		return found.([]netip.Addr)
@@ -207,8 +208,8 @@ func (n *Network) Addresses(id string, pid int) []netip.Addr {
 	return found
 }
 
-// Sweep removes what sandboxes have left that are not live. live has the namespaces of the others, "" for one without.
-// Call it while no sandbox starts.
+// Sweep removes the networks of sandboxes that are not in live. live has the namespace of each live sandbox by ID, ""
+// for none. Call it while no sandbox starts.
 func (n *Network) Sweep(ctx context.Context, live map[string]string) error {
 	entries, err := os.ReadDir(n.config.NamespaceDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -219,8 +220,11 @@ func (n *Network) Sweep(ctx context.Context, live map[string]string) error {
 		if _, ok := live[e.Name()]; ok {
 			continue
 		}
-		errs = append(errs, n.Stop(ctx, e.Name()))
-		n.config.Log.Info("network of a sandbox removed that Docker does not have any more", "sandbox", e.Name())
+		if err := n.Stop(ctx, e.Name()); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		n.config.Log.Info("network of a sandbox removed, Docker no longer has the sandbox", "sandbox", e.Name())
 	}
 	if n.config.BuiltIn != nil {
 		errs = append(errs, n.config.BuiltIn.Sweep(ctx, live))

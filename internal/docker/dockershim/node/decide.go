@@ -14,7 +14,7 @@ import (
 // systemd is Docker's name of the cgroup driver.
 const systemd = "systemd"
 
-// facts converts what an Engine says of itself. supports reports whether it has a feature.
+// facts converts the info of an Engine. supports reports whether the Engine has a feature.
 func facts(info *system.Info, supports func(feature string) bool, oomFloor int) translate.Facts {
 	f := translate.Facts{
 		Systemd: info.CgroupDriver == systemd, OOMFloor: oomFloor, Handlers: map[string]bool{},
@@ -40,8 +40,8 @@ func handlers(info *system.Info, recursive bool) []*runtimeapi.RuntimeHandler {
 	return all
 }
 
-// features returns the features of a handler. The Engine asks runc whether it mounts read-only recursively, and refuses
-// the mount otherwise. No Engine gives pods user namespaces of their own.
+// features returns the features of a handler. The Engine finds out whether runc can mount read-only recursively, and
+// refuses such a mount otherwise. No Engine gives pods user namespaces of their own.
 func features(handler string, recursive bool) *runtimeapi.RuntimeHandlerFeatures {
 	isRunc := handler == "runc" || handler == "io.containerd.runc.v2"
 	return &runtimeapi.RuntimeHandlerFeatures{RecursiveReadOnlyMounts: recursive && isRunc}

@@ -1,3 +1,3 @@
 // Package node answers the calls of the CRI that concern the Docker Engine as a whole: its version, its health and its
-// configuration. It owns a copy of what the Engine says of itself, which is at most half a minute old.
+// configuration. It owns a copy of the Engine's info, which is at most half a minute old.
 package node

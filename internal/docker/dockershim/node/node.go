@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// kept is how long a copy of what the Engine says of itself is used.
+	// kept is how long a copy of the Engine's info is used.
 	kept = 30 * time.Second
 	// patience is how long the Engine may take to answer a check of its health. The callers' own limit is 10 s.
 	patience = 4 * time.Second
@@ -32,7 +32,7 @@ const (
 // Index reports whether the index of containers follows the Engine's events.
 type Index interface {
 	Synced() error
-	// AwaitSync waits until it does so for the first time.
+	// AwaitSync waits until the index follows the events for the first time.
 	AwaitSync(ctx context.Context) error
 }
 
@@ -62,7 +62,7 @@ func New(engine *docker.Client, index Index, network Network, sandboxImage strin
 	return &Service{engine: engine, index: index, network: network, sandboxImage: sandboxImage}
 }
 
-// Info returns what the Engine says of itself.
+// Info returns the Engine's info: its version, directories, runtimes and security options.
 func (s *Service) Info(ctx context.Context) (*system.Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +102,8 @@ func (s *Service) Facts(ctx context.Context) (translate.Facts, error) {
 	return f, nil
 }
 
-// oomFloor returns the lowest oom_score_adj that containers can have. Without CAP_SYS_RESOURCE, which the Engine then
-// lacks too, it is this process's own (proc_pid_oom_score_adj(5)).
+// oomFloor returns the lowest oom_score_adj that containers can have. Without CAP_SYS_RESOURCE it is this process's own
+// (proc_pid_oom_score_adj(5)). The Engine then lacks the capability too.
 func oomFloor() (int, error) {
 	const lowest = -1000
 	own, err := capability.Effective()

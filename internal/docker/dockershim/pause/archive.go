@@ -13,7 +13,7 @@ import (
 const (
 	// repository is the name of Berth's own image. There is no registry of this name.
 	repository = "localhost/berth-pause"
-	// digits is how many digits of the program's hash are the tag.
+	// digits is the number of digits of the program's hash in the tag.
 	digits = 12
 )
 
@@ -27,8 +27,8 @@ func sum(content []byte) string {
 	return hex.EncodeToString(hash[:])
 }
 
-// archive makes the archive of an image with the program of holders, as "docker load" reads it. The same program gives
-// the same bytes, and so the same image ID. The last argument makes a holder wait for ever.
+// archive makes the archive of an image with the holder program, in the format of "docker load". The same program gives
+// the same bytes, and so the same image ID. The last argument of the entrypoint makes a holder wait for ever.
 func archive(program []byte) ([]byte, error) {
 	layer, err := pack(file{"holder", program, 0o755})
 	if err != nil {

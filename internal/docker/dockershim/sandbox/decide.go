@@ -77,7 +77,7 @@ func matches(p *runtimeapi.PodSandbox, f *runtimeapi.PodSandboxFilter) bool {
 	return true
 }
 
-// resolvConf is the text of a pod's resolv.conf, in the order of containerd.
+// resolvConf returns the text of a pod's resolv.conf. Its lines have containerd's order.
 func resolvConf(dns *runtimeapi.DNSConfig) string {
 	var text strings.Builder
 	if len(dns.GetSearches()) > 0 {

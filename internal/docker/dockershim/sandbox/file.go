@@ -8,8 +8,8 @@ import (
 )
 
 // writeResolvConf replaces the content of the resolv.conf that Docker has made for a sandbox. Docker mounts the same
-// file into all containers of the pod, so it is written in place. Without a configuration Docker's content stays, which
-// is the machine's.
+// file into all containers of the pod, so it is written in place. Without a configuration the file keeps Docker's
+// content, which comes from the machine.
 func writeResolvConf(path string, dns *runtimeapi.DNSConfig) error {
 	if dns == nil || path == "" {
 		return nil

@@ -45,7 +45,7 @@ type Containers interface {
 	Statuses(ctx context.Context, sandbox string) []*runtimeapi.ContainerStatus
 }
 
-// Parts are what sandboxes are made with. All are required.
+// Parts are the parts that a Service uses. All are required.
 type Parts struct {
 	Client     *docker.Client
 	Index      *index.Index
@@ -93,7 +93,7 @@ func (s *Service) RunPodSandbox(ctx context.Context, r *runtimeapi.RunPodSandbox
 		return nil, docker.Error(err)
 	}
 	defer unlock()
-	// Nobody sees the sandbox before it is ready.
+	// The index hides the sandbox until it is ready.
 	release := s.Index.Hold(options.Name)
 	id, err := s.run(ctx, r.GetConfig(), options)
 	release()
@@ -125,7 +125,7 @@ func (s *Service) run(ctx context.Context, config *runtimeapi.PodSandboxConfig,
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 	defer cancel()
 	if failed := s.undo(ctx, id); failed != nil {
-		s.Log.Warn("cannot remove a sandbox that did not start, the next removal of its pod tries again", "sandbox", id,
+		s.Log.Warn("cannot remove a sandbox that did not start, retrying when its pod is removed", "sandbox", id,
 			"err", failed)
 	}
 	return "", err
@@ -174,8 +174,8 @@ func (s *Service) undo(ctx context.Context, id string) error {
 	return docker.Error(err)
 }
 
-// StopPodSandbox implements the CRI. It ends all containers of the pod without a grace period, also those whose PID
-// namespace is their own. Stopping a stopped or unknown sandbox removes what is left of its network.
+// StopPodSandbox implements the CRI. It ends all containers of the pod without a grace period, also containers with a
+// PID namespace of their own. For a stopped or unknown sandbox it removes the rest of its network.
 func (s *Service) StopPodSandbox(ctx context.Context, r *runtimeapi.StopPodSandboxRequest) (
 	*runtimeapi.StopPodSandboxResponse, error) {
 	unlock, err := s.ids.Lock(ctx, r.GetPodSandboxId())
@@ -233,8 +233,8 @@ func (s *Service) RemovePodSandbox(ctx context.Context, r *runtimeapi.RemovePodS
 	return &runtimeapi.RemovePodSandboxResponse{}, nil
 }
 
-// UpdatePodSandboxResources implements the CRI. The limits of a pod are those of its cgroup, which the caller sets.
-// The pause container keeps its own.
+// UpdatePodSandboxResources implements the CRI. A pod's limits apply to its cgroup, and the caller sets them there. The
+// pause container keeps its own limits.
 func (s *Service) UpdatePodSandboxResources(_ context.Context, r *runtimeapi.UpdatePodSandboxResourcesRequest) (
 	*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	if _, err := s.Index.Sandbox(r.GetPodSandboxId()); err != nil {

@@ -18,8 +18,8 @@ func containerOf(c *index.Record) dockerstats.Container {
 	}
 }
 
-// sandboxOf describes a sandbox for package dockerstats. A sandbox without a parent cgroup of its own shares Docker's
-// with all containers.
+// sandboxOf describes a sandbox for package dockerstats. A sandbox without a parent cgroup of its own is in Docker's
+// parent cgroup, with all other containers.
 func sandboxOf(c *index.Record, containers []dockerstats.Container) dockerstats.Sandbox {
 	return dockerstats.Sandbox{
 		Attributes: &runtimeapi.PodSandboxAttributes{Id: c.ID, Metadata: c.Pod, Labels: c.Labels,

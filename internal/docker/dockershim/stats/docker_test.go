@@ -33,7 +33,7 @@ type root string
 
 func (r root) Root(context.Context) (string, error) { return string(r), nil }
 
-// rig is a dockerd with a pod, one container of which runs and one has ended.
+// rig is a dockerd with a pod. One of its containers runs, and one has ended.
 type rig struct {
 	*Service
 	sandbox, running, ended string

@@ -8,34 +8,34 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// rest are the limits that the Engine API lacks. A label of the container keeps them until it starts.
-type rest struct {
+// extra are the limits that the Engine API lacks. A label of the container stores them until the container starts.
+type extra struct {
 	Unified   map[string]string           `json:"unified,omitempty"`
 	Hugepages []*runtimeapi.HugepageLimit `json:"hugepages,omitempty"`
 }
 
 // cgroupText returns the text of the label; "" if the Engine API has all limits of a container.
 func cgroupText(r *runtimeapi.LinuxContainerResources) (string, error) {
-	left := rest{Unified: r.GetUnified()}
+	limits := extra{Unified: r.GetUnified()}
 	for _, h := range r.GetHugepageLimits() {
 		if h.GetLimit() > 0 { // the kubelet lists all sizes
-			left.Hugepages = append(left.Hugepages, h)
+			limits.Hugepages = append(limits.Hugepages, h)
 		}
 	}
-	if len(left.Unified)+len(left.Hugepages) == 0 {
+	if len(limits.Unified)+len(limits.Hugepages) == 0 {
 		return "", nil
 	}
-	text, err := json.Marshal(left)
+	text, err := json.Marshal(limits)
 	return string(text), err
 }
 
 // CgroupOf reads the text of the label.
 func CgroupOf(text string) (*runtimeapi.LinuxContainerResources, error) {
-	var left rest
-	if err := json.Unmarshal([]byte(text), &left); err != nil {
+	var limits extra
+	if err := json.Unmarshal([]byte(text), &limits); err != nil {
 		return nil, fmt.Errorf("read limits in a label of a container: %w", err)
 	}
-	return &runtimeapi.LinuxContainerResources{Unified: left.Unified, HugepageLimits: left.Hugepages}, nil
+	return &runtimeapi.LinuxContainerResources{Unified: limits.Unified, HugepageLimits: limits.Hugepages}, nil
 }
 
 // CgroupFiles returns the values of the cgroup's files for limits that the Engine API lacks. unified says that the

@@ -24,7 +24,7 @@ type Sandbox struct {
 	LogPath string
 }
 
-// Container is the request for a container of a pod. seccomp is the text of a profile of the machine.
+// Container returns the request for a container of a pod. seccomp is the text of a profile of the machine.
 func (f Facts) Container(s Sandbox, r *runtimeapi.CreateContainerRequest, seccomp string) (
 	client.ContainerCreateOptions, error) {
 	var o client.ContainerCreateOptions
@@ -60,7 +60,7 @@ func (f Facts) Container(s Sandbox, r *runtimeapi.CreateContainerRequest, seccom
 	return o, nil
 }
 
-// hostConfig has the parts of a request that concern the machine.
+// hostConfig returns the parts of a request that concern the machine.
 func (f Facts) hostConfig(s Sandbox, r *runtimeapi.CreateContainerRequest, seccomp string) (*container.HostConfig,
 	error) {
 	config := r.GetConfig()
@@ -99,7 +99,7 @@ func (f Facts) hostConfig(s Sandbox, r *runtimeapi.CreateContainerRequest, secco
 	h.CgroupParent = f.cgroupParent(r.GetSandboxConfig().GetLinux().GetCgroupParent())
 	namespaces(h, s, context.GetNamespaceOptions())
 	if !h.Privileged {
-		// Docker hides paths of its own choice for no list, and none for an empty one.
+		// For a nil list Docker hides paths of its own choice. For an empty list it hides none.
 		h.MaskedPaths = append([]string{}, context.GetMaskedPaths()...)
 		h.ReadonlyPaths = append([]string{}, context.GetReadonlyPaths()...)
 	}
@@ -126,7 +126,7 @@ func namespaces(h *container.HostConfig, s Sandbox, o *runtimeapi.NamespaceOptio
 	}
 }
 
-// devices adds the devices of the machine and those of CDI.
+// devices adds the devices of the machine and CDI devices.
 func (f Facts) devices(h *container.HostConfig, config *runtimeapi.ContainerConfig) error {
 	for _, d := range config.GetDevices() {
 		h.Devices = append(h.Devices, container.DeviceMapping{PathOnHost: d.GetHostPath(),
@@ -189,8 +189,8 @@ var propagations = map[runtimeapi.MountPropagation]mount.Propagation{
 	runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL:     mount.PropagationRShared,
 }
 
-// Limits converts the limits of a container. Docker would give a container as much swap as memory, so without a limit
-// of its own it gets none.
+// Limits converts the limits of a container. By default Docker allows as much swap as memory. So a container without a
+// limit of swap gets none.
 func Limits(r *runtimeapi.LinuxContainerResources) container.Resources {
 	l := container.Resources{
 		CPUPeriod: r.GetCpuPeriod(), CPUQuota: r.GetCpuQuota(), CPUShares: r.GetCpuShares(),
@@ -203,8 +203,7 @@ func Limits(r *runtimeapi.LinuxContainerResources) container.Resources {
 	return l
 }
 
-// SeccompFile returns the path of the seccomp profile of the machine that a container is to have; "" if it is to have
-// none.
+// SeccompFile returns the path of the machine's seccomp profile that a container asks for; "" if it asks for none.
 func SeccompFile(p *runtimeapi.SecurityProfile) string {
 	if p.GetProfileType() == runtimeapi.SecurityProfile_Localhost {
 		return p.GetLocalhostRef()
@@ -212,9 +211,9 @@ func SeccompFile(p *runtimeapi.SecurityProfile) string {
 	return ""
 }
 
-// Missing returns the directories that a container mounts, for the caller to make those that do not exist, as
+// MountSources returns the paths of the machine that a container mounts. The caller makes missing directories, as
 // containerd does.
-func Missing(all []*runtimeapi.Mount) (paths []string) {
+func MountSources(all []*runtimeapi.Mount) (paths []string) {
 	for _, m := range all {
 		if m.GetImage().GetImage() == "" && m.GetHostPath() != "" {
 			paths = append(paths, m.GetHostPath())

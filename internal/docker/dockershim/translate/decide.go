@@ -24,7 +24,7 @@ type Facts struct {
 	AppArmor bool
 	// IPv6 means that the kernel has IPv6.
 	IPv6 bool
-	// OOMFloor is the lowest oom_score_adj that containers can have; -1000 with CAP_SYS_RESOURCE.
+	// OOMFloor is the lowest oom_score_adj that containers can have. It is -1000 with CAP_SYS_RESOURCE.
 	OOMFloor int
 	// Handlers are the names of the Engine's runtimes.
 	Handlers map[string]bool
@@ -33,9 +33,9 @@ type Facts struct {
 }
 
 const (
-	// host is the mode of a namespace that is the machine's.
+	// host is the mode of a namespace that containers share with the machine.
 	host = "host"
-	// sandboxOOMScore is the oom_score_adj of pause containers, as the kubelet has it for them.
+	// sandboxOOMScore is the oom_score_adj of pause containers. It is the kubelet's value.
 	sandboxOOMScore = -998
 	// sandboxShares is the weight of pause containers: the least that the kernel accepts.
 	sandboxShares = 2
@@ -65,7 +65,7 @@ func (f Facts) cgroupParent(parent string) string {
 	return parent
 }
 
-// oomScore raises an oom_score_adj to the lowest one that is possible.
+// oomScore raises an oom_score_adj to the lowest possible value.
 func (f Facts) oomScore(score int64) int { return max(int(score), f.OOMFloor) }
 
 // handler converts the name of a runtime handler.
@@ -116,7 +116,7 @@ func groups(ids []int64) (all []string) {
 	return all
 }
 
-// policy returns an error for groups that Docker cannot keep apart from those of the image.
+// policy returns an error for the policy Strict: Docker cannot leave out the groups that the image gives to its user.
 func policy(p runtimeapi.SupplementalGroupsPolicy) error {
 	if p == runtimeapi.SupplementalGroupsPolicy_Strict {
 		return unsupported("leave out the groups that the image gives to its user (supplementalGroupsPolicy: Strict)")
@@ -124,7 +124,7 @@ func policy(p runtimeapi.SupplementalGroupsPolicy) error {
 	return nil
 }
 
-// signalPrefix is what the CRI's names of signals begin with.
+// signalPrefix is the beginning of the CRI's names of signals.
 const signalPrefix = "SIGNAL_"
 
 // stopSignal converts a signal of the CRI; "" is the image's.

@@ -133,7 +133,7 @@ func TestContainerRequest(t *testing.T) {
 	}
 }
 
-// What Docker cannot do is an error with the code InvalidArgument that names it.
+// A request that Docker cannot serve fails with the code InvalidArgument. The error names the feature.
 func TestRequestsThatDockerCannotServe(t *testing.T) {
 	for name, edit := range map[string]func(*runtimeapi.ContainerConfig){
 		"a user namespace of its own": func(c *runtimeapi.ContainerConfig) {

@@ -10,8 +10,7 @@ import (
 	"github.com/berth-run/berth/internal/docker/dockershim/identity"
 )
 
-// Sandbox is the request for the pause container of a pod, from an image that is present. seccomp is the text of a
-// profile of the machine.
+// Sandbox returns the request for the pause container of a pod. seccomp is the text of a profile of the machine.
 func (f Facts) Sandbox(r *runtimeapi.RunPodSandboxRequest, image, seccomp string) (client.ContainerCreateOptions,
 	error) {
 	var o client.ContainerCreateOptions

@@ -13,7 +13,8 @@ type profiles struct {
 	seccompText string
 	selinux     *runtimeapi.SELinuxOption
 	noNewPrivs  bool
-	// byDefault means that a container without a seccomp profile has Docker's. Otherwise it has none, as in containerd.
+	// byDefault means that a container without a seccomp profile gets Docker's default. Otherwise it gets none, as in
+	// containerd.
 	byDefault bool
 }
 
