@@ -4,7 +4,7 @@ import (
 	"regexp"
 )
 
-// leftOut stands for what is left out of an exported page.
+// leftOut replaces each concealed value in an exported page.
 const leftOut = "(left out)"
 
 // words are the names of secrets, as a regular expression.
@@ -25,8 +25,8 @@ var (
 // lastApplied is a whole manifest in an annotation, with all its values.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// conceal returns a JSON value without what is or looks like a secret. key is the field that has the value. The values
-// of environment variables and of headers go in any case.
+// conceal returns a JSON value without secrets and values that look like secrets. key is the field that has the value.
+// It always conceals the values of environment variables and headers.
 func conceal(key string, value any) any {
 	switch v := value.(type) {
 	case string:

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// stepTime says how long a step took in the starts that had it. Times are in milliseconds.
+// stepTime has the durations of a step in all starts with this step. Times are in milliseconds.
 type stepTime struct {
 	Name  string        `json:"name"`
 	Kind  timeline.Kind `json:"kind"`
@@ -57,7 +57,7 @@ func stepTimes(starts []timeline.Timeline) []stepTime {
 	return all
 }
 
-// stepName returns the name of a span without that of the container, volume or image that it is about.
+// stepName returns the name of a span without the name of its container, volume or image.
 func stepName(s timeline.Span) string {
 	if s.Kind == timeline.KindImage {
 		return "pull"

@@ -28,8 +28,8 @@ type frozen struct {
 	Answers map[string]any `json:"answers"`
 }
 
-// alone is an exported page: with its policy, style, state and script. The policy allows its own script and style, and
-// no connection.
+// alone is the text of an exported page, with places for its policy, style, state and script. The policy allows only
+// its own script and style, and no connection.
 const alone = `<!doctype html>
 <html lang="en">
 <head>
@@ -47,8 +47,8 @@ const alone = `<!doctype html>
 </html>
 `
 
-// Export returns the page with the present state of the agent's node as one file. What is or looks like a secret is
-// left out (conceal), and so are logs.
+// Export returns the page with the present state of the agent's node as one file. It leaves out secrets, values that
+// look like secrets (conceal), and logs.
 func Export(ctx context.Context, agent *client.Client) ([]byte, error) {
 	files, err := pageFiles()
 	if err != nil {
@@ -89,7 +89,7 @@ func unpack(packed []byte) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// freeze collects what the page asks for.
+// freeze collects the answers to the page's requests.
 func freeze(ctx context.Context, agent *client.Client) (*frozen, error) {
 	status, err := agent.Status(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func freeze(ctx context.Context, agent *client.Client) (*frozen, error) {
 	for to, from := range paths {
 		answer, err := ask(ctx, agent, from)
 		if apierrors.IsNotFound(err) {
-			continue // a pod without a recorded start, or one that has gone meanwhile
+			continue // a pod without a recorded start, or a pod that is gone by now
 		}
 		if err != nil {
 			return nil, err
@@ -132,7 +132,7 @@ func freeze(ctx context.Context, agent *client.Client) (*frozen, error) {
 	return state, state.measure(ctx, agent)
 }
 
-// measure adds what the server of the page computes.
+// measure adds the answers that the server of the page computes.
 func (f *frozen) measure(ctx context.Context, agent *client.Client) error {
 	usage, err := newUsage(agent).measure(ctx)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// maxLinks is how many links are valid at the same time, and maxSessions how many browsers may use the page. The oldest
-// one ends for a new one.
+// maxLinks is how many links are valid at the same time. maxSessions is how many browsers may use the page. A new one
+// ends the oldest.
 const maxLinks, maxSessions = 4, 16
 
 // guard decides which requests come from the user's own page.
@@ -41,7 +41,8 @@ func index(list []secret, token string) int {
 	return found
 }
 
-// add appends a new random token and returns it. The oldest go when there are more than most.
+// add appends the hash of a new random token to list, and returns the token. It removes the oldest hashes if list has
+// more than most.
 func add(list *[]secret, most int) string {
 	token := rand.Text()
 	*list = append(*list, hash(token))
@@ -51,7 +52,7 @@ func add(list *[]secret, most int) string {
 	return token
 }
 
-// link returns a new token for a link.
+// link returns the token of a new link.
 func (g *guard) link() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -28,13 +28,13 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// podPath is the path of a pod in the Kubernetes API, and ownPath that of its parts in the agent's own API.
+// podPath is the path of a pod in the Kubernetes API. ownPath is the path of its parts in the agent's own API.
 const (
 	podPath = "/api/v1/namespaces/{namespace}/pods/{name}"
 	ownPath = "/berth/v1/pods/{namespace}/{name}"
 )
 
-// requests are the routes of the agent that the page may use below /api. Secrets are not among them.
+// requests are the routes of the agent that the page may use below /api. None reads Secrets.
 var requests = []string{
 	"GET " + podPath,
 	"DELETE " + podPath,
@@ -98,7 +98,8 @@ func (s *Server) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /explain/{namespace}/{name}", s.explain)
 }
 
-// rewrite turns a request of the page into one for the agent. Nothing of the browser's headers goes along.
+// rewrite turns a request of the page into a request to the agent. It passes on none of the browser's headers but the
+// content type.
 func rewrite(out *http.Request) {
 	out.URL.Scheme, out.URL.Host, out.Host = "http", "berth", "berth"
 	out.Header = http.Header{"User-Agent": {"berth"}, "Content-Type": out.Header.Values("Content-Type")}
@@ -113,11 +114,11 @@ func unreachable(agent *client.Client, err error) error {
 // closing is how long a browser may take to read the reason for the end of a stream.
 const closing = time.Second
 
-// ended is the code of a WebSocket's end that has a message of the agent.
+// ended is the code of a WebSocket's end after an error. A message with the error precedes it.
 const ended = 4000
 
-// stream copies an answer of the agent that lasts into a WebSocket. A regular end has the code 1000. Any other end has
-// the code 4000, and the cause.
+// stream copies a lasting answer of the agent into a WebSocket. A regular end has the code 1000. Any other end has the
+// code 4000, after a message with the cause.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	conn, ctx, err := upgrade(w, r, ignore)
 	if err != nil {
@@ -152,10 +153,10 @@ func (s *Server) copy(ctx context.Context, from *url.URL, conn *websocket.Conn) 
 	}
 }
 
-// receiver reads one message of the browser. An error ends the WebSocket.
+// receiver reads one message of the browser. Its error ends the WebSocket.
 type receiver func(kind int, message io.Reader) error
 
-// ignore is the receiver of a stream that has no use for messages.
+// ignore is the receiver of a stream that needs no messages.
 func ignore(int, io.Reader) error { return nil }
 
 // upgrade makes a WebSocket of a request. The context ends with the request's and when the browser closes the socket.
@@ -181,7 +182,8 @@ func upgrade(w http.ResponseWriter, r *http.Request, receive receiver) (*websock
 	return conn, ctx, nil
 }
 
-// finish sends why a stream ends. WebSockets limit a reason to 123 bytes, so the whole text goes before it.
+// finish ends a stream and sends the reason. WebSockets limit a reason to 123 bytes, so finish sends the whole text as
+// a message before.
 func finish(conn *websocket.Conn, err error) {
 	message := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
 	if err != nil {
@@ -196,7 +198,7 @@ func key(r *http.Request) types.NamespacedName {
 	return types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 }
 
-// yaml answers a pod as YAML.
+// yaml answers with a pod as YAML.
 func (s *Server) yaml(w http.ResponseWriter, r *http.Request) {
 	p, err := s.agent.Pod(key(r)).Get(r.Context())
 	if err != nil {
@@ -278,7 +280,7 @@ func (s *Server) replace(w http.ResponseWriter, r *http.Request, change func(*co
 	answer.WriteJSON(w, http.StatusOK, metav1.Status{Status: metav1.StatusSuccess})
 }
 
-// explain answers what admission says about a pod now.
+// explain answers with the result that admission would have for a pod now.
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	p, err := s.agent.Pod(key(r)).Get(r.Context())
 	var data []byte

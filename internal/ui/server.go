@@ -21,7 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/api/limit"
 )
 
-// assets holds the files of the page as NAME.gz, which hack/webui.sh builds.
+// assets holds the files of the page as NAME.gz. hack/webui.sh builds them.
 //
 //go:embed assets
 var assets embed.FS

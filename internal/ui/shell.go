@@ -17,8 +17,9 @@ import (
 var shellCommand = []string{"/bin/sh", "-c",
 	`TERM=xterm-256color; export TERM; if [ -x /bin/bash ]; then exec /bin/bash; fi; exec /bin/sh`}
 
-// shell runs a shell in a container for a WebSocket. Binary messages are what the user types and what the terminal
-// shows. A text message of the page is the size of the terminal. The end is that of a stream (finish).
+// shell runs a shell in a container for a WebSocket. Binary messages have the keys that the user types and the output
+// of the terminal. A text message of the page has the size of the terminal. The WebSocket ends as a stream does
+// (finish).
 func (s *Server) shell(w http.ResponseWriter, r *http.Request) {
 	typed, keys := io.Pipe()
 	sizes := make(chan remotecommand.TerminalSize, 1)
@@ -44,14 +45,14 @@ func (s *Server) shell(w http.ResponseWriter, r *http.Request) {
 	finish(conn, err)
 }
 
-// screen writes what a terminal shows into a WebSocket.
+// screen writes the output of a terminal into a WebSocket.
 type screen struct{ conn *websocket.Conn }
 
 func (s screen) Write(data []byte) (int, error) {
 	return len(data), s.conn.WriteMessage(websocket.BinaryMessage, data)
 }
 
-// resize puts the size of a terminal into sizes, in place of one that was not read yet.
+// resize puts the size of a terminal into sizes. It replaces a size that was not read yet.
 func resize(sizes chan remotecommand.TerminalSize, message io.Reader) error {
 	var size struct{ Columns, Rows uint16 }
 	if err := json.NewDecoder(message).Decode(&size); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// readyStarts returns the last starts of pods that became ready, with their spans. A pod of the same name may have
-// replaced the pod of an older one: that start is left out.
+// readyStarts returns the last starts of pods that became ready, with their spans. It leaves out the start of a pod
+// that a pod of the same name has replaced.
 func readyStarts(ctx context.Context, agent *client.Client) ([]timeline.Timeline, error) {
 	heads, err := agent.Timelines(ctx)
 	if err != nil {
@@ -35,7 +35,7 @@ func readyStarts(ctx context.Context, agent *client.Client) ([]timeline.Timeline
 	return all, nil
 }
 
-// startTimes says how long the steps of the last starts took.
+// startTimes has the durations of the steps of the last starts.
 type startTimes struct {
 	// Starts is how many starts were compared.
 	Starts int        `json:"starts"`
@@ -53,7 +53,7 @@ func recentStarts(ctx context.Context, agent *client.Client) (startTimes, error)
 	return times, err
 }
 
-// showStarts answers how long the steps of the last starts took.
+// showStarts answers with the durations of the steps of the last starts.
 func (s *Server) showStarts(w http.ResponseWriter, r *http.Request) {
 	times, err := recentStarts(r.Context(), s.agent)
 	if err != nil {

@@ -57,7 +57,7 @@ func newVisitor(t *testing.T, s *Server) visitor {
 	return visitor{&http.Client{Jar: jar}, "http://" + s.at.Addr().String()}
 }
 
-// do sends a request. Host is a header here too.
+// do sends a request. headers may include Host.
 func (v visitor) do(t *testing.T, method, to string, headers map[string]string) (status int, body string,
 	h http.Header) {
 	t.Helper()
@@ -250,7 +250,7 @@ func TestEveryAnswerHasThePolicy(t *testing.T) {
 	}
 }
 
-// The limit is a promise to users with slow links and of a small binary.
+// A small page is quick over slow links, and keeps the binary small.
 func TestPageIsSmall(t *testing.T) {
 	files, err := pageFiles()
 	if err != nil {

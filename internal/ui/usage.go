@@ -15,13 +15,13 @@ import (
 // sampling is the time between two measurements of usage while a page is open.
 const sampling = 5 * time.Second
 
-// podUsage is what a pod uses. A missing value is unknown.
+// podUsage is the usage of a pod. A missing value is unknown.
 type podUsage struct {
 	CPU    *uint64 `json:"cpu,omitempty"`    // in billionths of a CPU
 	Memory *uint64 `json:"memory,omitempty"` // working set, in bytes
 }
 
-// usage measures what pods use while pages show it: once for all of them.
+// usage measures the usage of pods while pages show it. It measures once for all pages.
 type usage struct {
 	agent *client.Client
 
@@ -36,8 +36,8 @@ func newUsage(agent *client.Client) *usage {
 	return &usage{agent: agent, readers: map[chan []byte]bool{}}
 }
 
-// subscribe returns a channel with the latest measurement. The first subscriber starts measuring, and the last one that
-// leaves ends it.
+// subscribe returns a channel with the latest measurement. The first subscriber starts the measuring, and the last one
+// to leave ends it.
 func (u *usage) subscribe(ctx context.Context) (updates <-chan []byte, leave func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -104,7 +104,7 @@ func (u *usage) measure(ctx context.Context) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// send replaces what a reader has not read yet.
+// send gives each reader a measurement. It replaces a measurement that the reader has not read yet.
 func (u *usage) send(data []byte) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

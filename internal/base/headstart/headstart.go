@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// hold is how long after Expect a process may still be moved without a wait.
+	// hold is how long after Expect a process can move without a wait.
 	hold = 60 * time.Millisecond
-	// again is the time between two writes. The kernel's next wait begins about 15 ms after the last one.
+	// again is the time between two writes. About 15 ms after the last write, the next one would wait again.
 	again = 8 * time.Millisecond
 )
 
@@ -24,10 +24,11 @@ type Headstart struct{ expected wake.Signal }
 // New makes a Headstart.
 func New() *Headstart { return &Headstart{wake.New()} }
 
-// Expect says that a process will be moved to another cgroup soon. It returns at once.
+// Expect announces that a process will soon move to another cgroup. It returns at once.
 func (h *Headstart) Expect() { h.expected.Wake() }
 
-// Run works until ctx ends. It costs nothing while nothing is expected. If it cannot work, moves are slow.
+// Run keeps moves fast after each Expect, until ctx ends. It costs nothing while no move is expected. If its writes
+// fail, moves are only slower.
 func (h *Headstart) Run(ctx context.Context) error {
 	for {
 		select {
@@ -35,7 +36,7 @@ func (h *Headstart) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		// The process may have been moved since the last time.
+		// This process may have moved since the last time.
 		file, err := own("/proc/self/cgroup", "/sys/fs/cgroup")
 		for until := time.Now().Add(hold); err == nil && time.Now().Before(until); {
 			if err = touch(file); err != nil {
@@ -52,7 +53,7 @@ func (h *Headstart) Run(ctx context.Context) error {
 	}
 }
 
-// touch moves this process to the cgroup where it is.
+// touch moves this process into the cgroup that it is in.
 func touch(file string) error {
 	procs, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err != nil {
@@ -62,8 +63,8 @@ func touch(file string) error {
 	return procs.Close()
 }
 
-// own returns the cgroup.procs of this process in one hierarchy. list is the content of proc_pid_cgroup(5), and mounts
-// the directory of hierarchies.
+// own returns the cgroup.procs of this process in one hierarchy. list is the path of a file as in proc_pid_cgroup(5).
+// mounts is the directory where the hierarchies are mounted.
 func own(list, mounts string) (string, error) {
 	text, err := os.ReadFile(list)
 	if err != nil {
@@ -79,5 +80,5 @@ func own(list, mounts string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", fmt.Errorf("find the cgroup of this process below %s: none of those in %s is there", mounts, list)
+	return "", fmt.Errorf("find the cgroup of this process below %s: no hierarchy in %s is mounted there", mounts, list)
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// first is the kubelet's first project ID. Smaller ones are left to people.
+// first is the kubelet's first project ID. Smaller IDs are for the machine's administrator.
 const first = 1<<20 + 1
 
-// tries is how many IDs Assign looks at until it gives up.
+// tries is how many IDs Assign tries before it gives up.
 const tries = 1 << 16
 
 // reservedIDs returns the IDs in the text of /etc/projects (ID:PATH) or /etc/projid (NAME:ID). See projects(5).
@@ -33,6 +33,6 @@ func reservedIDs(projects, projid []byte) map[uint32]bool {
 	return ids
 }
 
-// blocks returns a limit in the kernel's blocks of 1 KiB. It is at most bytes, in whole blocks of the file system,
-// because xfs rounds up. It is at least one of them, because 0 would set no limit.
+// blocks returns a limit in the kernel's blocks of 1 KiB. It rounds bytes down to whole blocks of the file system,
+// because xfs would round up. The limit is at least one such block, because 0 would mean no limit.
 func blocks(bytes, blockSize int64) uint64 { return uint64(max(1, bytes/blockSize) * blockSize / 1024) }

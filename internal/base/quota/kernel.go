@@ -69,7 +69,7 @@ func control(fs *os.File, command, id uint32, data unsafe.Pointer) error {
 	return nil
 }
 
-// read returns what the kernel has counted for an ID. xfs has no record of an ID that was never used.
+// read returns the kernel's counts and limits for an ID. xfs has no record of an ID that was never used.
 func read(fs *os.File, id uint32) (b block, err error) {
 	err = control(fs, getQuota, id, unsafe.Pointer(&b))
 	if errors.Is(err, unix.ENOENT) {

@@ -38,7 +38,7 @@ func StateOf(path string) (State, error) {
 
 // Projects gives directories project IDs.
 type Projects struct {
-	// Projects and Names are files whose IDs belong to others. The defaults are /etc/projects and /etc/projid.
+	// Projects and Names are files whose IDs Assign does not use. The defaults are /etc/projects and /etc/projid.
 	Projects, Names string
 
 	mu sync.Mutex
@@ -99,7 +99,7 @@ func claim(dir *os.File, id uint32) (bool, error) {
 	return false, errors.Join(err, setProject(dir, 0))
 }
 
-// reserved returns the IDs that the files of people and of other programs name.
+// reserved returns the IDs in the files Projects and Names.
 func (p *Projects) reserved() (map[uint32]bool, error) {
 	var texts [2][]byte
 	for i, name := range []string{orDefault(p.Projects, "/etc/projects"), orDefault(p.Names, "/etc/projid")} {
@@ -165,8 +165,8 @@ func Release(path string) error {
 	return nil
 }
 
-// Measure returns what lies below a directory, as diskusage.Measure does, without a walk. ok is false if the directory
-// is no project. It also counts files that have no name any more but are open.
+// Measure returns the usage below a directory, as diskusage.Measure does, without a walk. ok is false if the directory
+// is no project. The usage includes open files that no longer have a name.
 func Measure(path string) (used diskusage.Usage, ok bool, err error) {
 	dir, err := open(path)
 	if err != nil {

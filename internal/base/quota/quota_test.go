@@ -90,7 +90,7 @@ func TestAProjectCountsAsAWalkDoes(t *testing.T) {
 	})
 }
 
-// compare returns what a project counts. It must be what a walk finds.
+// compare returns the count of a project, and fails the test if a walk finds another usage.
 func compare(t *testing.T, dir string) diskusage.Usage {
 	t.Helper()
 	unix.Sync() // a file gets its blocks when it is written back
@@ -129,8 +129,7 @@ func TestWritesBeyondALimitFail(t *testing.T) {
 	})
 }
 
-// Nothing keeps the IDs but the directories. Another agent finds them there, and they are free when a directory is
-// gone.
+// Only the directories store the IDs. Another agent finds them there, and an ID is free when its directory is gone.
 func TestIDsAreKeptAndFreed(t *testing.T) {
 	onEach(t, func(t *testing.T, dir string, _ error) {
 		a, b := newProject(t, &Projects{}, dir, "a"), newProject(t, &Projects{}, dir, "b")
@@ -229,8 +228,8 @@ func TestNothingIsCountedWithoutQuotas(t *testing.T) {
 	}
 }
 
-// writeAsContainer writes a file bit by bit without CAP_SYS_RESOURCE, which containers do not have by default: ext4
-// does not limit processes that have it.
+// writeAsContainer writes a file bit by bit without CAP_SYS_RESOURCE. Containers lack it by default, and ext4 does not
+// limit processes that have it.
 func writeAsContainer(name string, bytes int) error {
 	result := make(chan error)
 	go func() {

@@ -7,8 +7,8 @@ import (
 	"github.com/berth-run/berth/internal/runtime/shim/cgroup"
 )
 
-// Delete removes what runc keeps of a container that has ended: its cgroup, with the processes that are left in it, and
-// its state directory. name is the specification's name of the cgroup.
+// Delete removes the remains of a container that has ended: its cgroup, with the remaining processes in it, and runc's
+// state directory. name is the specification's name of the cgroup.
 func Delete(container, stateDir, name string) error {
 	if err := cgroup.Remove(container, name); err != nil {
 		return err

@@ -1,6 +1,7 @@
-// Package builtin does in the shim what two short commands of the built-in runc do: start and delete. Each would
-// execute runc once more in the life of a container, on the way to its first instruction and to its restart.
+// Package builtin does the work of two short commands of the built-in runc in the shim: start and delete. Otherwise
+// each container would need two more executions of runc: one before its first instruction, one before its restart.
 //
-// It knows runc's state directory: a FIFO in which the first process of a container waits for its start. It owns
-// nothing. Containers of other OCI runtimes, and those with a need that only runc meets, have runc's commands.
+// It knows runc's state directory, which has a FIFO: there the first process of a container waits for its start. It
+// owns nothing. The shim uses the commands for containers of other OCI runtimes, and for containers with a need that
+// only runc meets.
 package builtin

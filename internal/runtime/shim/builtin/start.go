@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FIFO returns the path of the FIFO in which the first process of a container waits for its start. runc removes it when
-// the process has started.
+// FIFO returns the path of a FIFO. The first process of a container waits for its start there. runc removes the FIFO
+// when the process has started.
 func FIFO(stateDir string) string { return filepath.Join(stateDir, "exec.fifo") }
 
-// Start lets the first process of a created container go on to its program, and waits until it has. pidfd is a
-// descriptor of the process.
+// Start lets the first process of a created container execute the container's program, and waits until it does. pidfd
+// is a descriptor of the process.
 func Start(ctx context.Context, stateDir string, pid, pidfd int) error {
 	const again = 100 // milliseconds between looks at the context and at the process
 	// The process waits until the FIFO has a reader. Then it writes a byte, and executes its program.
@@ -44,7 +44,7 @@ func Start(ctx context.Context, stateDir string, pid, pidfd int) error {
 		case ready[1].Revents != 0:
 			return errors.New("container process is already dead")
 		case ready[0].Revents == 0 && hasStarted(pid):
-			// A shim that was killed has started it, and has not removed the FIFO.
+			// An earlier shim started it, and was killed before it removed the FIFO.
 			return removeFIFO(stateDir)
 		case ctx.Err() != nil:
 			return context.Cause(ctx)

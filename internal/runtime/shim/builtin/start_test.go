@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waiting makes a state directory with a FIFO, and starts a process that behaves as the script says. Its name is that
-// of a process that waits for its start.
+// waiting makes a state directory with a FIFO, and starts a process that behaves as the script says. The process has
+// the name of one that waits for its start.
 func waiting(t *testing.T, script string) (dir string, pid, pidfd int) {
 	t.Helper()
 	dir = t.TempDir()
@@ -74,7 +74,7 @@ func TestStartOfADeadProcessFails(t *testing.T) {
 	}
 }
 
-// The name of the process is not runc's, so a shim before this one has started it.
+// The process no longer has runc's name, so an earlier shim has started it.
 func TestStartOfAStartedProcessRemovesTheFIFO(t *testing.T) {
 	dir, pid, pidfd := waiting(t, "exec sleep 60")
 	if err := Start(t.Context(), dir, pid, pidfd); err != nil {
