@@ -27,7 +27,7 @@ type burstResults struct {
 	LargeEnd   burst `json:"largeEnd"`
 }
 
-// burstTimes has what a side needs for a burst.
+// burstTimes has the times of a side for a burst, and its CPU time.
 type burstTimes struct {
 	summary
 	// CPU is the CPU time in seconds of all processes of the side, its containers included: a mean of all bursts.
@@ -52,8 +52,8 @@ func best(all map[int]burstTimes) (concurrency int) {
 	return concurrency
 }
 
-// bursts compares the bursts of Berth with those of the floor and of runc alone, which run at several concurrencies.
-// The large bursts use the concurrencies that were the best ones for the small bursts.
+// bursts compares the bursts of Berth with bursts of the floor and of runc alone, at several concurrencies. The large
+// bursts use the concurrencies that were the best ones for the small bursts.
 func (b *bench) bursts(ctx context.Context) error {
 	r := &b.results.Bursts
 	var err error
@@ -90,7 +90,7 @@ func (b *bench) burstsOf(ctx context.Context, pods int, floors, bares []int) (up
 	return up, down, nil
 }
 
-// burstOf is one burst of pods, with the prefix of their names. Berth chooses its own concurrency, for which 0 stands.
+// burstOf is one burst of pods, with the prefix of their names. A concurrency of 0 leaves the choice to Berth.
 type burstOf struct {
 	prefix            string
 	pods, concurrency int

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/bench/side"
 )
 
-// clusterCost is what a node of a real cluster costs with Berth, and with the kubelet for comparison.
+// clusterCost has the costs of a node of a real cluster with Berth, and with the kubelet for comparison.
 type clusterCost struct {
 	Pods        int        `json:"pods"`
 	Rounds      int        `json:"rounds"`

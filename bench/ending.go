@@ -36,7 +36,8 @@ func (b *bench) ending(ctx context.Context) error {
 	return nil
 }
 
-// text prints the part. The goal of the whole grows with the time of `runc create`: 1 s on a machine with 28 ms.
+// text prints the part. The goal for the whole grows with the time of `runc create`. It is 1 s on a machine where that
+// takes 28 ms.
 func (e ending) text(p *page, create summary) {
 	if e.Pods == 0 {
 		return

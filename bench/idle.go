@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/internal/base/retry"
 )
 
-// idleCost is the cost of everything but the workloads while nothing happens.
+// idleCost is the cost of a node's idle pods.
 type idleCost struct {
 	Pods    int     `json:"pods"`
 	Seconds float64 `json:"seconds"`
@@ -25,13 +25,13 @@ type idleCost struct {
 // settle is how long to wait after a start, until garbage collection and write-back have ended.
 const settle = 15 * time.Second
 
-// idleGoals are the goals of the issue by the number of pods: CPU in % of a core, and PSS in MB.
+// idleGoals are the goals by the number of pods: CPU in % of a core, and PSS in MB.
 var idleGoals = []struct {
 	pods     int
 	cpu, pss float64
 }{{30, 0.1, 60}, {100, 0.15, 80}, {250, 0.3, 120}}
 
-// idle measures how much is used while pods run and nothing happens.
+// idle measures CPU and memory while pods run and nothing happens.
 func (b *bench) idle(ctx context.Context) error {
 	for _, goal := range idleGoals {
 		c, err := b.idleWith(ctx, goal.pods)

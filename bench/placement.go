@@ -30,7 +30,7 @@ func placementText(p *page, r placement.Results) {
 		p.line("| %d | %d | %.2g | %.1f | %.1f | %.1f | %.1f | %s |", m.Nodes, m.Hints, m.Ways, m.Agreed/1000,
 			m.NotAgreed/1000, m.Closest/1000, m.SingleNode/1000, each)
 	}
-	p.line("\n## 170 of 512 CPUs, of which a third is held, and the hints for 16, in µs\n")
+	p.line("\n## 170 of 512 CPUs while a third is held, and the hints for 16, in µs\n")
 	p.line("| NUMA nodes | packed | full-pcpus-only | uncorecache | across NUMA | hints |")
 	p.line("|---|---|---|---|---|---|")
 	for _, a := range r.Allocate {

@@ -171,7 +171,7 @@ type flip struct {
 	at    time.Time
 }
 
-// watchReady yields the changes of readiness of pods from now on. prefix is only for its error.
+// watchReady yields the changes of readiness of pods from now on. Only its error uses prefix.
 func (b *bench) watchReady(ctx context.Context, prefix string) func(yield func(flip, error) bool) {
 	return func(yield func(flip, error) bool) {
 		ready, synced := map[string]bool{}, false

@@ -39,8 +39,8 @@ type results struct {
 	Statuses  statusRates       `json:"statuses"`
 	Cluster   clusterCost       `json:"cluster"`
 	Watches   watchCost         `json:"watches"`
-	// Alone has the dates of parts that were measured in separate runs with -only and -keep, and the machine if it was
-	// another one.
+	// Alone has the dates of parts that were measured in separate runs with -only and -keep. It also names the machine
+	// if it was another one.
 	Alone map[string]string `json:"measuredAlone,omitempty"`
 }
 
@@ -87,7 +87,7 @@ type summary struct {
 }
 
 // comparison is a measurement of Berth, of the floor, and sometimes of runc alone. Ratio is the ratio of the medians of
-// Berth and the floor, BareRatio the one of Berth and runc.
+// Berth and the floor. BareRatio is the ratio of Berth and runc.
 type comparison struct {
 	Containers int     `json:"containers,omitempty"`
 	Berth      summary `json:"berth"`

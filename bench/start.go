@@ -96,7 +96,7 @@ func startHeader(p *page) {
 	p.line("|---|---|---|---|---|---|---|")
 }
 
-// bareRow is a row of a table that compares with runc alone too. The goal is for the last ratio.
+// bareRow is a row of a table that compares with runc alone too. goal applies to the ratio to runc.
 func (c comparison) bareRow(p *page, what, goal string) {
 	if c.Berth.N == 0 {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/berth-run/berth/bench/statusrate"
 )
 
-// statusRates are the rates at which a real API server accepts changes of pods' statuses.
+// statusRates has the rates of status changes that a real API server accepts.
 type statusRates struct {
 	Pods int          `json:"pods"`
 	Rows []statusRate `json:"rows"`

@@ -16,10 +16,10 @@ func Use(o kubeapitest.Options, f func(*kubeapitest.Cluster) error) error {
 	return errors.Join(err, u.end())
 }
 
-// user takes the place of a test for package kubeapitest.
+// user stands in for a test in package kubeapitest.
 type user struct{ cleanups []func() }
 
-// failure is the value with which Fatalf panics, so that run ends.
+// failure is the value of Fatalf's panic, which ends run.
 type failure struct{ error }
 
 func (*user) Helper() {}

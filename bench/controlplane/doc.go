@@ -1,2 +1,2 @@
-// Package controlplane lets bench, which is no test, use the control plane that is made for tests.
+// Package controlplane lets bench use the control plane of the tests, although bench is no test.
 package controlplane

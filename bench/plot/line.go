@@ -44,5 +44,5 @@ func Fit(x, y []float64) Line {
 // At is the line's value at x.
 func (l Line) At(x float64) float64 { return l.Intercept + l.Slope*x }
 
-// Grows says whether the slope is above zero by more than its noise, three standard errors.
+// Grows reports whether the slope is above zero by more than its noise, three standard errors.
 func (l Line) Grows() bool { return l.Slope > 3*l.Error && l.Slope > 1e-9*math.Abs(l.Intercept) }

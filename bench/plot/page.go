@@ -100,7 +100,7 @@ small { color: #666 }
 {{end}}</body></html>
 `))
 
-// HTML draws each column after the first, with the line fitted after the warm-up.
+// HTML draws each column after the first, with the line that fits its rows after the warm-up.
 func (t Table) HTML(title, note string) (string, error) {
 	var all []drawing
 	if len(t.Rows) > 0 {

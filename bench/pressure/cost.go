@@ -27,7 +27,7 @@ const blind = "evictionHard: {memory.available: 0%, nodefs.available: 0%, nodefs
 const settle = 15 * time.Second
 
 // idle returns the CPU of an agent while pods with limits of local storage do nothing, in percent of a core. root is
-// its directory, and lines are those of its configuration.
+// its directory, and lines are the lines of its configuration.
 func idle(ctx context.Context, root, lines string, pods int, watch time.Duration) (percent float64, err error) {
 	agent, err := side.StartBerthWith(ctx, root, lines)
 	if err != nil {
@@ -58,8 +58,8 @@ func idle(ctx context.Context, root, lines string, pods int, watch time.Duration
 	return (after.Own - before.Own).Seconds() / time.Since(begin).Seconds() * 100, err
 }
 
-// walk measures how long it takes to find out what lies in a directory with many empty files, by a walk and by its
-// project quota. It makes dir. The second is 0 if the kernel or the file system has none.
+// walk measures how long it takes to measure a directory with many empty files, by a walk and by its project quota. It
+// makes dir. counted is 0 if the kernel or the file system has no quotas.
 func walk(ctx context.Context, dir string, files int) (walked, counted time.Duration, err error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return 0, 0, err

@@ -18,18 +18,18 @@ import (
 	"github.com/berth-run/berth/internal/node/stats"
 )
 
-// A hog takes memory at hogRate until it is evicted, or until all pods have used hogLimit and the kernel ends it. The
-// threshold is the kubelet's default. The limit is that of all pods, so that the machine itself is never short.
+// A hog takes memory at hogRate bytes a second until it is evicted, or until all pods together use hogLimit and the
+// kernel ends it. The threshold is the kubelet's default. The limit keeps the machine itself from running short.
 const (
 	hogRate      = 200_000_000
 	hogThreshold = 100 << 20
 	hogLimit     = 768 << 20
-	// slack is how many bytes the crossing may come early: the kernel accounts memory in batches for each CPU, and the
-	// program of the hog grows a little too. It is 10 ms at hogRate.
+	// slack is how many bytes before the threshold the crossing may be seen. The kernel accounts memory in batches for
+	// each CPU, and the hog's program grows a little too. It is 10 ms at hogRate.
 	slack = 2 << 20
 )
 
-// hogs is how the hogs ended.
+// hogs has the results of all hogs.
 type hogs struct {
 	// kills has the time from the crossing of the threshold to the last step of each hog that the agent evicted.
 	kills []time.Duration
@@ -103,8 +103,8 @@ spec:
 	return took, evicted, errors.Join(err, deleteErr)
 }
 
-// ended waits until the container of a pod has ended, and the agent has said how. The kernel was first if the container
-// was OOMKilled.
+// ended waits until the container of a pod has ended and the agent has reported how. If the container was OOMKilled,
+// the kernel was first.
 func ended(ctx context.Context, c *client.Client, name string) (evicted bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, side.Patience)
 	defer cancel()
@@ -125,7 +125,8 @@ func ended(ctx context.Context, c *client.Client, name string) (evicted bool, er
 	return false, fmt.Errorf("pod %s has not ended: %w", name, ctx.Err())
 }
 
-// afterCrossing reads the steps of a hog: the time from the step at which it had taken so many bytes to its last step.
+// afterCrossing returns the time from a hog's first step with so many bytes to its last step. steps is the file with
+// its steps.
 func afterCrossing(steps string, bytes int64) (time.Duration, error) {
 	file, err := os.Open(steps)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// results are how soon pods are evicted, and what it costs to look for pressure and for pods that exceed their limits.
+// results has the times of evictions, and the costs of looking for pressure and for pods that exceed their limits.
 type results struct {
 	Machine string
 	Loads   [2]string // the load of the machine over a minute
@@ -19,14 +19,14 @@ type results struct {
 	// Evicted and OOMKilled are how many hogs the agent and the kernel ended first.
 	Evicted   int
 	OOMKilled int
-	// Idle and Blind are the CPU of an agent with thresholds and limits of storage, and of one without, in percent of a
-	// core.
+	// Idle is the CPU of an agent with thresholds and limits of storage, and Blind of an agent without them, in percent
+	// of a core.
 	Pods    int
 	Seconds float64
 	Idle    float64
 	Blind   float64
-	// WalkMS is the time of a walk of Files files, and QuotaUS that of reading their project quota. It is 0 if the
-	// kernel has none.
+	// WalkMS is the time of a walk of Files files. QuotaUS is the time of reading their project quota, or 0 if the
+	// kernel has no quotas.
 	Files   int
 	WalkMS  float64
 	QuotaUS float64
@@ -52,7 +52,7 @@ func (r *results) evict(ctx context.Context, o options) error {
 	})
 }
 
-// look measures what it costs to look for pressure.
+// look measures the cost of looking for pressure.
 func (r *results) look(ctx context.Context, o options) error {
 	r.Pods, r.Seconds, r.Files = 10, o.watch.Seconds(), o.files
 	return inDir(func(dir string) (err error) {
@@ -85,7 +85,7 @@ func (r results) text() string {
 	var page strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&page, format+"\n", args...) }
 	line("# Eviction\n")
-	line("%s, with a load of %s at the begin and %s at the end.\nmake bench writes this page.", r.Machine, r.Loads[0],
+	line("%s, with a load of %s at the start and %s at the end.\nmake bench writes this page.", r.Machine, r.Loads[0],
 		r.Loads[1])
 	if n := r.Evicted + r.OOMKilled; n > 0 {
 		line("\n## Pods that take 200 MB of memory a second, in ms\n")

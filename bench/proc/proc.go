@@ -37,8 +37,8 @@ func CPU(pid int) (Time, error) {
 	return Time{Own: time.Duration(ticks[0]+ticks[1]) * tick, Children: time.Duration(ticks[2]+ticks[3]) * tick}, nil
 }
 
-// PSS returns the proportional set size of a process in MB: its memory, with a share of what it uses together with
-// other processes (/proc/PID/smaps_rollup).
+// PSS returns the proportional set size of a process in MB: its own memory, and its share of the memory that it uses
+// together with other processes (/proc/PID/smaps_rollup).
 func PSS(pid int) (float64, error) {
 	var pss float64
 	err := rollup(pid, func(field string, mb float64) {
@@ -49,8 +49,8 @@ func PSS(pid int) (float64, error) {
 	return pss, err
 }
 
-// Memory returns the resident memory of a process in MB, and the part of it that only this process uses and that is in
-// no file (/proc/PID/smaps_rollup).
+// Memory returns the resident memory of a process in MB. private is the part that only this process uses and that no
+// file backs (/proc/PID/smaps_rollup).
 func Memory(pid int) (rss, private float64, err error) {
 	err = rollup(pid, func(field string, mb float64) {
 		switch field {

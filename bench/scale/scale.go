@@ -157,7 +157,7 @@ func newNode(o Options) (_ *node, err error) {
 
 func (n *node) config() string { return filepath.Join(n.Dir, "config.yaml") }
 
-// close ends the agent, and removes what is left of its pods.
+// close ends the agent, and removes the remains of its pods.
 func (n *node) close() (err error) {
 	if n.agent != nil && n.agent.Process != nil {
 		err = n.agent.Process.Signal(unix.SIGTERM)
@@ -229,8 +229,8 @@ func (n *node) grow(ctx context.Context, size int) error {
 	return nil
 }
 
-// measure measures the agent with its present pods. The containers of pods from first on end, which have not ended
-// before: their restart has no backoff.
+// measure measures the agent with its present pods. It ends the containers of pods from first on. These have not ended
+// before, so their restart has no backoff.
 func (n *node) measure(ctx context.Context, first int) (Row, error) {
 	row := Row{Pods: n.pods}
 	if err := retry.Sleep(ctx, settle); err != nil {
@@ -278,7 +278,7 @@ func (n *node) measure(ctx context.Context, first int) (Row, error) {
 	return row, err
 }
 
-// cost returns the CPU time that the agent uses meanwhile.
+// cost returns the CPU time that the agent uses while meanwhile runs.
 func (n *node) cost(meanwhile func() error) (time.Duration, error) {
 	before, err := proc.CPU(n.agent.Process.Pid)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Bare starts containers with runc alone: `runc create` and `runc start`, and nothing else while it is measured. The
-// floor prepares what runc needs: a sandbox with its namespaces and cgroup, and the container's configuration. So runc
-// gets the bundle that containerd would give it. A bundle's root file system is mounted before.
+// Bare starts containers with runc alone. The measured time has `runc create` and `runc start` only. Before, the floor
+// prepares a sandbox with its namespaces and cgroup, and the container's configuration. So runc gets the bundle that
+// containerd would give it. The bundle's root file system is mounted before, too.
 type Bare struct {
 	floor *Floor
 	runc  string // the embedded runc
@@ -38,7 +38,7 @@ type barePod struct {
 	bundle string
 }
 
-// PrepareBare makes what all containers of the side share. dir is a new directory.
+// PrepareBare makes the files that all containers of the side share. dir is a new directory.
 func PrepareBare(ctx context.Context, floor *Floor, dir string) (*Bare, error) {
 	b := &Bare{floor: floor, dir: dir, image: filepath.Join(dir, "image"), group: Group{"bare"},
 		pods: map[string]*barePod{}}
@@ -103,7 +103,7 @@ func (b *Bare) Start(ctx context.Context, prefix string, pods int, s Shape, conc
 	return last.Sub(begin), err
 }
 
-// Create returns how long `runc create` alone takes for a new pod, which is removed again.
+// Create returns how long `runc create` alone takes for a new pod. It removes the pod again.
 func (b *Bare) Create(ctx context.Context, name string) (time.Duration, error) {
 	p, err := b.prepare(ctx, name, Shape{})
 	if err != nil {
@@ -160,7 +160,7 @@ func (b *Bare) spec(ctx context.Context, container string) (*specs.Spec, error) 
 	return info.RuntimeSpec, nil
 }
 
-// writeBundle makes a bundle whose root file system is an overlay, as the one of containerd's snapshotter.
+// writeBundle makes a bundle. Its root file system is an overlay, as containerd's snapshotter makes it.
 func (b *Bare) writeBundle(dir string, spec *specs.Spec) error {
 	root := filepath.Join(dir, "rootfs")
 	options := "lowerdir=" + b.image
@@ -186,7 +186,7 @@ func (b *Bare) writeBundle(dir string, spec *specs.Spec) error {
 func (b *Bare) do(ctx context.Context, args ...string) error {
 	result := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // without the unlock: the thread ends with the goroutine, because it is in the cgroup
+		runtime.LockOSThread() // never unlocked: the thread is in the cgroup, so it must end with the goroutine
 		if err := b.group.joinThread(); err != nil {
 			result <- err
 			return
@@ -201,7 +201,7 @@ func (b *Bare) do(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// Remove implements Side. The time is of no use: it includes the removal of what the floor has prepared.
+// Remove implements Side. The time means nothing: it includes the removal of the sandboxes that the floor has prepared.
 func (b *Bare) Remove(ctx context.Context, prefix string, pods, concurrency int) (time.Duration, error) {
 	var group errgroup.Group
 	group.SetLimit(concurrency)

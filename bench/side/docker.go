@@ -150,7 +150,7 @@ func StartBerthOnDocker(ctx context.Context, root string, d *Docker) (*Berth, er
 	return b, b.start(ctx, config)
 }
 
-// Lists returns how long the runtime takes for a list of all containers, and for one of their usage.
+// Lists returns how long the runtime takes to list all containers, and to list their usage.
 func (p *Process) Lists(ctx context.Context) (containers, usage time.Duration, err error) {
 	begin := time.Now()
 	if _, err := p.cri.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{}); err != nil {

@@ -104,7 +104,7 @@ func (f *Floor) ExecEachSecond(ctx context.Context, prefix string, command []str
 	return run()
 }
 
-// Commands is the number of commands that the runtime has run for the agent.
+// Commands returns the number of commands that the runtime has run for the agent.
 func (b *Berth) Commands(ctx context.Context) (int, error) {
 	var dialer net.Dialer
 	client := http.Client{Transport: &http.Transport{
@@ -131,5 +131,5 @@ func (b *Berth) Commands(ctx context.Context) (int, error) {
 	return 0, fmt.Errorf("read the agent's metrics: no count of commands in the answer (%s)", response.Status)
 }
 
-// Commands is the number of commands that ExecEachSecond has run.
+// Commands returns the number of commands that ExecEachSecond has run.
 func (f *Floor) Commands(context.Context) (int, error) { return int(f.commands.Load()), nil }

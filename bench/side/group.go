@@ -76,8 +76,8 @@ func (g Group) CPU() (time.Duration, error) {
 	return 0, fmt.Errorf("read the CPU time of %s: no usage_usec in %q", g.name(), text)
 }
 
-// PSS is the memory of all processes in the group but those of the workload, in MB. A page that several processes share
-// counts in parts.
+// PSS returns the memory of all processes in the group without the workload's, in MB. A page that several processes
+// share counts in parts.
 func (g Group) PSS() (mb float64, err error) {
 	err = filepath.WalkDir(g.dir(), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() != "cgroup.procs" {
@@ -107,7 +107,7 @@ func (g Group) PSS() (mb float64, err error) {
 	return mb, err
 }
 
-// removeGroup removes a cgroup of a side with everything below it, in all hierarchies. It keeps what still has
+// removeGroup removes a cgroup of a side with everything below it, in all hierarchies. It keeps cgroups that still have
 // processes. The name "." stands for all sides.
 func removeGroup(name string) (err error) {
 	for _, root := range []string{"/sys/fs/cgroup/*", "/sys/fs/cgroup"} { // version 1 or hybrid, version 2

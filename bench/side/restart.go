@@ -57,8 +57,8 @@ func (f *Floor) RestartEnded(ctx context.Context) (<-chan Begin, error) {
 	return begins, nil
 }
 
-// startAgain makes and starts the next instance of a container. The exited one stays, because Berth keeps its log and
-// status too. If the start fails, endOne fails because the stamp does not appear.
+// startAgain makes and starts the next instance of a container. The exited instance stays, because Berth keeps it too.
+// If the start fails, endOne fails because the stamp does not appear.
 func (f *Floor) startAgain(ctx context.Context, id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

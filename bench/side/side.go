@@ -36,7 +36,7 @@ const (
 	Patience = 2 * time.Minute
 )
 
-// Side runs pods in one of the two ways that bench compares.
+// Side runs pods in one of the ways that bench compares.
 type Side interface {
 	// Start starts the pods at once, with names that begin with prefix. It returns the time until the first instruction
 	// of the last container.
@@ -83,8 +83,8 @@ func (p *Process) socket() string { return "unix://" + filepath.Join(p.Root, "cr
 // binary is the path of the program of the side with a root directory.
 func binary(root string) string { return root + ".berth" }
 
-// install copies the program, as an installation does: the kernel maps more of a file that the linker has just
-// written. Each side has a copy of its own, so that none shares its memory with the other.
+// install copies the program, as an installation does: the kernel maps more of a file that the linker has just written.
+// Each side has a copy of its own, so that no two sides share memory.
 func install(path string) error {
 	from, err := os.Open(Binary)
 	if err != nil {
@@ -155,7 +155,7 @@ func (p *Process) nothingLeft(ctx context.Context) error {
 	return nil
 }
 
-// left names something that pods still have, or returns "".
+// left names a container, sandbox, cgroup or directory that pods still have, or returns "".
 func (p *Process) left(ctx context.Context) (string, error) {
 	containers, err := p.cri.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 	if err != nil {

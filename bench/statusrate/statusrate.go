@@ -40,8 +40,8 @@ type Rate struct {
 	Seen     []time.Duration // from the change to its event in a watch, all pods changing at once
 }
 
-// Measure starts a control plane on the same CPUs. For each number of pods in flight it changes all pods, as many
-// rounds as rounds says.
+// Measure starts a control plane on the same CPUs. For each number of pods in flight it changes all pods once in each
+// round.
 func Measure(ctx context.Context, rounds int, inFlight ...int) ([]Rate, error) {
 	var rates []Rate
 	err := controlplane.Use(kubeapitest.Options{}, func(c *kubeapitest.Cluster) error {
@@ -61,7 +61,7 @@ func Measure(ctx context.Context, rounds int, inFlight ...int) ([]Rate, error) {
 	return rates, err
 }
 
-// node is a node whose pods run nowhere. Their statuses are made up.
+// node is a node whose pods run nowhere. Their statuses are invented.
 type node struct {
 	config   *rest.Config
 	client   kubernetes.Interface

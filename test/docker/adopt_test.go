@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Containers with the names and labels of cri-dockerd are pods. Their log stays a link to Docker's file.
+// The shim lists containers with cri-dockerd's names and labels. Their log stays a link to Docker's file.
 func TestContainersOfCRIDockerdAreAdopted(t *testing.T) {
 	n := start(t)
 	id := n.daemon.Run(t, workload, []string{"print", "hello", "then", "sleep"},

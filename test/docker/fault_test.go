@@ -14,7 +14,7 @@ import (
 )
 
 // While dockerd does not run, containers run on (live-restore) and calls fail with Unavailable. Afterwards the shim
-// knows what has happened, and no line of a log is missing or there twice.
+// reports the exits of that time, and each log has each line once.
 func TestDockerdEnds(t *testing.T) {
 	n := start(t)
 	for name, signal := range map[string]unix.Signal{"restart": unix.SIGTERM, "kill": unix.SIGKILL} {
@@ -107,11 +107,11 @@ func TestDockerdHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.eventually(t, "it is ready again", func() bool { return n.ready(t).Status })
-	n.run(t, n.pod("late")) // also if dockerd has made a part of it after the deadline
+	n.run(t, n.pod("late")) // this works although dockerd may have made a part of the pod after the deadline
 }
 
-// A shim that was killed at any step leaves what the next one continues with: a sandbox without a network is not ready
-// and makes room for a new one, and a container that was created can be started.
+// The next shim continues after a shim that was killed at any step. A sandbox without a network is not ready, and a new
+// one replaces it. A created container can be started.
 func TestNextShimContinues(t *testing.T) {
 	n := start(t)
 	pod := n.pod("next")
@@ -152,7 +152,7 @@ func (n *node) sandboxes(t *testing.T, app string) []*runtimeapi.PodSandbox {
 	return r.Items
 }
 
-// halfMade makes the pause container of a pod, as a shim does that is killed before it has a network.
+// halfMade makes the pause container of a pod, as a shim leaves it that is killed before it makes the network.
 func (n *node) halfMade(t *testing.T, pod *runtimeapi.PodSandboxConfig) {
 	t.Helper()
 	list, err := n.daemon.Client().ContainerList(t.Context(), client.ContainerListOptions{All: true})

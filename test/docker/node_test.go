@@ -52,7 +52,7 @@ func start(t *testing.T) *node {
 	return n
 }
 
-// begin starts a shim, such as after the end of another one on the same directories.
+// begin starts a shim. It may continue on the directories of an earlier one.
 func (n *node) begin(t *testing.T) {
 	t.Helper()
 	c := &config.Config{RootDir: filepath.Join(n.dir, "root"), RunDir: filepath.Join(n.dir, "run")}

@@ -24,8 +24,8 @@ const (
   "isGateway": true, "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.206.0.0/24"}]]}}]}`
 )
 
-// The program serves any client of the CRI on its socket. Pods have the network of a CNI configuration, run on while
-// the shim does not, and leave no address behind.
+// berth docker-shim serves any client of the CRI on its socket. Pods have the network of a CNI configuration, run on
+// while no shim runs, and leave no address behind.
 func TestShimProgram(t *testing.T) {
 	bin, err := filepath.Abs("../../bin/berth")
 	if err != nil {

@@ -27,7 +27,7 @@ const (
 	metricsPage   = "../../docs/metrics.md"
 )
 
-// promql returns a parser of what every Prometheus server understands.
+// promql returns a parser of the language that every Prometheus server understands.
 func promql() parser.Parser { return parser.NewParser(parser.Options{}) }
 
 // documented holds the series of docs/metrics.md.
@@ -36,7 +36,8 @@ type documented struct {
 	families []family
 }
 
-// family is a name that ends with a star, and the words in code of its row, which may be the ends of its members.
+// family is a name that ends with a star. ends has the words in code of its row, which may end the names of its
+// members.
 type family struct {
 	prefix string
 	ends   map[string]bool
@@ -48,8 +49,8 @@ var (
 	braces = regexp.MustCompile(`\{([a-z,]+)\}`)
 )
 
-// readPage returns the series that the page says exist. A table whose first column is "series" lists them, unless the
-// text above says that they do not exist.
+// readPage returns the series that exist according to the page. A table whose first column is "series" lists them,
+// unless the text above says that they do not exist.
 func readPage(t *testing.T) documented {
 	t.Helper()
 	page, err := os.ReadFile(metricsPage)

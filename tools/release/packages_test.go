@@ -41,7 +41,7 @@ type content map[string]string
 
 var manual = regexp.MustCompile(`^/usr/share/man/man1/berth[a-z-]*\.1\.gz$`)
 
-// check compares the list with the files that both packages must have and those in more.
+// check compares the list with the files that both packages must have and with the files in more.
 func (c content) check(t *testing.T, name string, more ...string) {
 	t.Helper()
 	want := append(more,
@@ -193,8 +193,7 @@ func TestRPMHasTheFilesAndScripts(t *testing.T) {
 	}
 }
 
-// The list names what is linked: each reference leads to a component, and the parts that Berth cannot run without are
-// there.
+// The list is complete: each reference leads to a component, and the parts that Berth cannot run without are there.
 func TestBillOfMaterialsIsComplete(t *testing.T) {
 	for _, file := range releaseFiles(t, ".cdx.json") {
 		f, err := os.Open(file)

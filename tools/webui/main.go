@@ -3,7 +3,7 @@
 //
 //	webui WEB OUT
 //
-// WEB is the directory web of the project, OUT the directory to write to. The same sources give the same bytes.
+// WEB is the directory web of the project. OUT is the directory for the files. The same sources give the same bytes.
 package main
 
 import (
