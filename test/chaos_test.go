@@ -404,7 +404,7 @@ func (c *chaos) settle() {
 	c.untouched()
 }
 
-// converged says what differs from the desired pods.
+// converged returns an error if the pods differ from the desired ones.
 func (c *chaos) converged(ctx context.Context) error {
 	list, err := c.client.Pods(ctx, client.Select{Namespace: "default"})
 	if err != nil {

@@ -16,8 +16,8 @@ var (
 		`(?:exec|until|await-url|exists|rm|cp|mv|mkdir|cmp|symlink)\s`)
 	absolute  = regexp.MustCompile("(?:^|[\\s\"'`=(<>|,])(/[\\w.][\\w.\\[\\]*?$({/-]*)")
 	fixedPort = regexp.MustCompile(`(?:localhost|127\.0\.0\.1|\[::1\]|hostPort): ?[1-9]\d*`)
-	// own matches the absolute paths that any script may name: those of its own processes and cgroup, and facts about
-	// the machine that no script changes.
+	// own matches the absolute paths that any script may name: the paths of its own processes and cgroup, and facts
+	// about the machine that no script changes.
 	own = regexp.MustCompile(`^/(?:dev/(?:null|zero|full|urandom|loop-control)$|workload$|sys/fs/cgroup/?\$|` +
 		`sys/devices/system/|sys/kernel/security/apparmor|` +
 		`077$|proc/(?:\$|self/|sys/|mounts$|meminfo$|uptime$|stat$|[1-9]|\[0-9\]\*/cgroup))`)

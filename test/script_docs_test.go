@@ -45,8 +45,8 @@ esac
 exec %[1]s --root-dir "$ROOT" "$@"
 `
 
-// block runs the first block of a page that matches, as it is written there. Host ports and the agent's socket are
-// those of the script. In the machine whose init is systemd, the berth that the page has installed runs.
+// block runs the first block of a page that matches, as it is written there. It uses the script's host ports and agent
+// socket. In the machine whose init is systemd, the berth that the page has installed runs.
 func (h *harness) block(ts *testscript.TestScript, args []string) {
 	match, err := regexp.Compile(args[1])
 	ts.Check(err)

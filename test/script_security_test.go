@@ -25,8 +25,8 @@ type ownedRow struct {
 // ownedLine is a line of the table: a path, and the modes of directories, files and sockets.
 var ownedLine = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|" + strings.Repeat(` ([0-7]{4}|any|-) \|`, 3))
 
-// owned compares every file below the root directory with the table of a page. The owner is root, the mode is that of
-// the table, and the table has a row for the file. Files with any mode lie below a directory that only root can enter.
+// owned compares every file below the root directory with the table of a page. The owner is root, the mode is the
+// table's, and the table has a row for the file. Files with any mode lie below a directory that only root can enter.
 func (*harness) owned(ts *testscript.TestScript, args []string) {
 	text, err := os.ReadFile(filepath.Join("..", args[0]))
 	ts.Check(err)

@@ -36,7 +36,7 @@ func TestLoopsThatEndWithTheAgentAreNoFailure(t *testing.T) {
 }
 
 func TestBoundedLeavesBehindWhatDoesNotEnd(t *testing.T) {
-	for _, failed := range []bool{false, true} { // a part has failed, or the agent was asked to end
+	for _, failed := range []bool{false, true} { // a part has failed, or the context has ended
 		synctest.Test(t, func(t *testing.T) {
 			release, parts := make(chan struct{}), &running{}
 			ctx, cancel := context.WithCancel(t.Context())

@@ -15,7 +15,7 @@ type ObjectList struct {
 	Items           []object.Value `json:"items"`
 }
 
-// Root returns the path under which the Kubernetes API serves the kinds of a group and version.
+// Root returns the path of a group and version in the Kubernetes API.
 func Root(apiVersion string) string {
 	if strings.Contains(apiVersion, "/") {
 		return "/apis/" + apiVersion

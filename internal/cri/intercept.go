@@ -215,7 +215,8 @@ func (c *Client) describe(ctx context.Context, method string, most, took time.Du
 	return e
 }
 
-// passed reports whether a call has taken its limit, less the 1 % by which a runtime's clock may be ahead.
+// passed reports whether a call has used up its limit. 1 % of the limit does not count, because a runtime's clock may
+// be ahead.
 func passed(took, limit time.Duration) bool { return took >= limit-limit/100 }
 
 func checkCall(next call) call {

@@ -39,7 +39,7 @@ type page struct {
 	agent *servertest.Agent
 	// server is the address of the page's server, such as http://127.0.0.1:1234.
 	server string
-	// complaints has what the browser reports: violations of the policy and errors of scripts.
+	// complaints has the reports of the browser: violations of the policy and errors of scripts.
 	complaints chan string
 }
 
@@ -71,7 +71,7 @@ func open(t *testing.T, pods ...*corev1.Pod) *page {
 	return b
 }
 
-// browse starts a browser and opens a URL. The name evil.example leads to this machine, as that of an attacker may.
+// browse starts a browser and opens a URL. The name evil.example leads to this machine, as an attacker's name may.
 func browse(t *testing.T, url string) *page {
 	t.Helper()
 	chromium := chromiumPath(t)

@@ -23,7 +23,7 @@ import (
 
 const gpu corev1.ResourceName = "example.com/gpu"
 
-// machine is a machine with 12 CPUs, of which the pod with the UID web-uid holds two, and a GPU.
+// machine is a machine with 12 CPUs and a GPU. The pod with the UID web-uid holds two CPUs.
 func machine(t *testing.T) (resource.Node, resource.Held) {
 	t.Helper()
 	return resource.Node{

@@ -19,7 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Fault is what happens to the calls of a method.
+// Fault changes the calls of a method.
 type Fault string
 
 // Faults. Fail and Empty do not reach the runtime.
@@ -32,7 +32,7 @@ const (
 	Unknown Fault = "unknown"
 	// NoAddress removes the addresses from the answer of PodSandboxStatus.
 	NoAddress Fault = "no-address"
-	// OtherNetwork turns the network mode in the answer of PodSandboxStatus to that of the host.
+	// OtherNetwork changes the network mode in the answer of PodSandboxStatus to the host's.
 	OtherNetwork Fault = "other-network"
 )
 

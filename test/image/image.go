@@ -60,7 +60,7 @@ func Pack(path, imageName, files string, entrypoint ...string) error {
 	return nil
 }
 
-// container is what one image has beside its files.
+// container is the configuration of one image.
 type container struct {
 	name       string
 	entrypoint []string

@@ -108,10 +108,10 @@ func ancestors() (ids []string) {
 	return ids
 }
 
-// findFiles lists the entries of directories in which agents, runtimes and CNI plugins keep their state. Directories
-// that all of them share do not count. Debian's containerd has the sockets of its shims in /run/containerd/s, and
-// forgets those of shims that a test has killed. runc's state in /run/containerd/runc stays of containers whose runtime
-// and shim a test has killed as a power cut would. The lock file of the choice of pod ranges stays, because removing a
+// findFiles lists the entries of directories with the state of agents, runtimes and CNI plugins. Directories that all
+// of them share do not count. Debian's containerd has the sockets of its shims in /run/containerd/s, and forgets the
+// sockets of shims that a test has killed. If a test has killed a container's runtime and shim as a power cut would,
+// runc's state of it stays in /run/containerd/runc. The lock file of the choice of pod ranges stays, because removing a
 // lock file would undo the lock of another process. For the same reason the state of blkid, mount and iptables stays:
 // each makes its own on the first run after a start of the machine.
 func findFiles() (all []string, err error) {

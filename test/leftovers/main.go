@@ -1,5 +1,6 @@
-// Command leftovers finds what the tests have left on the machine. "leftovers record FILE" writes what is there before
-// the tests. "leftovers check FILE" names everything that is there since, and exits with 1 if there is anything.
+// Command leftovers finds things that the tests have left on the machine. "leftovers record FILE" records the machine
+// before the tests. "leftovers check FILE" names everything that is new since then, and exits with 1 if it finds
+// anything.
 //
 // It looks at packet filter rules, network devices, mounts (network namespaces are mounts too), cgroups and processes
 // of the project, records of CNI attachments, and files in /run.

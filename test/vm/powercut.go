@@ -115,7 +115,7 @@ func (p *powercutRun) run(ctx context.Context) error {
 type powercutLife struct {
 	number int
 	last   bool          // it ends by itself
-	from   string        // the stage, or fault, from which the cut is counted
+	from   string        // the stage, or fault, where the time to the cut begins
 	wait   time.Duration // the time from then to the cut
 	fault  string        // how the disk fails
 

@@ -33,7 +33,7 @@ func harm(action string, args []string) error {
 	return fmt.Errorf("unknown action %q\n%s", action, usage)
 }
 
-// bomb starts copies of itself, each of which does the same. It ignores errors, which come from the pod's limits.
+// bomb starts copies of itself, and each copy does the same. It ignores errors, which come from the pod's limits.
 func bomb() error {
 	for {
 		child := exec.CommandContext(context.Background(), "/proc/self/exe", "bomb")

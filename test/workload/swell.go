@@ -14,8 +14,8 @@ import (
 const swellStep = 256 << 10
 
 // swell takes memory step by step at a rate in bytes a second. After each step it writes a line to a file: the
-// machine's time in ns, and the bytes so far. Its memory is in small pages, so that the kernel takes no more than a
-// step at once.
+// machine's time in ns, and the bytes so far. Its memory is in small pages, so that the kernel takes at most a step at
+// once.
 func swell(args []string) error {
 	size, err1 := number(args, 0, 0)
 	rate, err2 := number(args, 1, 0)

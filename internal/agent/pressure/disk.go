@@ -33,7 +33,7 @@ import (
 const reclaimAgain = 10 * time.Second
 
 // settleTime is how long the runtime may take to free the layer of a removed container. The kubelet waits as long for
-// the end of an evicted pod. smallLayer is the size in bytes up to which a layer is not worth the wait.
+// the end of an evicted pod. smallLayer is the size in bytes of the largest layer that is not worth the wait.
 const (
 	settleTime = 30 * time.Second
 	smallLayer = 1 << 20

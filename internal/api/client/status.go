@@ -29,8 +29,8 @@ type statusUpgrader struct {
 	arrived atomic.Bool
 }
 
-// newExecutor returns an executor for one stream. It offers only versions of the protocol in which the server sends a
-// status after each end, also after success: version 4 of Kubernetes 1.4 and its successor.
+// newExecutor returns an executor for one stream. It offers only version 4 of the protocol (Kubernetes 1.4) and its
+// successor: with these the server sends a status after each end, also after success.
 func newExecutor(target *url.URL) (remotecommand.Executor, *statusUpgrader, error) {
 	transport, err := spdy.NewRoundTripperWithConfig(spdy.RoundTripperConfig{PingPeriod: pingPeriod})
 	if err != nil {

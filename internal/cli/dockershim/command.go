@@ -24,7 +24,8 @@ import (
 	"github.com/berth-run/berth/internal/runtime/assets"
 )
 
-// options are the flags of the command: those of cri-dockerd with an effect here, by cri-dockerd's names.
+// options are the flags of the command. They are the flags of cri-dockerd that have an effect here, with the same
+// names.
 type options struct {
 	listen, engine, stateDir      string
 	pauseImage, streamAddress     string

@@ -82,7 +82,7 @@ invalid), and 1 for an error.`,
 	return cmd
 }
 
-// explainPressure shows the signals of eviction, and the order in which pods would end.
+// explainPressure shows the signals of eviction, and the pods in their order of eviction.
 func explainPressure(cmd *cobra.Command, agent *client.Client, format string) error {
 	p, err := client.Pressure(cmd.Context(), agent, true)
 	if err != nil {

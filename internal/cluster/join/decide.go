@@ -11,7 +11,7 @@ import (
 // deleted while this node was off must not start because of that.
 const silence = 2 * time.Second
 
-// recheck is the interval at which away is evaluated while the API server fails.
+// recheck is the time between two evaluations of away while the API server fails.
 const recheck = 250 * time.Millisecond
 
 // away reports whether the API server certainly does not answer. If it may still answer, again is the time until the

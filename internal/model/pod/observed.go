@@ -62,8 +62,7 @@ type ContainerStatus struct {
 	Message    string
 	Image      string // as the runtime names it
 	ImageID    string // digest or id
-	// Hash, RestartCount and the fields below are read from the annotations with which the container was created
-	// (io.kubernetes.container.*).
+	// Hash, RestartCount and the fields below come from annotations of the container (io.kubernetes.container.*).
 	Hash                   string
 	RestartCount           int
 	TerminationMessagePath string

@@ -24,7 +24,7 @@ type Finding struct {
 	Check   string `json:"check"`
 	Level   Level  `json:"level"`
 	Message string `json:"message"`
-	// Next says what a user can do.
+	// Next is the user's next step.
 	Next string `json:"next"`
 }
 

@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// State is what a decision needs from earlier decisions. The zero value is the state before the first one.
+// State is the part of earlier decisions that the next decision needs. The zero value is the state before the first
+// one.
 type State struct {
 	// since holds when each threshold became short.
 	since map[Threshold]time.Time
@@ -19,7 +20,7 @@ type State struct {
 	pressure map[corev1.NodeConditionType]time.Time
 }
 
-// Crossing is a signal that is below its threshold and for which pods end now.
+// Crossing is a signal below its threshold that makes pods end now.
 type Crossing struct {
 	Threshold Threshold
 	Seen      Observation

@@ -94,7 +94,7 @@ func (d *disk) table(part, target string) string {
 	switch target {
 	case "error":
 		return fmt.Sprintf("0 %d error", length)
-	case "flakey": // no second up, an hour down, in which each write fails
+	case "flakey": // up for no second, then down for an hour: each write fails
 		return fmt.Sprintf("0 %d flakey %s %d 0 3600 1 error_writes", length, device, start)
 	}
 	return fmt.Sprintf("0 %d linear %s %d", length, device, start)

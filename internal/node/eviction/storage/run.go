@@ -62,7 +62,7 @@ type look struct {
 
 func looks(uid types.UID) []look { return []look{{uid, false}, {uid, true}} }
 
-// state is what is known of a pod from one kind of look.
+// state has the results of one kind of look at a pod.
 type state struct {
 	measured
 	// running: a goroutine measures the pod. evicted: it exceeds a limit, and ends.

@@ -17,7 +17,7 @@ type Containers struct{ host *host }
 // Containers returns the lookup of containers' cgroups.
 func (c *Cgroups) Containers() Containers { return Containers{c.host} }
 
-// Find returns the cgroup of a container. The result is false if the runtime has not made the cgroup there.
+// Find returns the cgroup of a container, or false if the runtime has not made one in the pod's cgroup.
 func (x Containers) Find(p *corev1.Pod, id string) (cgroupfile.Group, bool) {
 	name, t, err := x.host.pod(p)
 	if err != nil {

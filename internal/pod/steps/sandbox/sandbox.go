@@ -40,7 +40,7 @@ type userns interface {
 	Mapping(p *corev1.Pod) (*runtimeapi.UserNamespace, error)
 }
 
-// kernel says what the machine and the runtime can do now.
+// kernel checks the abilities of the machine and the runtime.
 type kernel interface {
 	// CheckUserns returns why a pod cannot have a user namespace of its own, or nil.
 	CheckUserns(p *corev1.Pod) error

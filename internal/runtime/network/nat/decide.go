@@ -27,8 +27,8 @@ type Pod struct {
 type Port struct {
 	// Protocol is the number of the protocol in the IP header.
 	Protocol uint8
-	// HostIP is the only address of the host on which the port is open. It is invalid for all addresses, and
-	// unspecified (0.0.0.0 or ::) for all of one family.
+	// HostIP is the only address of the host with the open port. It is invalid for all addresses, and unspecified
+	// (0.0.0.0 or ::) for all of one family.
 	HostIP netip.Addr `json:",omitzero"`
 	// HostPort leads to Port of the pod.
 	HostPort, Port uint16

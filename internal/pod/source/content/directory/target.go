@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/base/inotify"
 )
 
-// target is the path of the manifests, with what is there and the watch on it.
+// target is the path of the manifests, with its present kind and the watch on it.
 type target struct {
 	path   string
 	period time.Duration
