@@ -165,8 +165,9 @@ func (h *harness) kubelet(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// knowMemory lets the agent write its state for a kubelet again if the machine has another amount of memory by now, as
-// a virtual machine may while it runs. A kubelet with the static memory policy refuses to start on the old state.
+// knowMemory lets the agent write its state for a kubelet again if the machine's amount of memory has changed. A
+// virtual machine's may change while it runs. A kubelet with the static memory policy refuses to start on the old
+// state.
 func (h *harness) knowMemory(ts *testscript.TestScript) {
 	text, err := os.ReadFile(filepath.Join(rootOf(ts), state.MemoryFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -302,7 +303,7 @@ func renew(ts *testscript.TestScript, _ []string) {
 	ts.Check(os.Rename(nodeOf(ts).cluster.NodeKubeconfig(nodeName), ts.Getenv("NODE")))
 }
 
-// awaitDeleted waits until the API server has deleted a pod, and fails if the runtime still has a container of it
+// awaitDeleted waits until the API server has deleted a pod. It fails if the runtime still has a container of the pod
 // then, or its directory still exists.
 func (h *harness) awaitDeleted(ts *testscript.TestScript, args []string) {
 	n, k := nodeOf(ts), key(args[0])

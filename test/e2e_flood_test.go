@@ -35,8 +35,8 @@ type flood struct {
 	busy    chan struct{} // closed at the first 429
 }
 
-// tokenFlood sends requests with random bearer tokens to the node's port. It fails unless the node refuses some of them
-// with 429, starts pods beside them about as quickly as without, and renews its lease in time.
+// tokenFlood sends requests with random bearer tokens to the node's port. The node must refuse some of them with 429.
+// Beside them it must start pods about as quickly as without, and renew its lease in time.
 func tokenFlood(ts *testscript.TestScript, _ []string) {
 	n := nodeOf(ts)
 	renewals := n.renewals(ts)

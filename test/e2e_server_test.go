@@ -15,7 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 )
 
-// ask sends a request to the node's own port with the client certificate of a user, checks the status code, and
+// ask sends a request to the node's own port with the client certificate of a user. It checks the status code, and
 // writes the body to a file. The user "admin" may do everything. The user "nobody" sends no certificate.
 func ask(ts *testscript.TestScript, args []string) {
 	n := nodeOf(ts)

@@ -33,7 +33,7 @@ func TestE2E(t *testing.T) {
 }
 
 // testMoving runs the scripts that change the node's addresses. The test starts itself again in a new network
-// namespace, with the control plane on that loopback interface, so that the scripts may change the network at will.
+// namespace, with the control plane on that loopback interface. There the scripts may change the network at will.
 func testMoving(t *testing.T) {
 	if os.Getenv(placeEnv) != "" {
 		runE2E(t, "embedded", "e2e/moving")

@@ -62,8 +62,8 @@ type hostile struct {
 	ending bool
 }
 
-// TestHostile measures how long another pod's restart and a list of its pods take beside pods that do harm, and how
-// much memory the agent uses.
+// TestHostile measures a neighbour beside pods that do harm: how long a restart of its pod and a list of its pods take.
+// It also measures the agent's memory.
 func TestHostile(t *testing.T) {
 	if !*hostileRun {
 		t.Skip("make hostile runs it")
@@ -196,8 +196,8 @@ func (h hostile) start(s *subject) (names []string) {
 	return names
 }
 
-// reactions kills the neighbour's containers from first on, one after the other. It returns the medians of the times
-// until the API reports the next instance running, and of the times that a list of the neighbour's namespace takes.
+// reactions kills the neighbour's containers from first on, one after the other. It returns two medians: of the times
+// until the API reports the next instance running, and of the times of a list of the neighbour's namespace.
 func (s *subject) reactions(first int) (restart, list time.Duration) {
 	var restarts, lists []time.Duration
 	for i := first; i < first+hostileRounds; i++ {

@@ -49,10 +49,10 @@ spec:
       preStop: {exec: {command: [/workload, "true"]}}
 `
 
-// TestKilledAtEveryCall runs a pod from start to end, again and again, and kills the agent each time at another call
+// TestKilledAtEveryCall runs a pod from start to end, again and again. Each time it kills the agent at another call
 // that changes something in the runtime. It does so twice for each call: before the runtime got the call, and before
-// the agent got the answer. The next agent continues, and the pod reaches the same states: nothing runs twice,
-// nothing is lost, and no container restarts that did not end.
+// the agent got the answer. The next agent continues, and the pod reaches the same states: nothing runs twice, nothing
+// is lost, and no container restarts that did not end.
 func TestKilledAtEveryCall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it runs for one to two minutes")

@@ -55,8 +55,8 @@ func (h *harness) cni(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// vpn makes a network device of the script's place with a route to a range in a routing table of its own, or removes
-// the device. The argument is the range, the name of a file whose first line begins with it, or "down".
+// vpn makes a network device of the script's place, or removes it. The device has a route to a range in a routing table
+// of its own. The argument is the range, the name of a file whose first line begins with it, or "down".
 func (h *harness) vpn(ts *testscript.TestScript, args []string) {
 	name := fmt.Sprintf("berth-vpn%d", ts.Value(daemonKey{}).(*daemon).place)
 	remove := func() {

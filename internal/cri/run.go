@@ -24,8 +24,9 @@ type Conditions interface {
 	SetRuntimeStatus(*runtimeapi.StatusResponse)
 }
 
-// Monitor checks one runtime and keeps its Health. It checks every MonitorOptions.Period while the runtime is ready, at
-// once when the runtime does not answer a call of the client, and more often until the runtime is ready again.
+// Monitor checks one runtime and keeps its Health. It checks every MonitorOptions.Period while the runtime is ready,
+// and at once when the runtime does not answer a call of the client. Until the runtime is ready again it checks more
+// often.
 type Monitor struct {
 	client  *Client
 	options MonitorOptions

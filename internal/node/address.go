@@ -49,9 +49,9 @@ func (c Config) nodeIPs(name string, host []netip.Addr) ([]netip.Addr, error) {
 	return ips, nil
 }
 
-// defaultIP returns the node's name if that is an address, otherwise an address of this machine that the name resolves
-// to, otherwise the address on the interface of the default route. This is the kubelet's order. An unspecified bind
-// selects its family; the zero Addr selects any.
+// defaultIP returns the node's name if that is an address. Otherwise it returns an address of this machine that the
+// name resolves to, or else the address on the interface of the default route. This is the kubelet's order. An
+// unspecified bind selects its family; the zero Addr selects any.
 func (c Config) defaultIP(name string, host []netip.Addr, bind netip.Addr) (netip.Addr, bool) {
 	if ip, err := netip.ParseAddr(name); err == nil {
 		return ip, true

@@ -58,9 +58,9 @@ func parseSums(text string) (map[string]program, error) {
 	return programs, nil
 }
 
-// installPrograms installs runc, the shim and the CNI plugins in the bin directory, where shims and containers of an
-// earlier run may still use older files. A file's name contains a hash of its content, and the file never changes. A
-// link without the hash names the current file and is replaced atomically.
+// installPrograms installs runc, the shim and the CNI plugins in the bin directory. Shims and containers of an earlier
+// run may still use older files there. A file's name contains a hash of its content, and the file never changes. A link
+// without the hash names the current file and is replaced atomically.
 func installPrograms(l layout, programs map[string]program) error {
 	if err := os.MkdirAll(l.cniBin(), 0o755); err != nil {
 		return err

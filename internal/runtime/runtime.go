@@ -278,7 +278,7 @@ func (r *Runtime) serve(ctx context.Context, up *server, failed <-chan error) er
 }
 
 // lock locks the root directory against other processes. It waits a moment: a process that a killed agent was about to
-// start has copies of the agent's locks until it runs its program, and the kernel closes them one after the other.
+// start has copies of the agent's locks until it runs its program. The kernel closes them one after the other.
 func (r *Runtime) lock(ctx context.Context) (*os.File, error) {
 	const inherited = 5 * time.Second
 	if err := os.MkdirAll(r.config.Root, 0o700); err != nil {

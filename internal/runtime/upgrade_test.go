@@ -56,8 +56,8 @@ func writePause(t *testing.T, dir string) {
 	}
 }
 
-// The pods of a version with pause containers and a shim for each pod run on after an upgrade and can be used and
-// removed as before. A container that ended meanwhile has its exit code. New pods have holders and the node's shim.
+// An earlier version has pause containers and a shim for each pod. Its pods run on after an upgrade, and can be used
+// and removed as before. A container that ended meanwhile has its exit code. New pods have holders and the node's shim.
 func TestUpgradeFromStock(t *testing.T) {
 	dir := scratchWithImage(t)
 	writePause(t, dir)

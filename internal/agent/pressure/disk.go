@@ -185,9 +185,9 @@ func (d *Disk) SetPressure(hold []corev1.NodeConditionType) {
 }
 
 // Reclaim implements eviction.Pods. It removes dead containers and unused images if they lie on the file system that is
-// short, and then as many compressed logs as are needed. Images that were imported by hand stay. Victims free their
-// space when their volumes are removed, and the runtime frees layers a while later. Until then no log is removed and no
-// other pod ends, unless half of the threshold is gone too.
+// short. Then it removes as many compressed logs as are needed. Images that were imported by hand stay. Victims free
+// their space when their volumes are removed, and the runtime frees layers a while later. Until then no log is removed
+// and no other pod ends, unless half of the threshold is gone too.
 func (d *Disk) Reclaim(ctx context.Context, c eviction.Crossing) (removed, soon bool) {
 	for uid := range d.ending {
 		if d.over(uid) {

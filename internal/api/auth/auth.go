@@ -119,8 +119,8 @@ func (a *Auth) ClientCAs() *x509.CertPool {
 }
 
 // Check returns nil if the sender of r may do verb on at least one of the subresources of this node. It
-// checks them in order. Otherwise it returns an apierrors.APIStatus with code 401 or 403, with code 429 while too many
-// reviews wait, or with code 500 if the API server did not answer. The message is the kubelet's.
+// checks them in order. Otherwise it returns an apierrors.APIStatus. Its code is 401 or 403, 429 while too many reviews
+// wait, or 500 if the API server did not answer. The message is the kubelet's.
 //
 // Check removes an accepted bearer token from the request.
 func (a *Auth) Check(r *http.Request, verb string, subresources []string) error {

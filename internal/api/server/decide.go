@@ -18,8 +18,8 @@ type notice struct {
 }
 
 // notices returns the watch events for a change, given the pods that the watcher has seen, and updates
-// those. A pod that came and went between two reads of the table is reported as added and deleted, because
-// a client may wait for its end.
+// those. A pod that came and went between two reads of the table is reported as added and deleted: a client may wait
+// for its end.
 func notices(known map[types.NamespacedName]*corev1.Pod, c podChange, match func(*corev1.Pod) bool) []notice {
 	was, is := known[c.Key], c.Value
 	if was != nil && is != nil && was.UID != is.UID {

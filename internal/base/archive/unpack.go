@@ -26,8 +26,8 @@ type Target struct {
 	Owner *Owner
 	// Links makes links to any target. Without it, links that could lead out of the directory are skipped.
 	Links bool
-	// Expect is called before the first file is opened, with about how many bytes the whole stream has, or 0 if it does
-	// not say so. nil: it is not called.
+	// Expect is called before the first file is opened. bytes is the approximate size of the whole stream, or 0 if the
+	// stream does not say it. nil: it is not called.
 	Expect func(bytes int64)
 }
 

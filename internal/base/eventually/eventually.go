@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// patience is how long a wait may take. It is far longer than anything here needs on a busy machine, so that a test that
+// patience is how long a wait may take. It is far longer than any wait here needs on a busy machine. So a test that
 // runs out of it has found something that hangs.
 const patience = time.Minute
 

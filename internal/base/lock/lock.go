@@ -134,7 +134,7 @@ func take(ctx context.Context, root, text string) (unlock func() error, err erro
 }
 
 // inherited is how long Root waits for the lock of an agent that has died. A process that the agent was about to start
-// has a copy of the lock until it runs its program, which takes long on a busy machine.
+// has a copy of the lock until it runs its program. On a busy machine this takes a while.
 const inherited = 15 * time.Second
 
 // commandPatience is how long Root waits for a command. Loading a large image takes the longest.

@@ -19,8 +19,8 @@ func Root(log string) (root *os.Root, rel string, err error) {
 	return root, rel, err
 }
 
-// MkdirAll makes the directory of a pod's logs (depth Depth-2) or of a container's logs (depth Depth-1) with mode 0755,
-// and the directories on the way. It makes nothing outside of the directory of all logs.
+// MkdirAll makes the directory of a pod's logs (depth Depth-2) or of a container's logs (depth Depth-1), and the
+// directories above it. Their mode is 0755. It makes nothing outside of the directory of all logs.
 func MkdirAll(dir string, depth int) error {
 	const mode = 0o755
 	all, rel := split(dir, depth)

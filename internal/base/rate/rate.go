@@ -29,8 +29,8 @@ const leastInterval = 500 * time.Millisecond
 // rate.
 const youngAge = time.Minute
 
-// Next returns the CPU usage of something in billionths of a core, from the CPU time in nanoseconds that it has used up
-// to a moment. key identifies it, and started is when it started. It returns nil while there is no rate.
+// Next returns the CPU usage of a thing in billionths of a core. It computes it from the CPU time in nanoseconds that
+// the thing has used so far. key identifies it, and started is when it started. It returns nil while there is no rate.
 func (r *Rates) Next(key string, at time.Time, usage uint64, started time.Time) *uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

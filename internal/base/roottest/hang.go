@@ -9,7 +9,7 @@ import (
 )
 
 // Hang mounts a FUSE file system whose server never answers. Every call that looks at a path below dir waits in the
-// kernel until release is called, which ends these calls with an error and unmounts the file system.
+// kernel until release is called. release ends these calls with an error and unmounts the file system.
 func Hang(dir string) (release func() error, err error) {
 	server, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {

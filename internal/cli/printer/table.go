@@ -43,8 +43,8 @@ func (t *Table) Style(column string, of func(cell string, row []string) terminal
 	t.styles[slices.Index(t.header, column)] = of
 }
 
-// Row adds a row. It replaces line breaks and other control characters in cells with spaces, because a cell may contain
-// text from a container or a registry, and a terminal obeys such characters.
+// Row adds a row. It replaces line breaks and other control characters in cells with spaces. A cell may contain text
+// from a container or a registry, and a terminal obeys control characters.
 func (t *Table) Row(cells ...string) {
 	for i := range cells {
 		cells[i] = strings.TrimRight(strings.Map(harmless, cells[i]), " ")

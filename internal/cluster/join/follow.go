@@ -57,8 +57,8 @@ type changes struct {
 // reaction is called with the current Node object. It is called again after the returned duration, unless that is 0.
 type reaction func(context.Context, *corev1.Node) (again time.Duration)
 
-// follow calls react with the current Node object, again after each change of the object, and again after the
-// duration that react returned unless it is 0.
+// follow calls react with the current Node object, and again after each change of the object. If react returns a
+// duration other than 0, follow also calls it after that time.
 func (c *changes) follow(react reaction) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for {

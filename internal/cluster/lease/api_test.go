@@ -18,8 +18,8 @@ import (
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 )
 
-// A lease is created when the Node object is known, renewed, created again after somebody deletes it, and renewed
-// again when the API server is back.
+// The agent creates a lease when it knows the Node object, and renews it. It creates the lease again after a deletion,
+// and renews it again when the API server is back.
 func TestALeaseIsCreatedRenewedAndRestored(t *testing.T) {
 	c := kubeapitest.Start(t, kubeapitest.Options{})
 	client, err := kubernetes.NewForConfig(c.NodeConfig("n1"))

@@ -168,8 +168,8 @@ func (w *world) awaitKnown(uid types.UID, mirror types.UID) {
 	}
 }
 
-// A static pod gets a mirror pod when the node is registered, again when somebody deletes the mirror pod, and a new one
-// when its manifest changes. Without a manifest the mirror pod is deleted.
+// A static pod gets a mirror pod when the node is registered, and again after a deletion of the mirror pod. It gets a
+// new one when its manifest changes. Without a manifest the mirror pod is deleted.
 func TestAMirrorPodFollowsItsManifest(t *testing.T) {
 	w := start(t, "life")
 	w.manifest("web", "example.com/web:1", "")

@@ -156,8 +156,8 @@ func (x *Object) confirm(requested time.Time) {
 	x.changed = make(chan struct{})
 }
 
-// receive stores an object from the API server. An object that is older than the stored one, or known to be deleted,
-// is ignored unless it comes from a list, because a list starts anew.
+// receive stores an object from the API server. An object from a list always counts, because a list starts anew. Any
+// other object is ignored if it is older than the stored one or known to be deleted.
 func (x *Object) receive(n *corev1.Node, list bool) {
 	x.mu.Lock()
 	was := x.newest()

@@ -13,7 +13,7 @@ import (
 )
 
 // newKey makes a private key of a type of the API. It returns the key in PEM (PKCS #8), and an empty certificate
-// signing request in DER, which proves to the API server that the agent has the key.
+// signing request in DER. The request proves to the API server that the agent has the key.
 func newKey(keyType string) (private, request []byte, err error) {
 	key, err := generate(keyType)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package report writes the status of pods to the API server.
 //
-// Writer owns, for each pod, the newest status of the agent, the newest object that the API server is known to have,
-// and the time of the next try. Package status queues rows with Set, which never blocks. Run sends them.
+// For each pod, Writer owns the agent's newest status, the newest known object of the API server, and the time of the
+// next try. Package status queues rows with Set, which never blocks. Run sends them.
 //
 //	status --Set--> row (newest only) --merge--> patch --PATCH pods/status--> API server
 //	                                                 \--DELETE, when Gone
@@ -20,6 +20,6 @@
 // claims, and resize. If others change its own fields, it writes them again at growing intervals. A field that the
 // API server drops, for example an unknown one, is not sent again until something else changes.
 //
-// A pod that is Gone is deleted with grace period 0 after its last status was accepted, if the API server has marked
-// it for deletion. Mirror pods are deleted by package mirror.
+// If the API server has marked a pod for deletion and the pod is Gone, Writer deletes it with grace period 0. It does
+// so after the API server has accepted the last status. Mirror pods are deleted by package mirror.
 package report

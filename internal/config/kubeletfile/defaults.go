@@ -155,8 +155,8 @@ func Complete(files *v1beta1.KubeletConfiguration, root string, joined bool) *v1
 }
 
 // beforeDropIns returns the defaults that a kubelet fills in before it merges drop-ins into the file of --config,
-// where that changes the result. A threshold in a drop-in is then added to the default thresholds, and an update
-// frequency in a drop-in does not also set the report frequency.
+// where that changes the result. A threshold in a drop-in is then added to the default thresholds. An update frequency
+// in a drop-in does not also set the report frequency.
 func beforeDropIns(file *v1beta1.KubeletConfiguration) Layer {
 	l := Layer{data: map[string]any{}}
 	if merge := file.MergeDefaultEvictionSettings; file.EvictionHard == nil || merge != nil && *merge {

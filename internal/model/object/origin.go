@@ -11,10 +11,10 @@ type Origin struct {
 	Dir Directory `json:"dir,omitzero"`
 }
 
-// Directory identifies a directory of the machine, so that an empty directory below an unmounted mount point, or one
-// that was made anew, is not mistaken for it. All fields together identify it: file systems use inode numbers again,
-// and device numbers may change with a reboot. If an unchanged directory is wrongly taken for
-// another one, data stays that could be removed. No data is lost.
+// Directory identifies a directory of the machine. So an empty directory below an unmounted mount point, or one that
+// was made anew, is not mistaken for it. All fields together identify it: file systems use inode numbers again, and
+// device numbers may change with a reboot. If an unchanged directory is wrongly taken for another one, data stays that
+// could be removed. No data is lost.
 type Directory struct {
 	Device uint64 `json:"device"`
 	Inode  uint64 `json:"inode"`

@@ -34,8 +34,8 @@ type Stop struct {
 	// Grace is the time between the stop signal and the kill. nil means the
 	// pod's own terminationGracePeriodSeconds. Minimum 0.
 	Grace *time.Duration
-	// Exact: Grace counts even if it is shorter than the time that the agent otherwise leaves at least between the stop
-	// signal and the kill (2 s).
+	// Exact: Grace counts even if it is below 2 s, the least time that the agent otherwise leaves between the stop
+	// signal and the kill.
 	Exact bool
 	// At is the time of the first request to stop.
 	At time.Time

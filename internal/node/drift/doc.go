@@ -13,6 +13,6 @@
 // While nothing is written, the only cost is reading all files once in Options.Audit.
 //
 // Each subject is checked in its own goroutine, so that a runtime that hangs delays only its own containers. A repair
-// writes the files first and updates the runtime later, so that a second change is noticed while the runtime is busy
+// writes the files first and updates the runtime later. So the agent notices a second change while the runtime is busy
 // with the first.
 package drift

@@ -12,8 +12,8 @@ const (
 	latestLook  = 10 * time.Second
 )
 
-// NextLook returns how long the observations in seen may stand. A signal can cover at most half of its distance to the
-// next threshold in that time, if it falls as fast as since the look before. silent signals have no notification by the
+// NextLook returns how long the observations in seen may stand. If a signal falls as fast as since the previous look,
+// it covers at most half of its distance to the next threshold in that time. silent signals have no notification by the
 // kernel: for them NextLook reckons with the speed of Signal.burst, because they may start to fall at any time.
 func NextLook(thresholds []Threshold, before, seen Observations, silent func(Signal) bool) time.Duration {
 	next := latestLook

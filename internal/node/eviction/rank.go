@@ -102,9 +102,9 @@ func Choose(c Crossing, all []Candidate, now time.Time) []Candidate {
 // HardGrace is the longest time between the stop signal and the kill of a pod that ends for a hard threshold.
 const HardGrace = time.Second
 
-// Grace returns the time between the stop signal and the kill of a victim. The kernel takes a process of its own choice
-// when memory or process IDs run out, so for these a hard threshold leaves no time at all. A soft threshold leaves the
-// pod's own grace period, at most limit (evictionMaxPodGracePeriod).
+// Grace returns the time between the stop signal and the kill of a victim. When memory or process IDs run out, the
+// kernel itself chooses the process that suffers. So for these signals a hard threshold leaves no time at all. A soft
+// threshold leaves the pod's own grace period, at most limit (evictionMaxPodGracePeriod).
 func Grace(t Threshold, p *corev1.Pod, limit time.Duration) time.Duration {
 	switch {
 	case !t.Hard():

@@ -109,9 +109,8 @@ func TestVictims(t *testing.T) {
 	}
 }
 
-// TestVictimsOfRandomNodes checks for random nodes and pods that the victims cover the shortfall if all pods together
-// do, that without the last one they do not, and that no pod that ranks before the last victim and frees something is
-// left out.
+// TestVictimsOfRandomNodes checks the victims of random nodes and pods. They cover the shortfall if all pods together
+// do, and not without the last victim. No pod that ranks before the last victim and frees something is left out.
 func TestVictimsOfRandomNodes(t *testing.T) {
 	for seed := range uint64(2000) {
 		random := rand.New(rand.NewPCG(seed, 0))

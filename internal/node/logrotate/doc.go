@@ -12,8 +12,8 @@
 //	  ^                       |
 //	  +---ReopenContainerLog--+
 //
-// A log without writes costs nothing. inotify reports the first write once. Only then is the size checked, after a
-// delay that is shorter the closer the log is to its limit and the faster it grows (decide.go):
+// A log without writes costs nothing. inotify reports the first write once. Only then, after a delay, is the size
+// checked. The delay is shorter the closer the log is to its limit and the faster it grows (decide.go):
 //
 //	watched --write--> due in 100 ms to 1 s --size < limit--> watched
 //	                          |

@@ -28,8 +28,7 @@ const (
 )
 
 // Run follows the directory until ctx ends. If it cannot, for example because the directory cannot be made, it logs an
-// error and tries again, because pods that need no plugin still run. Plugins stay registered meanwhile, and when Run
-// returns.
+// error and retries. Pods that need no plugin run meanwhile. Plugins stay registered meanwhile, and when Run returns.
 func (w *Watcher) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()

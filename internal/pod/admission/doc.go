@@ -1,6 +1,6 @@
 // Package admission decides whether a pod may run on this node, beside the pods that are already here.
 //
-// It holds an ordered list of rules (Rules), pure functions from In to Answer, and a table that classifies every field
+// It holds an ordered list of rules (Rules), which are pure functions from In to Answer. A table classifies every field
 // of a pod's spec (Fields). It keeps no state: the fleet owns the set of admitted pods, and package gate acts on the
 // answers.
 //

@@ -168,8 +168,8 @@ resourceClaims: [{name: gpu}]
 	}
 }
 
-// A node of a cluster runs a pod of the API server without fields that a kubelet of the version that is followed does
-// not know, unless that would do more than the pod wants.
+// A node of a cluster ignores fields of API server pods that are newer than the kubelet version that Berth follows. It
+// rejects the pod if it would do more than it wants without such a field.
 func TestNewerFieldsOfAJoinedNode(t *testing.T) {
 	p := spec(t, `
 containers:

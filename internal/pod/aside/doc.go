@@ -5,5 +5,5 @@
 // alone until the time of the next try. Its containers keep running meanwhile.
 //
 // A panic in a loop that serves all pods ends the agent instead (package guard). The next agent finds the reports of
-// such ends (package crash) and sets a pod aside at its start if the pod was the subject of several.
+// such ends (package crash). At its start it sets a pod aside if several reports name the pod.
 package aside

@@ -174,8 +174,7 @@ func TestEndedInTheAPI(t *testing.T) {
 	})
 }
 
-// A rejection of a pod of the API server is final, even if the API server reports it back or the pod's owner changes
-// the pod.
+// The rejection of a pod of the API server is final, even if the API server reports it back or a user changes the pod.
 func TestRejectedForGood(t *testing.T) {
 	run(t, func(t *testing.T, n *node) {
 		n.api("a", func(p *corev1.Pod) { p.Labels = map[string]string{"bad": "yes"} })

@@ -101,8 +101,8 @@ func (g *Gate) inquiry(p *pod.Pod) *inquiry {
 	return i
 }
 
-// begins reports whether a new timeline begins for a pod. It does if the pod is new to this node, if a reboot has ended
-// its sandbox, or if an earlier agent ended before the pod was ready.
+// begins reports whether a new timeline begins for a pod. It does if the pod is new to this node or a reboot has ended
+// its sandbox. It also does if an earlier agent ended before the pod was ready.
 func begins(o *pod.Observed, status corev1.PodStatus, last timeline.Timeline, recorded bool) bool {
 	if pod.Ended(status.Phase) {
 		return false

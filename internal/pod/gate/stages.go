@@ -15,8 +15,8 @@ import (
 // bookingRetry is the delay before admission runs again for a pod whose allocation could not be written to disk.
 const bookingRetry = 5 * time.Second
 
-// blockedRetry is the delay before admission runs again for a blocked pod. A change of the runtime's features makes it
-// run at once, but nothing notifies the agent of a change of the kernel that unblocks the pod.
+// blockedRetry is the delay before admission runs again for a blocked pod. After a change of the runtime's features it
+// runs at once. But nothing notifies the agent of a change in the kernel that unblocks the pod.
 const blockedRetry = 5 * time.Second
 
 // Stage is one stage of a pod's admission.

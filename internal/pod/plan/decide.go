@@ -401,10 +401,10 @@ func (c *computation) newest(name string) (pod.ContainerStatus, bool) {
 	return c.lost(name)
 }
 
-// lost returns the last instance of an app or ephemeral container that was reported as running or ended and that the
-// runtime does not have any more. Its end is unknown if it was running, which counts as a failure (137). If the pod has
-// a rule that restarts all containers, nothing counts as lost: the restart removed it, and it must run again. Init
-// containers do not count, because they may run again.
+// lost returns the last instance of an app or ephemeral container if the runtime no longer has it. The status has
+// reported the instance as running or ended. Its end is unknown if it was running, which counts as a failure (137). If
+// the pod has a rule that restarts all containers, nothing counts as lost: the restart removed it, and it must run
+// again. Init containers do not count, because they may run again.
 func (c *computation) lost(name string) (pod.ContainerStatus, bool) {
 	if c.restartsAll() {
 		return pod.ContainerStatus{}, false
@@ -441,7 +441,7 @@ func (c *computation) restartsAll() bool {
 	})
 }
 
-// current returns the last instance in the kept sandbox, or in the newest sandbox if none is kept, because its
+// current returns the last instance in the kept sandbox. If no sandbox is kept, it uses the newest one, because its
 // containers show how the pod ended. If all containers start anew in a new sandbox, no instance is current.
 func (c *computation) current(k pod.Container) (pod.ContainerStatus, bool) {
 	if c.anew {

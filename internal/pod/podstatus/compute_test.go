@@ -535,8 +535,8 @@ func TestPhase(t *testing.T) {
 	}
 }
 
-// Containers of a pod that waits for admission have the same reason as under a kubelet, and a message that says what
-// the pod waits for. Admission that has not answered yet gives no message.
+// Containers of a pod that waits for admission have the kubelet's reason, and a message that says what the pod waits
+// for. Admission that has not answered yet gives no message.
 func TestWaitingForAdmission(t *testing.T) {
 	first := corev1.ContainerStateWaiting{Reason: reason.PodInitializing}
 	named := corev1.ContainerStateWaiting{Reason: reason.PodInitializing, Message: "waiting for pod b to end"}

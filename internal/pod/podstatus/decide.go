@@ -236,8 +236,9 @@ func wasRejected(s corev1.PodStatus) bool {
 	return s.Phase == corev1.PodFailed && strings.HasPrefix(s.Message, rejected)
 }
 
-// GoesOn reports whether a pod continues from a status after an agent restart. It does not if the status is of a
-// rejection, since the pod may be admitted now, or of a shutdown of the node, which did not end the pod for good.
+// GoesOn reports whether a pod continues from a status after an agent restart. The status of a rejection does not
+// count, since the pod may be admitted now. Nor does the status of a shutdown of the node, which did not end the pod
+// for good.
 func GoesOn(s corev1.PodStatus) bool { return !wasRejected(s) && s.Reason != string(pod.StopShutdown) }
 
 // Ready reports whether the condition Ready of a status is true.

@@ -10,9 +10,9 @@
 //
 // There are two ways in. The fleet calls Publish after each pass of a worker and each change of a member, and goes on
 // when the status is recorded: a worker plans from the status before, and removes nothing of a pod whose end is not on
-// disk. Everything else that a status shows (verdicts of probes, the health of devices, addresses of the node) marks
-// the pod in Stale, and Run publishes it again.
+// disk. A change of anything else in a status (verdicts of probes, the health of devices, addresses of the node) marks
+// the pod in Stale. Run then publishes it again.
 //
-// What the runtime shows of a pod arrives with the worker's pass, so that a status always belongs to a plan that was
-// made from it.
+// The runtime's state of a pod arrives with the worker's pass. So the plan in a status always comes from the same
+// state.
 package status

@@ -18,8 +18,8 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// longestSleep limits how long a worker waits for a time of the machine's clock, such as a pod's active deadline,
-// because the clock may be set meanwhile.
+// longestSleep limits how long a worker waits for a time of the machine's clock, such as a pod's active deadline. The
+// clock may be set meanwhile.
 const longestSleep = time.Minute
 
 // Run takes the pod through its life and returns nil when nothing of it is left. A pod that ended by itself keeps its

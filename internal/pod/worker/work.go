@@ -5,8 +5,8 @@ import "time"
 // Operation is the purpose of work on a pod, in the kubelet's terms.
 type Operation string
 
-// The operations. Create is the work until a pod's first start, Update the work after a change of the pod, and Sync all
-// other work while the pod should run. Kill stops its containers, and CleaningUp undoes the rest.
+// The operations. Create is the work until a pod's first start. Update is the work after a change of the pod. Sync is
+// all other work while the pod should run. Kill stops its containers, and CleaningUp undoes the rest.
 const (
 	Create     Operation = "create"
 	Update     Operation = "update"

@@ -163,8 +163,8 @@ func TestStepsInOrderAndBack(t *testing.T) {
 	})
 }
 
-// A hanging step, such as a mount or an image pull, and a hanging task, such as a container's start that waits for its
-// image or a hook, delay neither the sandbox nor the end of the pod.
+// A hanging step, such as a mount or an image pull, delays neither the sandbox nor the end of the pod. Nor does a
+// hanging task, such as a container's start that waits for its image or a hook.
 func TestStopInterruptsHangingStepsAndTasks(t *testing.T) {
 	for name, hang := range map[string]func(n *node, wait func(context.Context) error) Step{
 		"step": func(n *node, wait func(context.Context) error) Step {

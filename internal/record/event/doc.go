@@ -10,8 +10,8 @@
 //	eleventh message of one object, type and reason    -> combine, until 10 min are quiet
 //	anything else                                      -> a new event
 //
-// The journal is written at most once per flush delay (1 s) and only after new events, so kill -9 loses at most the
-// events of that delay. Appends are not synced to the disk: a power failure may lose what the kernel has not written
-// back. The journal is not a file of package checkpoint, which replaces whole files: an append costs only the new
-// lines, however many events are kept.
+// The journal is written at most once per flush delay (1 s) and only after new events. So a killed agent loses at most
+// the events of that delay. Appends are not synced to the disk: a power failure may lose what the kernel has not
+// written back. The journal is not a file of package checkpoint, which replaces whole files: an append costs only the
+// new lines, however many events are kept.
 package event

@@ -2,8 +2,8 @@ package podlog
 
 import "time"
 
-// writerGrace is how long a writer that does not close a file may still add lines to it, counted from when a later file
-// has lines or the container has ended.
+// writerGrace is how long a writer that does not close a file may still add lines to it. The time begins when a later
+// file has lines or the container has ended.
 const writerGrace = 100 * time.Millisecond
 
 // progress is the state of a reader that has read a whole file.

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/internal/base/dirwatch"
 )
 
-// confRetry is the time until the next attempt after the CNI configuration could not be read or written, or while the
-// kernel does not report changes of it.
+// confRetry is the time until the next attempt if the CNI configuration cannot be read or written. It is also the time
+// between two reads if the kernel does not report its changes.
 const confRetry = 5 * time.Second
 
 // confFile is an entry of a directory of CNI configuration: a file with its text, or a link to a directory. Such a

@@ -44,7 +44,8 @@ func (n *Network) release(ctx context.Context, sandbox string) {
 // ended removes the remains of a sandbox that has ended: its lease if the CRI plugin has lost its network namespace,
 // the rules of CNI plugins, and route_localnet once no pod has a host port. The bridge plugin leaves its rules behind
 // if the sandbox's network namespace no longer exists. Each sandbox is stopped and then removed; the second call of
-// ended has nothing to do if the first succeeded, and the first has nothing to do for a pod of the built-in network.
+// ended has nothing to do if the first succeeded. For a pod of the built-in network, the first has nothing to do
+// either.
 func (n *Network) ended(ctx context.Context, sandbox string) {
 	if _, done := n.cleaned.Load(sandbox); done {
 		return

@@ -33,10 +33,10 @@ func Ready(ctx context.Context, s Sandboxes) (ids []string, err error) {
 	return ids, nil
 }
 
-// End ends the shims of a runtime that have neither a sandbox that is ready nor a process of a pod, and returns their
-// process IDs. program is the file name of shims, up to a version. address is the name of the runtime in the arguments
-// of its shims. sandboxes are those that are ready. Call it while no sandbox starts. It continues after an error, and
-// returns all errors.
+// End ends the shims of a runtime that have neither a ready sandbox nor a process of a pod. It returns their process
+// IDs. program is the file name of shims, up to a version. address is the name of the runtime in the arguments of its
+// shims. sandboxes are those that are ready. Call it while no sandbox starts. It continues after an error, and returns
+// all errors.
 func End(program, address string, sandboxes []string) (ended []int, err error) {
 	return end("shim", func(process int) bool { return isOrphan(process, program, address, sandboxes) })
 }

@@ -15,8 +15,8 @@ var shownSpans = map[string]string{
 	"cni.setup_pod_network": "network",
 }
 
-// Context returns a context that sends containerd's spans of a RunPodSandbox call to provider, as children of the span
-// that the caller has sent (W3C trace context). containerd gets the provider from the span in its context.
+// Context returns a context that sends containerd's spans of a RunPodSandbox call to provider. They become children of
+// the span that the caller has sent (W3C trace context). containerd gets the provider from the span in its context.
 func Context(ctx context.Context, provider trace.TracerProvider, method string) context.Context {
 	if provider == nil || method != runtimeapi.RuntimeService_RunPodSandbox_FullMethodName {
 		return ctx

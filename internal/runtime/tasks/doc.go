@@ -4,7 +4,7 @@
 // It owns the directory of bundles. Its only writers are [Manager.Create] and [Manager.Delete]; the shim owns task.json
 // in each bundle, and writes the exits of deleted containers.
 //
-// The stock plugin executes the shim at the start of each pod and at the end of each container, and takes a container
+// The stock plugin executes the shim at the start of each pod and at the end of each container. It takes a container
 // for dead when the connection to its shim closes. This one starts one shim and connects to it once. When the shim
 // ends, it starts another, which continues with the containers, and repeats the calls that were in progress.
 //

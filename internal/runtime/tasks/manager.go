@@ -344,8 +344,8 @@ func (m *Manager) create(ctx context.Context, r *taskapi.CreateTaskRequest) (pid
 	return pid, err
 }
 
-// holdOutput opens the output of a new container until release. Without it, the end of the shim would be the end of the
-// output for its reader, which would then be gone when the next shim creates the container.
+// holdOutput opens the output of a new container until release. Without it, the reader would take the end of the shim
+// for the end of the output. It would then be gone when the next shim creates the container.
 func holdOutput(ctx context.Context, r *taskapi.CreateTaskRequest) (release func(), err error) {
 	var files []io.Closer
 	release = func() {

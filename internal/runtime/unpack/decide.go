@@ -2,8 +2,8 @@ package unpack
 
 import "fmt"
 
-// checkSize returns an error if a layer has unpacked to too many bytes (out), or if its sparse files are too large, for
-// the compressed bytes that were read (in).
+// checkSize returns an error if a layer has unpacked to too many bytes, or if its sparse files are too large. out is
+// the number of unpacked bytes so far, and in the number of compressed bytes that were read.
 func (l Limits) checkSize(in, out, sparse int64) error {
 	if out = max(out, sparse); out > l.Harmless && out/l.MaxRatio > in {
 		return fmt.Errorf("%w: it unpacks to more than %d times its compressed size and more than %d bytes",

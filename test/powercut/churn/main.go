@@ -1,5 +1,5 @@
-// Command churn runs in the machine of make powercut. It mounts the disk, starts an agent on it, checks everything that
-// was confirmed in earlier lives of the machine, and then applies, edits and deletes pods until the power goes. It
+// Command churn runs in the machine of make powercut. It mounts the disk, starts an agent on it, and checks everything
+// that was confirmed in earlier lives of the machine. Then it applies, edits and deletes pods until the power goes. It
 // prints each step to the console: see powercut.Line.
 //
 // In some lives the disk fails meanwhile: it is full for a while, or returns errors.

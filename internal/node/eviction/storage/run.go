@@ -75,8 +75,8 @@ func New(o Options) *Limits {
 	return &Limits{o: o, over: wake.New(), states: map[look]*state{}}
 }
 
-// Run measures pods until ctx ends. Each is measured in a goroutine of its own, because a pod with many files, or one
-// whose disk does not answer, must not delay the others.
+// Run measures pods until ctx ends. Each pod is measured in a goroutine of its own: a pod with many files, or with a
+// disk that does not answer, must not delay the others.
 func (l *Limits) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

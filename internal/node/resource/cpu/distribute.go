@@ -10,8 +10,8 @@ import (
 // choices it takes the one after which the free CPUs of all nodes are most evenly spread (KEP-2902). It takes nothing
 // if no choice works.
 //
-// The kubelet forgets the best nodes it has found when it continues to search, so with 4 or more nodes it may choose
-// others (kubernetes 141237). This search keeps them.
+// The kubelet forgets the best nodes when it continues to search. So with 4 or more nodes it may choose others
+// (kubernetes 141237). This search keeps them.
 func (t *taker) distribute() {
 	if t.need == 0 {
 		return

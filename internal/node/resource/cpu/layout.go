@@ -25,8 +25,8 @@ type group struct {
 	cpus []int // indexes in layout.cpus, ascending
 }
 
-// layout indexes a machine. A CPU is identified by its index among the CPUs sorted by ID, a group by its index among
-// the groups of its kind sorted by ID.
+// layout indexes a machine. The identifier of a CPU is its index among the CPUs sorted by ID. The identifier of a group
+// is its index among the groups of its kind sorted by ID.
 type layout struct {
 	cpus   []int // CPU IDs, ascending
 	groups [kinds][]group

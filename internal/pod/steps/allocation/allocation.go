@@ -255,8 +255,8 @@ func (s *Allocations) Book(p *corev1.Pod, beside []types.UID) error {
 }
 
 // held returns the allocations that count when a pod is admitted: of the pod itself and of the pods in beside, with
-// their reservations. It also counts pods that a previous agent admitted and that this agent has not handled yet, even
-// if they are no longer desired but still run.
+// their reservations. It also counts pods that a previous agent admitted and this agent has not handled yet, even if
+// they still run but are no longer desired.
 func (s *Allocations) held(uid types.UID, beside []types.UID) resource.Held {
 	held := s.All()
 	for other := range held {

@@ -15,9 +15,9 @@ type applied interface {
 	DeleteObject(context.Context, object.Key) error
 }
 
-// Delete deletes a claim for a user. The claim is marked as deleted before it is removed, so that an agent that is
-// killed in between never takes a missing claim for a deleted one, or the other way round: the mark of a claim that
-// still exists is withdrawn.
+// Delete deletes a claim for a user. The claim is marked as deleted before it is removed. So after a kill in between,
+// the next agent never takes a missing claim for a deleted one, or the other way round: the mark of a claim that still
+// exists is withdrawn.
 //
 // bare reports whether only the volume of the claim is there, because its manifest disappeared. Then the claim is
 // deleted, although from returns an error for a claim that does not exist. After any other error nothing has changed.

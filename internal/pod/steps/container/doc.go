@@ -1,9 +1,9 @@
 // Package container starts and stops the containers of a pod.
 //
 // It owns the life of one container start (start.go reads top to bottom) and the order of creating and ending the
-// containers of a pod. It also owns the lifecycle handlers of the spec, the internal lifecycle for resource allocators
-// and the operator's hooks, and the links to logs for older collectors. Package plan decides which containers to start
-// and to stop. Package pleg observes them afterwards.
+// containers of a pod. It also owns the lifecycle handlers of the spec, and the links to logs for older collectors.
+// Resource allocators and the operator's hooks use its internal lifecycle. Package plan decides which containers to
+// start and to stop. Package pleg observes them afterwards.
 //
 // For pods that have a worker, it is the only caller of CreateContainer, StartContainer, StopContainer and
 // RemoveContainer. Package podstatus reads its facts, Waiting and Starting.

@@ -187,8 +187,8 @@ func (p *Probes) newJob(ctx context.Context, t *target, k Kind, spec *corev1.Pro
 }
 
 // adopt sets the state of a probe whose container ran before this agent and has no state on disk. The last reported
-// status stays valid. The first probe comes at a random time within a period, because there may be many of them, but
-// not before the initial delay is over.
+// status stays valid. The first probe runs at a random time within a period, because many probes may start at once. It
+// does not run before the initial delay is over.
 func (j *job) adopt(p *Probes, now time.Time) {
 	due := now.Add(time.Duration(p.opts.Rand() * float64(j.settings.period)))
 	j.state.Due = later(due, j.target.since.Add(j.settings.delay))

@@ -146,7 +146,8 @@ const (
 const retried = "periodic_retry"
 
 // decide returns whether a pod gets the resources it wants. As in the kubelet, the answer is Infeasible if the
-// configuration of this node forbids the change, and Deferred if the pod does not fit, even on an empty node.
+// configuration of this node forbids the change. It is Deferred if the pod does not fit, even if it would not fit on an
+// empty node.
 func decide(q question) answer {
 	if q.swap && pod.QOS(q.want) == corev1.PodQOSBurstable {
 		was := sizesOf(q.was)

@@ -23,8 +23,8 @@ import (
 // whatever containers do inside the volume. subPath is the mount's, expanded. Its missing directories are created with
 // the mode of the volume's directory.
 //
-// For a subPath, and for a path that others may replace, MountPath opens the file and bind mounts it to a path that
-// belongs to this volumeMount. It is idempotent: a source that was replaced since is bound again. Teardown removes the
+// A subPath, or a path that others may replace, is not safe as it is. So MountPath opens the file and bind mounts it to
+// a path of this volumeMount. It is idempotent: a source that was replaced since is bound again. Teardown removes the
 // bind mount.
 //
 // For an image volume it returns subPath itself: the runtime resolves it below the image.

@@ -27,7 +27,7 @@ type Pod struct {
 	Addresses []netip.Prefix
 }
 
-// Attach makes the devices of a pod, with its addresses and routes, and returns the device on the bridge and the
+// Attach makes the devices of a pod, with its addresses and routes. It returns the device on the bridge and the
 // Ethernet address of the pod. namespace is a file of the pod's network namespace. After an error, Detach removes what
 // it has made.
 func Attach(ctx context.Context, bridge netlink.Link, p Pod, namespace string) (netlink.Link, net.HardwareAddr, error) {

@@ -45,10 +45,10 @@ type bucket struct {
 	burst, limit uint32
 }
 
-// bucketOf returns the filter for a rate in bits per second. The bucket holds what the rate allows in a tenth of a
-// second, and at least two of the largest packets that the kernel does not segment (64 KiB). The queue holds what the
-// rate allows in 25 ms more, as in the CNI plugin bandwidth. The plugin's bucket has 512 MiB under containerd: a limit
-// would have no effect on most transfers.
+// bucketOf returns the filter for a rate in bits per second. The bucket holds the bytes of a tenth of a second. It
+// holds at least two of the largest packets that the kernel does not segment (64 KiB). The queue holds what the rate
+// allows in 25 ms more, as in the CNI plugin bandwidth. The plugin's bucket has 512 MiB under containerd: a limit would
+// have no effect on most transfers.
 func bucketOf(rate uint64) bucket {
 	const (
 		bitsPerByte        = 8

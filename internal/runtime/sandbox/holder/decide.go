@@ -71,8 +71,8 @@ func steps(of Namespaces, hostname string, sysctls []Sysctl) (list, actions []st
 	return list, actions
 }
 
-// SysctlsOf returns the sysctls of a pod, sorted, after a check that each belongs to a namespace that the pod does not
-// share with the host. A name may have dots or slashes, as sysctl(8) accepts them.
+// SysctlsOf returns the sysctls of a pod, sorted. It returns an error for a sysctl of a namespace that the pod shares
+// with the host. A name may have dots or slashes, as sysctl(8) accepts them.
 func SysctlsOf(named map[string]string, of Namespaces) ([]Sysctl, error) {
 	var list []Sysctl
 	for name, value := range named {

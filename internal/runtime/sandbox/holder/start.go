@@ -134,8 +134,8 @@ func (s *Starter) leaveMounts(dir string, program []byte) (err error) {
 	return nil
 }
 
-// copyProgram returns a copy of the program in a read-only file system, which is mounted nowhere and lasts as long as
-// the copy is open or runs.
+// copyProgram returns a copy of the program in a read-only file system. The file system is mounted nowhere, and lasts
+// as long as the copy is open or runs.
 func copyProgram(dir string, program []byte) (code *os.File, err error) {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV
 	if err := unix.Mount("holder", dir, "tmpfs", flags, "size=64k,mode=555"); err != nil {

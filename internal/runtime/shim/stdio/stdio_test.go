@@ -134,8 +134,8 @@ func TestOpenWithoutFIFOs(t *testing.T) {
 	}
 }
 
-// A process whose log is on a file system that does not answer ends all the same, for the shim that started it and for
-// the next one. Its log has everything when the file system answers again.
+// A process whose log is on a file system that does not answer still ends, for the shim that started it and for the
+// next one. Its log has everything when the file system answers again.
 func TestLogThatHangsDelaysTheEndOnly(t *testing.T) {
 	roottest.Need(t, "mounting")
 	for _, name := range []string{"the same shim", "the next shim"} {

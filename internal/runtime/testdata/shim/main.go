@@ -99,8 +99,8 @@ func (s taskService) Pids(ctx context.Context, request *taskapi.PidsRequest) (*t
 }
 
 // Kill signals a process. A command executed in a container leads a session and a process group of
-// its own, which runc makes: SIGKILL, which it gets when its time is over, is for all of the group, so
-// that what it started does not stay in the container.
+// its own, which runc makes: It gets SIGKILL when its time is over. The signal is for the whole group, so that
+// processes that it started do not stay in the container.
 func (s taskService) Kill(ctx context.Context, request *taskapi.KillRequest) (*emptypb.Empty, error) {
 	if request.ExecID != "" && request.Signal == uint32(unix.SIGKILL) {
 		state, err := s.State(ctx, &taskapi.StateRequest{ID: request.ID, ExecID: request.ExecID})

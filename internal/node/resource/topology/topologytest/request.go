@@ -31,7 +31,7 @@ func UpTo(n int) []machine.Node {
 
 // Request returns the offers for a container that requests CPUs, memory and devices of four kinds on a machine with n
 // nodes. If agree is true, any single node can serve each of them. Otherwise the CPUs need half of the nodes, the
-// memory a quarter, and each kind of device is close to one node only, so that no nodes are preferred by all.
+// memory a quarter, and each kind of device is close to one node only. Then all resources together prefer no nodes.
 func Request(n int, agree bool) []topology.Offer {
 	each := func(amount int) []int {
 		all := make([]int, n)

@@ -9,7 +9,7 @@ import (
 )
 
 // Registry is the plugin.Handler of device plugins that register through a socket in the plugins' directory, as CSI and
-// DRA drivers do, instead of calling the registration socket of a Supply.
+// DRA drivers do. Other device plugins call the registration socket of a Supply.
 type Registry struct {
 	supply *Supply
 

@@ -18,7 +18,7 @@ import (
 const period = time.Minute
 
 // Run runs the driver registry and inspects the volumes in use until ctx ends. An inspection publishes a volume again
-// if its driver wants that, expands a volume that was made larger, and asks the driver for the volume's usage. A new
+// if its driver wants that. It expands a volume that was made larger, and asks the driver for the volume's usage. A new
 // volume is inspected at once, but only its usage.
 func (k *Kind) Run(ctx context.Context) error {
 	k.attacher.restore()

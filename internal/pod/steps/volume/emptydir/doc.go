@@ -5,5 +5,5 @@
 //
 // The size of a tmpfs or hugetlbfs enforces a sizeLimit. On disk, package storage measures the volume and evicts the
 // pod, as the kubelet does. If the file system has project quotas, a volume with a limit is a project of its own
-// (package quota), so that it is measured without a walk. The quota can also enforce the sizeLimit.
+// (package quota). Then the agent measures it without a walk. The quota can also enforce the sizeLimit.
 package emptydir

@@ -15,8 +15,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// negotiate returns the highest CSI version that a driver supports. It returns an error if the driver does not support
-// CSI 1, or if previous, the registered driver of the same name (nil for none), supports at least the same version.
+// negotiate returns the highest CSI version that a driver supports. previous is the registered driver of the same name,
+// or nil. It returns an error if the driver does not support CSI 1, or if previous supports at least the same version.
 func negotiate(previous *Driver, versions []string) (*version.Version, error) {
 	highest, err := version.HighestSupportedVersion(versions)
 	if err != nil {
