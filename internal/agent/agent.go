@@ -229,7 +229,7 @@ func (a *Agent) run(ctx context.Context, cancel context.CancelFunc, parts *runni
 	launch(a.records.events.Run, cancel)
 	launch(a.records.timeline.Run, cancel)
 	if err := a.machine.firewall.Ensure(ctx); err != nil {
-		a.Log.Error("pods may reach what listens on loopback addresses of this machine, retrying", "err", err)
+		a.Log.Error("cannot protect loopback addresses of this machine from pods, retrying", "err", err)
 	}
 	readCrashes(a, filepath.Join(c.RootDir, "crashes"))
 	group, ctx := errgroup.WithContext(ctx)
@@ -303,7 +303,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		if err := shutdown(last); err != nil {
-			a.Log.Warn("export the last spans", "err", err)
+			a.Log.Warn("cannot export the last spans, they are lost", "err", err)
 		}
 		return nil
 	})

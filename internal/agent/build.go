@@ -147,7 +147,7 @@ func (a *Agent) buildSteps() error {
 // read.
 func logDamage(log *slog.Logger, err error) {
 	if err != nil {
-		log.Error("read what an earlier agent kept", "err", err)
+		log.Error("cannot read a file of an earlier agent, continuing without it", "err", err)
 	}
 }
 

@@ -227,7 +227,7 @@ func (r *Runtime) placePause(ctx context.Context, up *server, current string) er
 // sweep removes what sandboxes that have ended left on the machine. Call it while no sandbox starts.
 func (r *Runtime) sweep(ctx context.Context, up *server, h host) {
 	if err := r.network.Sweep(ctx, up); err != nil {
-		r.config.Log.Warn("ended sandboxes have left something, retrying at the next start", "err", err)
+		r.config.Log.Warn("cannot remove the networks of ended sandboxes, retrying at the next start", "err", err)
 	}
 	// A containerd that was killed before it wrote a shim's address knows the sandbox and not the shim. Such a sandbox
 	// is not ready.

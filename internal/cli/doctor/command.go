@@ -130,7 +130,7 @@ func show(w io.Writer, findings []doctor.Finding) error {
 func Log(ctx context.Context, c *config.Config, log *slog.Logger) {
 	facts, err := doctor.Read(ctx, settings(c))
 	if err != nil {
-		log.Warn("cannot check all of this machine", "err", err)
+		log.Warn("cannot read all facts of this machine, checking the others", "err", err)
 	}
 	for _, f := range doctor.Examine(facts) {
 		level := slog.LevelWarn

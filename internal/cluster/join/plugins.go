@@ -57,7 +57,7 @@ func newPlugins(c *Cluster, standsIn *atomic.Bool) (*Plugins, error) {
 		return nil, err
 	}
 	if err := x.claims.Load(); err != nil {
-		o.Log.Error("cannot read the prepared ResourceClaims of an earlier agent", "err", err)
+		o.Log.Error("cannot read the prepared ResourceClaims of an earlier agent, continuing without them", "err", err)
 	}
 	return x, nil
 }

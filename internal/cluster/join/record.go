@@ -62,7 +62,7 @@ func newRecord(c *Cluster, standsIn *atomic.Bool) *record {
 func (r *record) load() {
 	kept, err := r.offline.Load()
 	if err != nil {
-		r.log.Error("cannot read the saved pods", "err", err)
+		r.log.Error("cannot read all saved pods, continuing without the unreadable ones", "err", err)
 	}
 	r.kept = kept
 	for _, k := range kept {

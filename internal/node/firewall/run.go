@@ -43,8 +43,8 @@ func (f *Firewall) Run(ctx context.Context) error {
 		case err != nil:
 			failed, next = err.Error(), again
 			if failed != reported {
-				f.o.Log.Error("pods may reach what listens on loopback addresses of this machine, retrying",
-					"err", err, "delay", again)
+				f.o.Log.Error("cannot protect loopback addresses of this machine from pods, retrying", "err", err,
+					"delay", again)
 			}
 		case written && !first:
 			f.o.Log.Warn(

@@ -114,7 +114,7 @@ func (l *Ledger) adopt(found map[types.UID]Allocation, saved bool) (lost []Lost,
 		delete(others, uid)
 		a, why := l.node.fitting(others, a)
 		if why != nil {
-			l.log.Warn("cannot keep everything that a pod held", "pod", uid, "err", why)
+			l.log.Warn("cannot book all resources of a running pod, booking the others", "pod", uid, "err", why)
 			lost = append(lost, Lost{uid, why})
 			if !own.IsEmpty() {
 				continue // the earlier entry stays

@@ -441,7 +441,7 @@ func (k *keeper) sweep(ctx context.Context) {
 	}
 	left, err := k.Leftovers.Pods()
 	if err != nil {
-		k.fleet.log.Warn("look for leftovers of earlier pods", "err", err)
+		k.fleet.log.Warn("cannot look for all leftovers of earlier pods, continuing with the known ones", "err", err)
 	}
 	for _, uid := range left {
 		if _, seen := k.Observed.Get(uid); !seen {

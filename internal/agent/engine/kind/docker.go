@@ -78,7 +78,7 @@ func (d *docker) networkConfig() network.Config {
 // pluginDir is where network plugins are installed.
 const pluginDir = "/opt/cni/bin"
 
-// libcni's cache, and cri-dockerd's.
+// cniCaches are libcni's cache and cri-dockerd's.
 var cniCaches = []string{"/var/lib/cni", "/var/lib/cni/cache"}
 
 // Connect implements Runtime: it starts the shim. The Engine may come up later than the agent.

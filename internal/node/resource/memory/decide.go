@@ -223,8 +223,8 @@ func Allocate(s State, r Request, on topology.Hint) ([]Block, error) {
 	return blocks, nil
 }
 
-// New blocks may take over blocks of ended containers. Reuse subtracts them there, so that the blocks of a pod add up
-// to its usage. A fully reused block stays with 0 bytes, because its nodes still belong to the container.
+// Reuse subtracts new blocks from the blocks of ended containers that they take over. So the blocks of a pod add up to
+// its usage. A fully reused block stays with 0 bytes, because its nodes still belong to the container.
 func Reuse(ended, added []Block) []Block {
 	left := slices.Clone(ended)
 	for _, t := range added {

@@ -69,7 +69,7 @@ func New(o Options) *Devices {
 		Admission: o.Admission, Statuses: o.Statuses, Metrics: o.Metrics, Now: o.Now, Log: o.Log})
 	if o.Metrics != nil {
 		if err := d.metrics.register(o.Metrics); err != nil {
-			o.Log.Error("register metrics of device plugins", "err", err)
+			o.Log.Error("cannot register the metrics of device plugins, continuing without them", "err", err)
 		}
 	}
 	return d

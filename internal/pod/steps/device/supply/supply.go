@@ -102,7 +102,8 @@ func New(o Options) *Supply {
 	}
 	if o.Metrics != nil {
 		if err := o.Metrics.Register(d.registrations); err != nil {
-			o.Log.Error("register metrics of device plugins", "err", err)
+			o.Log.Error("cannot register the metric of device plugins' registrations, continuing without it",
+				"err", err)
 		}
 	}
 	return d

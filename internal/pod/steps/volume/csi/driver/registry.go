@@ -253,7 +253,8 @@ func (r *Registry) refreshIfDue(ctx context.Context, d *Driver) {
 		return
 	}
 	if err := r.RefreshInfo(ctx, d); err != nil && ctx.Err() == nil {
-		r.o.Log.Warn("cannot ask CSI driver how many volumes it can attach", "driver", d.Name, "err", err)
+		r.o.Log.Warn("cannot read how many volumes a CSI driver can attach, keeping the previous number", "driver",
+			d.Name, "err", err)
 	}
 }
 
