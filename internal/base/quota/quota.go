@@ -60,12 +60,12 @@ func (p *Projects) Assign(path string) (assigned bool, err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	taken, err := p.reserved()
+	reserved, err := p.reserved()
 	if err != nil {
 		return false, err
 	}
 	for id := uint32(first); id < first+tries; id++ {
-		if taken[id] {
+		if reserved[id] {
 			continue
 		}
 		got, err := claim(dir, id)

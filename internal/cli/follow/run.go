@@ -137,7 +137,7 @@ func (s *session) loop() error {
 		defer timer.Stop()
 		late = timer.C
 	}
-	for asked := 0; !s.pods.all(func(t *track) bool { return t.gone }); {
+	for interrupts := 0; !s.pods.all(func(t *track) bool { return t.gone }); {
 		select {
 		case c := <-s.changes:
 			s.changed(c)
@@ -156,10 +156,10 @@ func (s *session) loop() error {
 				s.stop(nil)
 			}
 		case <-s.Interrupts:
-			if asked++; asked > 2 {
+			if interrupts++; interrupts > 2 {
 				return ErrAbandoned
 			}
-			s.interrupted(asked)
+			s.interrupted(interrupts)
 		case <-late:
 			s.late()
 		case <-s.ctx.Done():
@@ -223,8 +223,8 @@ func (s *session) say(t *track, line string) {
 	}
 }
 
-func (s *session) interrupted(asked int) {
-	if asked == 1 {
+func (s *session) interrupted(interrupts int) {
+	if interrupts == 1 {
 		s.screen.print("stopping the pods within their grace; interrupt again to kill them")
 		s.stop(nil)
 		return

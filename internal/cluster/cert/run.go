@@ -52,11 +52,11 @@ type keeper struct {
 	failures atomic.Uint64 // failed requests
 
 	// Used by Load, and then only by run.
-	taken  time.Time         // when the pair was loaded; zero for the pair of Load
-	warned *x509.Certificate // the expired certificate that was logged
-	fault  string            // the last error of read
-	retry  time.Duration
-	runs   bool
+	loadedAt time.Time         // when the pair was loaded; zero for the pair of Load
+	warned   *x509.Certificate // the expired certificate that was logged
+	fault    string            // the last error of read
+	retry    time.Duration
+	runs     bool
 }
 
 func newKeeper(s source, log *slog.Logger, wanted <-chan struct{}) *keeper {
@@ -82,7 +82,7 @@ func (k *keeper) reload(now time.Time) {
 	if pair != nil && (before == nil || !bytes.Equal(before.Leaf.Raw, pair.Leaf.Raw)) {
 		k.current.Store(pair)
 		if k.runs {
-			k.taken = now
+			k.loadedAt = now
 		}
 		k.log.Info("certificate loaded", "subject", pair.Leaf.Subject.CommonName, "notAfter", pair.Leaf.NotAfter)
 		if before == nil {
@@ -106,7 +106,7 @@ func (k *keeper) next(now time.Time) action {
 		leaf = pair.Leaf
 	}
 	want := k.source.want(pair)
-	want.Life, want.Taken = k.life, k.taken
+	want.Life, want.Taken = k.life, k.loadedAt
 	return next(leaf, want, now)
 }
 

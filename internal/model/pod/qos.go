@@ -40,18 +40,18 @@ func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	return corev1.PodQOSGuaranteed
 }
 
-// sumUp adds the CPU and memory of list to total. It returns how many of the two list has.
+// sumUp adds the CPU and memory of list to total. It returns for how many of the two list has a positive amount.
 func sumUp(total, list corev1.ResourceList) int {
-	had := 0
+	positive := 0
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		q, ok := list[name]
 		if !ok || q.Sign() <= 0 {
 			continue
 		}
-		had++
+		positive++
 		sum := total[name]
 		sum.Add(q)
 		total[name] = sum
 	}
-	return had
+	return positive
 }

@@ -364,8 +364,8 @@ func (c *computation) mounts(k pod.Container) (all []corev1.VolumeMountStatus) {
 		s := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
 			s.RecursiveReadOnly = new(corev1.RecursiveReadOnlyDisabled)
-			asked := m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != corev1.RecursiveReadOnlyDisabled
-			if asked && c.Node.RecursiveReadOnly &&
+			requested := m.RecursiveReadOnly != nil && *m.RecursiveReadOnly != corev1.RecursiveReadOnlyDisabled
+			if requested && c.Node.RecursiveReadOnly &&
 				(m.MountPropagation == nil || *m.MountPropagation == corev1.MountPropagationNone) {
 				*s.RecursiveReadOnly = corev1.RecursiveReadOnlyEnabled
 			}

@@ -45,8 +45,8 @@ type merge struct {
 	// listed are the directories that were read completely.
 	listed         map[string]object.Directory
 	originsChanged wake.Signal // wakes the reader of Sources.OriginsChanged
-	// asked says that MayWant has answered true since readable was woken. readable wakes the reader of WantsChanged.
-	asked    bool
+	// answered says that MayWant has answered true since readable was woken. readable wakes the reader of WantsChanged.
+	answered bool
 	readable wake.Signal
 }
 
@@ -198,11 +198,11 @@ func (m *merge) settle(origin string, at time.Time) {
 		}
 	}
 	added, resolved := m.settleProblems(problems, at)
-	asked := m.asked
-	m.asked = false
+	answered := m.answered
+	m.answered = false
 	m.mu.Unlock()
 	m.originsChanged.Wake()
-	if asked {
+	if answered {
 		m.readable.Wake()
 	}
 	for _, p := range added {

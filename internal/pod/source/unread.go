@@ -25,7 +25,7 @@ func (s *Sources) MayWant(o *pod.Observed) bool {
 	for name, offer := range m.origins {
 		if name != originLocal && (offer.faulty || content.Faulty(offer.problems)) &&
 			mayWant(offer.problems, o, m.nodeName) {
-			m.asked = true
+			m.answered = true
 			return true
 		}
 	}

@@ -29,10 +29,10 @@ func Allocate(p Pool, n int, reusable cpuset.CPUSet, on topology.Nodes) (cpuset.
 			return cpuset.New(), err
 		}
 	}
-	taken, err := l.takeNear(l.rules(p.Options), available, n, on)
+	chosen, err := l.takeNear(l.rules(p.Options), available, n, on)
 	if err != nil && p.Options.FullPCPUsOnly {
 		// Cores have different sizes: the close ones do not add up to n, but all cores together may.
-		taken, err = l.take(l.rules(p.Options), available, n)
+		chosen, err = l.take(l.rules(p.Options), available, n)
 		if err != nil {
 			return cpuset.New(), notEnoughCores(l, available, n)
 		}
@@ -40,7 +40,7 @@ func Allocate(p Pool, n int, reusable cpuset.CPUSet, on topology.Nodes) (cpuset.
 	if err != nil {
 		return cpuset.New(), reason.New(UnexpectedAdmissionError, "Allocate failed due to %w, which is unexpected", err)
 	}
-	return l.set(taken), nil
+	return l.set(chosen), nil
 }
 
 // aligned checks that n CPUs can be whole cores. Unlike the kubelet it counts reusable CPUs as available, and a partly
@@ -79,16 +79,16 @@ func (l *layout) takeNear(r rules, available []bool, n int, on topology.Nodes) (
 	}
 	wide := r
 	wide.nodes = on.Len()
-	taken, err := l.take(wide, near, min(n, there))
-	if err != nil || len(taken) == n {
-		return taken, err
+	chosen, err := l.take(wide, near, min(n, there))
+	if err != nil || len(chosen) == n {
+		return chosen, err
 	}
 	rest := slices.Clone(available)
-	for _, cpu := range taken {
+	for _, cpu := range chosen {
 		rest[cpu] = false
 	}
-	more, err := l.take(r, rest, n-len(taken))
-	return append(taken, more...), err
+	more, err := l.take(r, rest, n-len(chosen))
+	return append(chosen, more...), err
 }
 
 // inWholeCores counts the given CPUs whose whole core is among them.

@@ -66,7 +66,7 @@ func (t *taker) takeFrom(g, n int) {
 	}
 	part.PreferAlignByUncoreCache = false
 	part.pack()
-	t.take(part.taken)
+	t.take(part.chosen)
 }
 
 // distribution is the search for the nodes to take CPUs from.

@@ -60,9 +60,9 @@ func Reserve(m machine.Machine, o Options, milli int64, explicit cpuset.CPUSet) 
 				all.Size())
 	}
 	l := newLayout(m)
-	taken, err := l.take(l.rules(o).split(), l.places(all), n)
+	chosen, err := l.take(l.rules(o).split(), l.places(all), n)
 	if err != nil {
 		return cpuset.New(), fmt.Errorf("reserve %d CPUs: %w", n, err)
 	}
-	return l.set(taken), nil
+	return l.set(chosen), nil
 }

@@ -36,7 +36,7 @@ func (l *layout) take(r rules, available []bool, n int) ([]int, error) {
 	}
 	if r.DistributeAcrossNUMA && r.portion > 0 && n%r.portion == 0 {
 		if t.distribute(); t.need == 0 {
-			return t.taken, nil
+			return t.chosen, nil
 		}
 		t = newTaker(l, r, available, n)
 	}
@@ -48,16 +48,16 @@ func (l *layout) take(r rules, available []bool, n int) ([]int, error) {
 	if t.need > 0 {
 		return nil, fmt.Errorf("no whole physical cores of %d CPUs are free", n)
 	}
-	return t.taken, nil
+	return t.chosen, nil
 }
 
 // taker takes free CPUs until it needs no others.
 type taker struct {
 	*layout
 	rules
-	free  *free
-	need  int
-	taken []int // CPU indexes
+	free   *free
+	need   int
+	chosen []int // CPU indexes
 }
 
 func newTaker(l *layout, r rules, available []bool, need int) *taker {
@@ -66,7 +66,7 @@ func newTaker(l *layout, r rules, available []bool, need int) *taker {
 
 func (t *taker) take(cpus []int) {
 	t.free.remove(cpus)
-	t.taken = append(t.taken, cpus...)
+	t.chosen = append(t.chosen, cpus...)
 	t.need -= len(cpus)
 }
 

@@ -29,10 +29,10 @@ type record struct {
 // entry is a record with the state that is lost at a restart.
 type entry struct {
 	record
-	pending answer
-	asked   int64  // the pod's generation that asked for the pending resize
-	failed  string // why the last try failed; "" if it succeeded
-	wanted  Sizes  // the sizes last requested, if that request was counted
+	pending           answer
+	pendingGeneration int64  // the pod's generation that asked for the pending resize
+	failed            string // why the last try failed; "" if it succeeded
+	wanted            Sizes  // the sizes last requested, if that request was counted
 }
 
 // ledger holds the entries and writes their files.

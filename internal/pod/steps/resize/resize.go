@@ -195,11 +195,11 @@ func (s *Resizes) promise(want *pod.Pod) error {
 func (s *Resizes) pend(want *pod.Pod, a answer) {
 	news := false
 	s.with(want.UID, func(e *entry) bool {
-		news = a.reason != "" && (e.pending.reason != a.reason || e.asked != want.Generation)
+		news = a.reason != "" && (e.pending.reason != a.reason || e.pendingGeneration != want.Generation)
 		if a == (answer{}) && e.pending.reason == deferred && e.Resizing {
 			s.metrics.accepted.WithLabelValues(retried).Inc()
 		}
-		e.pending, e.asked = a, want.Generation
+		e.pending, e.pendingGeneration = a, want.Generation
 		return false
 	})
 	if !news {
@@ -248,7 +248,7 @@ func (s *Resizes) Conditions(uid types.UID) []corev1.PodCondition {
 	if e.pending.reason != "" {
 		all = append(all,
 			corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: e.pending.reason,
-				Message: e.pending.message, ObservedGeneration: e.asked})
+				Message: e.pending.message, ObservedGeneration: e.pendingGeneration})
 	}
 	if e.Resizing {
 		c := corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue,
