@@ -514,7 +514,9 @@ func TestSpoolIsFreed(t *testing.T) {
 		}
 		return stat.Blocks * 512
 	}
-	eventually.True(t, "the spool is small", func() bool { return p.output(t, "stdout") == text && size() <= headerSize })
+	eventually.True(t, "the spool is small", func() bool {
+		return p.output(t, "stdout") == text && size() <= headerSize
+	})
 	put(t, stdout, "unfinished")
 	for range 4 {
 		put(t, stdout, text)
