@@ -1,4 +1,3 @@
-// Package eventually is for tests that wait for something that happens in its own time.
 package eventually
 
 import (
