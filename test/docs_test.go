@@ -115,9 +115,9 @@ func originalOf(page string) string {
 	return ""
 }
 
-// outline returns what a page and its translation have in common: the levels of the headings, the blocks of commands
-// and output without remarks, and the pages and files that links lead to. It leaves out the link from a page to its
-// translation, and back.
+// outline returns the parts that a page and its translation must share: the levels of the headings, the blocks of
+// commands and output without remarks, and the pages and files that links lead to. It leaves out the link from a page
+// to its translation, and back.
 func outline(page, text string) (parts []string) {
 	for _, m := range block.FindAllStringSubmatch(text, -1) {
 		parts = append(parts, "block: "+m[1]+"\n"+remark.ReplaceAllString(m[2], ""))

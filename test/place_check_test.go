@@ -48,7 +48,7 @@ func TestScriptsStayInTheirPlace(t *testing.T) {
 	}
 }
 
-// outside returns what a line of a script names outside of the script's place, or "".
+// outside returns a path or port in a line of a script that is not of the script's place, or "".
 func outside(line string) string {
 	if !hostCommand.MatchString(line) {
 		return ""

@@ -122,7 +122,7 @@ type doors struct {
 	plugins   *plugin.Watcher      // for device plugins, and drivers of volumes and claims
 }
 
-// demand holds the parts that know what this node should run.
+// demand holds the parts that know the pods that this node should run.
 type demand struct {
 	sources *source.Sources
 	cluster *join.Cluster // nil: the agent runs without a cluster

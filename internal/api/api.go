@@ -137,7 +137,8 @@ type Runtime struct {
 	Endpoint string `json:"endpoint,omitempty"`
 	// Handlers are the runtime handlers that a RuntimeClass can name. It is empty if the runtime lists none.
 	Handlers []corev1.NodeRuntimeHandler `json:"handlers,omitempty"`
-	// HandlerPrograms say what runs the pods of each handler. It is empty for an external runtime, which does not say.
+	// HandlerPrograms are the programs of the runtime handlers. It is empty for an external runtime, which does not
+	// report them.
 	HandlerPrograms []HandlerProgram `json:"handlerPrograms,omitempty"`
 	// CgroupDriver is cgroupfs or systemd: the driver of the agent and of all OCI runtimes.
 	CgroupDriver string `json:"cgroupDriver,omitempty"`

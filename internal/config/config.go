@@ -72,7 +72,7 @@ type Flags struct {
 // of the programs. Both are set or neither.
 type Providers struct{ Config, BinDir string }
 
-// AbsentFlags say what the node does while the source of pods is not there.
+// AbsentFlags set the node's behaviour while the source of pods is missing.
 type AbsentFlags struct {
 	Offline   OfflineFlags
 	Manifests ManifestFlags

@@ -20,7 +20,7 @@ const (
 	MissingEnd  = "end"  // they end, as under a kubelet
 )
 
-// ManifestFlags say what the agent does about pods of manifests, and about manifests and objects that are gone.
+// ManifestFlags set the agent's behaviour for pods of manifests, and for manifests and objects that are gone.
 type ManifestFlags struct {
 	// Missing is MissingKeep, the default of a standalone node, or MissingEnd, the default with Kubeconfig.
 	Missing string

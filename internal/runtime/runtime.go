@@ -224,7 +224,7 @@ func (r *Runtime) placePause(ctx context.Context, up *server, current string) er
 	return nil
 }
 
-// sweep removes what sandboxes that have ended left on the machine. Call it while no sandbox starts.
+// sweep removes the remains of ended sandboxes from the machine. Call it while no sandbox starts.
 func (r *Runtime) sweep(ctx context.Context, up *server, h host) {
 	if err := r.network.Sweep(ctx, up); err != nil {
 		r.config.Log.Warn("cannot remove the networks of ended sandboxes, retrying at the next start", "err", err)

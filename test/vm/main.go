@@ -70,9 +70,9 @@ type boot struct {
 	units   []string // packages in internal
 }
 
-// boots lists what make vmtest runs, the longest first. A script or test that skips there counts as failed, because it
-// is on the list for a feature of the machine. Emulation is slow, so the list omits scripts that show the same on the
-// host.
+// boots lists the scripts and tests of make vmtest, the longest first. A script or test that skips there counts as
+// failed, because it is on the list for a feature of the machine. Emulation is slow, so the list omits scripts that
+// show the same on the host.
 func boots() []boot {
 	return []boot{{
 		machine: "v2",
@@ -93,7 +93,7 @@ func boots() []boot {
 	}}
 }
 
-// longBoots lists what runs with -long instead: scripts that take minutes each.
+// longBoots lists the scripts that run with -long instead: each takes minutes.
 func longBoots() []boot {
 	return []boot{
 		{machine: "v2", scripts: []string{"eviction", "volumes-iscsi"}, alone: []string{"machine-oom"},

@@ -139,7 +139,7 @@ func (e *Engine) Import(ctx context.Context, archive io.Reader) ([]*runtimeapi.I
 	return e.list(ctx, loaded)
 }
 
-// await waits until the runtime answers, and reads what it can do. A runtime may end between two calls, so a failure of
+// await waits until the runtime answers, and reads its abilities. A runtime may end between two calls, so a failure of
 // any begins anew.
 func (e *Engine) await(ctx context.Context, c *config.Config, log *slog.Logger) error {
 	return retry.Until(ctx, retry.Doubling(100*time.Millisecond, 5*time.Second), func(ctx context.Context) (err error) {

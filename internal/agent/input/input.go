@@ -44,7 +44,7 @@ type Node struct {
 	Conditions *condition.Table
 }
 
-// Of returns what the rules about a pod depend on, without the other pods.
+// Of returns the input of the rules about a pod, without the other pods.
 func (n Node) Of(p *pod.Pod) admission.In {
 	in := admission.In{
 		Pod: p.Pod, Node: n.View.Facts, Supplied: n.Sources.Supplies, RuntimeClass: n.Objects.RuntimeClass,

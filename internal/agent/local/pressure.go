@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/node/eviction"
 )
 
-// Evictions shows what eviction sees.
+// Evictions shows the signals of eviction, and the pods in their order of eviction.
 type Evictions interface {
 	Standings() ([]eviction.Standing, error)
 	Orders(ctx context.Context, all []eviction.Standing) []eviction.Order

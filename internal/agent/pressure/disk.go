@@ -350,7 +350,7 @@ func (d *Disk) measureLayers(ctx context.Context, of *corev1.Pod) (map[string]di
 	return all, errors.Join(errs...)
 }
 
-// measure returns what a pod uses of a file system: its logs, its local volumes and its writable layers.
+// measure returns a pod's usage of a file system: its logs, its local volumes and its writable layers.
 func (d *Disk) measure(ctx context.Context, of *corev1.Pod, parts eviction.Parts,
 	layers map[string]diskusage.Usage) (sum diskusage.Usage) {
 	add := func(u diskusage.Usage) { sum.Bytes, sum.Inodes = sum.Bytes+u.Bytes, sum.Inodes+u.Inodes }

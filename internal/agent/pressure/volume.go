@@ -23,8 +23,8 @@ type volume struct {
 	exact bool
 }
 
-// measure returns what lies in a volume: what its project counts, if that is exact, and otherwise by a walk. A walk
-// finds no files without a name, so the larger figure counts.
+// measure returns the usage of a volume: the count of its project if that is exact, and otherwise the result of a walk.
+// A walk finds no files without a name, so the larger figure counts.
 func (v volume) measure(ctx context.Context, path string) (diskusage.Usage, error) {
 	counted, ok, err := quota.Measure(path)
 	if ok && v.exact {

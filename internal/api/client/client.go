@@ -97,7 +97,7 @@ func (e *NextError) Unwrap() error { return e.Err }
 // Next adds a next step to an error.
 func Next(err error, next string) error { return &NextError{Err: err, Next: next} }
 
-// NextStep returns what the user can do about an error, or "" if that is unknown.
+// NextStep returns the user's next step after an error, or "" if that is unknown.
 func NextStep(err error) string {
 	if e, ok := errors.AsType[*NextError](err); ok {
 		return e.Next

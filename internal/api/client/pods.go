@@ -168,7 +168,7 @@ func (c *Client) Apply(ctx context.Context, manifests []byte, opts Apply) ([]api
 	return out.Items, err
 }
 
-// Explanations returns what admission would decide now about the pods of manifests. It uses only the
+// Explanations returns the decisions that admission would make now about the pods of manifests. It uses only the
 // options Namespace and Origin.
 func Explanations(ctx context.Context, c *Client, manifests []byte, opts Apply) ([]api.Explanation, error) {
 	q := url.Values{}

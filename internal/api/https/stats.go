@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// statsRoutes shows what the node and its pods use.
+// statsRoutes shows the usage of the node and its pods.
 type statsRoutes struct{ stats Stats }
 
 func (s statsRoutes) summary(w http.ResponseWriter, r *http.Request) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/record/lifeline"
 )
 
-// History reads what the node used (history.History).
+// History reads the past usage of the node (history.History).
 type History interface {
 	Since(after int64) []history.Sample
 	Watch(ctx context.Context, after int64) iter.Seq[[]history.Sample]

@@ -7,5 +7,5 @@
 //	neither          the panic ends the process
 //
 // A loop that serves many subjects must not go on after a panic, because its own state may be half changed. Package
-// crash keeps what such a process wrote at its end.
+// crash keeps the last output of such a process.
 package guard

@@ -15,9 +15,9 @@ func help(sort string) string {
 	return "berth top - by " + sort + " - c: CPU, m: memory, s: stalls, n: name, q: end"
 }
 
-// frame returns what replaces the picture on a screen: the line of help, and as much of the text as fits. It clears
-// each line behind its end, and the screen below the last line (ECMA-48). So nothing of the previous picture stays, and
-// nothing flickers.
+// frame returns the text that replaces the picture on a screen: the line of help, and as much of the text as fits. It
+// clears each line behind its end, and the screen below the last line (ECMA-48). So nothing of the previous picture
+// stays, and nothing flickers.
 func frame(help, text string, screen terminal.Output) string {
 	const home, clearLine, clearBelow = "\x1b[H", "\x1b[K", "\x1b[J"
 	lines := append([]string{terminal.Faint.Paint(screen.Color, help), ""},

@@ -141,7 +141,7 @@ func annotate(n *corev1.Node, c Config) {
 	}
 }
 
-// Update returns the object with the current status. It keeps what others have set: conditions of other types,
+// Update returns the object with the current status. It keeps the fields of other writers: conditions of other types,
 // resources that another program advertised for the node, and attached volumes.
 func Update(existing *corev1.Node, f Facts, now time.Time) *corev1.Node {
 	n := existing.DeepCopy()

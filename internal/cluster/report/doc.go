@@ -15,10 +15,10 @@
 // precondition. The API server's status is taken from the newest of the watch's object and the response to the last
 // patch. The object is read only if that may be outdated: after a conflict, or after a request without a response.
 //
-// A status has several writers. This one keeps what belongs to others: conditions that it does not own
-// (podstatus.Foreign), PodScheduled, DisruptionTarget until the phase is terminal, nominatedNodeName, resource
-// claims, and resize. If others change its own fields, it writes them again at growing intervals. A field that the
-// API server drops, for example an unknown one, is not sent again until something else changes.
+// A status has several writers. This one keeps the parts of the others: conditions that it does not own
+// (podstatus.Foreign), PodScheduled, DisruptionTarget until the phase is terminal, nominatedNodeName, resource claims,
+// and resize. If others change its own fields, it writes them again at growing intervals. A field that the API server
+// drops, for example an unknown one, is not sent again until something else changes.
 //
 // If the API server has marked a pod for deletion and the pod is Gone, Writer deletes it with grace period 0. It does
 // so after the API server has accepted the last status. Mirror pods are deleted by package mirror.

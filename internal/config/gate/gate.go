@@ -51,7 +51,7 @@ type Server struct {
 	OwnPair    bool // ReloadKubeletServerCertificateFile
 }
 
-// Read returns what the configuration switches off.
+// Read returns the features that the configuration switches off.
 func Read(kc *v1beta1.KubeletConfiguration) Disabled {
 	return Disabled{
 		Checkpoint:            off(kc, "ContainerCheckpoint"),

@@ -110,7 +110,7 @@ func (d *Daemon) Pid() int { return d.dockerd.Process.Pid }
 // Pids returns the process IDs of the daemon and of its containerd.
 func (d *Daemon) Pids() []int { return []int{d.dockerd.Process.Pid, d.containerd.Process.Pid} }
 
-// Log returns what the daemon has written to its log.
+// Log returns the content of the daemon's log.
 func (d *Daemon) Log() string {
 	content, _ := os.ReadFile(d.at("log"))
 	return string(content)

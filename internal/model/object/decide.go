@@ -54,8 +54,8 @@ func defaultMode(mode **corev1.PersistentVolumeMode) {
 	}
 }
 
-// Validate returns what the API server would refuse in an object with defaults, with the path of each field. It returns
-// nil for a valid object.
+// Validate returns the faults that make the API server refuse an object with defaults, with the path of each field. It
+// returns nil for a valid object.
 func Validate(v Value) field.ErrorList {
 	kind, _ := KindNamed(KeyOf(v).Kind)
 	errs := checkMeta(v, kind)
@@ -300,7 +300,7 @@ func sources(s *corev1.PersistentVolumeSource) int {
 	return set
 }
 
-// ValidateUpdate returns what the API server would refuse in a change of an object: changes of fields that are
+// ValidateUpdate returns the faults that make the API server refuse a change of an object: changes of fields that are
 // immutable, always or because the object says so.
 func ValidateUpdate(was, now Value) (errs field.ErrorList) {
 	fixed := func(name string, same bool, why string) {

@@ -102,7 +102,7 @@ func ResourceField(p *corev1.Pod, c Container, f *corev1.ResourceFieldSelector,
 	return divide(value.Value(), divisor.Value()), nil
 }
 
-// ceiling returns what a container without a limit can use at most.
+// ceiling returns the most that a container without a limit can use.
 func ceiling(p *corev1.Pod, name corev1.ResourceName, allocatable corev1.ResourceList) resource.Quantity {
 	if r := p.Spec.Resources; r != nil {
 		if q, ok := r.Limits[name]; ok && !q.IsZero() {

@@ -34,7 +34,7 @@ type Crossing struct {
 type Verdict struct {
 	// Pressure lists the conditions that hold, sorted.
 	Pressure []corev1.NodeConditionType
-	// Crossings lists what to act on: hard thresholds first, then memory, then the order of Signals.
+	// Crossings lists the crossings to act on: hard thresholds first, then memory, then the order of Signals.
 	Crossings []Crossing
 	// Next is when the verdict changes by time alone: a grace period or a transition period ends. Zero if it does not.
 	Next time.Time

@@ -14,7 +14,7 @@ type Parts struct {
 	LogsAndVolumes, Images, Layers bool
 }
 
-// Parts returns what lies on the file system of a signal. Memory and processes have none.
+// Parts returns the data on the file system of a signal. Memory and processes have none.
 func (d Disks) Parts(s Signal) Parts {
 	var id string
 	switch s {

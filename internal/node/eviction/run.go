@@ -45,8 +45,8 @@ type Alarm interface {
 
 // Pods are the pods of this node.
 type Pods interface {
-	// Reclaim removes what no pod needs any more. soon says that this is still becoming free, so that no pod has to end
-	// for it now.
+	// Reclaim removes files that no pod needs any more. soon says that this is still becoming free, so that no pod has
+	// to end for it now.
 	Reclaim(ctx context.Context, c Crossing) (removed, soon bool)
 	// Candidates returns the pods that run, with their use of what the signal counts.
 	Candidates(ctx context.Context, s Signal) []Candidate

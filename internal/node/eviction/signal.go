@@ -35,7 +35,7 @@ func Signals() []Signal {
 		ImageFsInodesFree, ContainerFsAvailable, ContainerFsInodesFree, PIDAvailable}
 }
 
-// Resource returns what has to be freed when the signal is short.
+// Resource returns the resource to free when the signal is short.
 func (s Signal) Resource() corev1.ResourceName {
 	switch s {
 	case MemoryAvailable, AllocatableMemoryAvailable:

@@ -1,4 +1,4 @@
-// Package history keeps what the node used over the last day: CPU, memory, disks and pressure stall.
+// Package history keeps the usage of the node over the last day: CPU, memory, disks and pressure stall.
 //
 // It owns the file samples in its directory, a ring of Kept slots of 52 bytes each: 150 KB, whatever happens. The agent
 // runs it, the local API reads it.

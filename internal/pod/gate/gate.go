@@ -44,7 +44,7 @@ type Options struct {
 
 // Inputs collects what the rules depend on.
 type Inputs interface {
-	// Of returns what the rules about a pod depend on, without the other pods.
+	// Of returns the input of the rules about a pod, without the other pods.
 	Of(*pod.Pod) admission.In
 }
 

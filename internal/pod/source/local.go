@@ -171,7 +171,7 @@ func (l *Local) Run(ctx context.Context, objects ...manifest.Object) ([]Applied,
 	return l.apply(ctx, objects, originRun)
 }
 
-// Check returns what Apply would do, or why it would fail. It changes nothing.
+// Check returns the result that Apply would have, or why it would fail. It changes nothing.
 func (l *Local) Check(ctx context.Context, objects ...manifest.Object) ([]Applied, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err

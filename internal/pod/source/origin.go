@@ -29,7 +29,7 @@ func (s *Sources) Origin(key object.Key) (object.Origin, bool) {
 	return object.Origin{Path: i.Origin, Dir: o.dir}, true
 }
 
-// Fate returns what is known about an object from that origin, if no origin has the object. It is valid after
+// Fate returns the known fate of an object from that origin, if no origin has the object. It is valid after
 // LocalSynced.
 func (s *Sources) Fate(o object.Origin) object.Fate {
 	m := s.merge

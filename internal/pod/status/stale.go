@@ -30,7 +30,7 @@ func (s *Stale) MarkVerdict(uid types.UID) { s.marks.Add(mark{uid: uid, plan: tr
 // MarkAll says that something has changed that the status of every pod shows, such as the addresses of the node.
 func (s *Stale) MarkAll() { s.marks.Add(mark{all: true}) }
 
-// take empties the set and returns what was in it. The value of a pod says whether its plan is out of date too.
+// take empties the set and returns its content. The value of a pod says whether its plan is out of date too.
 func (s *Stale) take() (pods map[types.UID]bool, all bool) {
 	pods = map[types.UID]bool{}
 	for m := range s.marks.Take() {

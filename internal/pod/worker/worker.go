@@ -34,7 +34,7 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Observer shows what the runtime has of a pod.
+// Observer shows the sandboxes and containers of a pod in the runtime.
 type Observer interface {
 	// Observed returns the last known state of the pod in the runtime, nil if the runtime does not know the pod.
 	Observed(types.UID) *pod.Observed

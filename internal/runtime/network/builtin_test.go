@@ -108,7 +108,7 @@ func host(a net.Addr) string {
 	return at.Addr().Unmap().String()
 }
 
-// ask returns what answers at an address of a protocol.
+// ask returns the answer from an address over a protocol.
 func ask(ctx context.Context, network, address string) string {
 	const wait = 2 * time.Second
 	conn, err := (&net.Dialer{Timeout: wait}).DialContext(ctx, network, address)

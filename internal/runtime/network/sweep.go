@@ -26,7 +26,7 @@ type Sandboxes interface {
 	Namespace(ctx context.Context, sandbox string) (string, error)
 }
 
-// Sweep removes what ended sandboxes of this runtime have left: attachments to networks, packet filter rules, leases of
+// Sweep removes the remains of ended sandboxes of this runtime: attachments to networks, packet filter rules, leases of
 // addresses and network namespaces. An agent that was killed leaves such things, and so do CNI plugins whose pod has
 // lost its namespace. Call it while no sandbox starts. After an error it continues with the rest, and returns all
 // errors.

@@ -288,7 +288,7 @@ func (k *keeper) deleteState(ctx context.Context, c *container, created bool) er
 	return nil
 }
 
-// delete removes what a container has left: runc's state, cgroups, mounts.
+// delete removes the remains of a container: runc's state, cgroups, mounts.
 func (k *keeper) delete(ctx context.Context, c *container) error {
 	init := c.stateOf(c.init)
 	created := init.Phase == phaseCreated

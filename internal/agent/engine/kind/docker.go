@@ -211,7 +211,7 @@ func (b builtIn) Detach(ctx context.Context, id string) (leased bool, err error)
 	return leased, err
 }
 
-// Sweep removes what sandboxes have left that are not live.
+// Sweep removes the networks of sandboxes that are not in live.
 func (b builtIn) Sweep(ctx context.Context, live map[string]string) error {
 	return b.Network.Sweep(ctx, boxes(live))
 }

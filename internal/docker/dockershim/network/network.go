@@ -118,8 +118,7 @@ func load(file string) (*libcni.NetworkConfigList, error) {
 // Namespace is where the namespace of a sandbox is mounted.
 func (n *Network) Namespace(id string) string { return filepath.Join(n.config.NamespaceDir, id) }
 
-// Start keeps the network namespace of a process and attaches it to the network. After an error, Stop removes what it
-// has made.
+// Start keeps the network namespace of a process and attaches it to the network. After an error, call Stop to clean up.
 func (n *Network) Start(ctx context.Context, id string, pid int, config *runtimeapi.PodSandboxConfig) error {
 	if err := keep(n.Namespace(id), pid); err != nil {
 		return fmt.Errorf("keep network namespace of sandbox %s: %w", id, err)

@@ -21,8 +21,9 @@ type Pods interface {
 	// Measure returns how much a pod stores. If the pod itself makes a volume impossible to measure, EmptyDir.Err says
 	// why.
 	Measure(ctx context.Context, p *corev1.Pod) (Usage, error)
-	// Counted returns what the file system itself counts of a pod, without a walk: emptyDirs, and their sum as the
-	// Total. It is at most what the pod stores. ok is false if the file system counts none of them, and will not.
+	// Counted returns the usage that the file system itself counts of a pod, without a walk: emptyDirs, and their sum
+	// as the Total. It is at most what the pod stores. ok is false if the file system counts none of them, and will
+	// not.
 	Counted(p *corev1.Pod) (used Usage, ok bool, err error)
 	// Disk returns how many bytes of the pods' file systems are in use.
 	Disk() (int64, error)

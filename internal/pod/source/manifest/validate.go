@@ -20,8 +20,8 @@ const (
 	maxSearchChars = 2048
 )
 
-// Validate returns what the API server would refuse in a pod, with the path of each field. It returns nil for a valid
-// pod. The pod must have its name, namespace and defaults.
+// Validate returns the faults that make the API server refuse a pod, with the path of each field. It returns nil for a
+// valid pod. The pod must have its name, namespace and defaults.
 //
 // It checks the fields that this node uses. Fields that only a scheduler or a cluster reads (affinity, topology spread,
 // claims) are not checked.

@@ -20,7 +20,7 @@ type View struct {
 	Pods    Pods
 }
 
-// Observer shows what the runtime has of a pod.
+// Observer shows the sandboxes and containers of a pod in the runtime.
 type Observer interface {
 	Observed(types.UID) *pod.Observed
 	Refresh(context.Context, types.UID) error

@@ -171,7 +171,7 @@ func (c *Claims) release() (gone map[types.NamespacedName]*Binding, next time.Ti
 	return gone, next
 }
 
-// look returns what there is of a binding's claim and volume. It needs the lock.
+// look returns the present state of a binding's claim and volume. It needs the lock.
 func (c *Claims) look(name types.NamespacedName, b *Binding) sight {
 	s := sight{volume: c.volumeExists(b)}
 	switch {

@@ -75,7 +75,7 @@ func New(o Options) *Devices {
 	return d
 }
 
-// Load reads what the previous agent or a kubelet has stored. Everything that could be read is in use even if Load
+// Load reads the files of the previous agent or of a kubelet. Everything that could be read is in use even if Load
 // returns an error.
 func (d *Devices) Load() error {
 	resources, err := d.records.Load()
@@ -86,7 +86,7 @@ func (d *Devices) Load() error {
 // Supply returns the plugins and the devices that they offer.
 func (d *Devices) Supply() *supply.Supply { return d.supply }
 
-// Records returns what is stored about devices.
+// Records returns the stored records of devices.
 func (d *Devices) Records() *record.Records { return d.records }
 
 // Inventory returns the devices that plugins offer now. The caller must not change it.

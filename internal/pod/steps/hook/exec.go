@@ -20,7 +20,7 @@ const (
 	drain = time.Second
 )
 
-// run executes one hook and returns what it wrote to its standard output.
+// run executes one hook and returns its standard output.
 func (h *Hooks) run(ctx context.Context, moment, name string, input []byte) ([]byte, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, h.timeout, fmt.Errorf("did not end within %s", h.timeout))
 	defer cancel()

@@ -103,7 +103,7 @@ func byPath(t *timeline.Timeline, depth int) map[string][]interval {
 	return all
 }
 
-// name returns what spans with the same work in other starts are called too.
+// name returns a common name for the spans of different starts that have the same work.
 func name(s *timeline.Span) string {
 	kinds := []string{"container ", "volume ", "stop ", "image ", "startup probe ", "readiness probe ",
 		"liveness probe "}

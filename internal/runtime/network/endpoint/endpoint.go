@@ -165,10 +165,10 @@ func (e *Endpoints) addToTable(id string, l lease.Lease) error {
 	return err
 }
 
-// Detach removes what a pod has of the built-in network. leased is false if it has nothing of it. When Detach returns,
-// the packet filter has no element of the pod any more. The removal of a device takes the kernel several times as long,
-// so it goes on in the background. The pod has its lease until then. Await waits for it. Detach fails after Close, and
-// the next agent removes the rest.
+// Detach removes a pod from the built-in network. leased is false if the pod is not on it. When Detach returns, the
+// packet filter has no element of the pod any more. The removal of a device takes the kernel several times as long, so
+// it goes on in the background. The pod has its lease until then. Await waits for it. Detach fails after Close, and the
+// next agent removes the rest.
 func (e *Endpoints) Detach(id string) (leased bool, err error) {
 	l, ok := e.leases.Get(id)
 	if !ok {

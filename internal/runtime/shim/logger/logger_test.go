@@ -141,7 +141,7 @@ func (p places) files(t testing.TB) []string {
 	return append(files, p.log)
 }
 
-// output returns what the log has of a stream: its lines and parts, joined.
+// output returns the lines and parts of a stream in the log, joined.
 func (p places) output(t testing.TB, stream string) string {
 	t.Helper()
 	var all bytes.Buffer

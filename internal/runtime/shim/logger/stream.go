@@ -74,7 +74,7 @@ func (l *Log) read(name string, p Paths, spool *spool) (*Stream, error) {
 	return s, nil
 }
 
-// End reads what is in the pipe and then ends the stream, in the background. Call it when the process has ended.
+// End reads the rest of the pipe and then ends the stream, in the background. Call it when the process has ended.
 func (s *Stream) End() { _ = s.pipe.SetReadDeadline(time.Unix(1, 0)) }
 
 // Drop ends the stream without reading what is in the pipe.

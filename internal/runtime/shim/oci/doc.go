@@ -1,2 +1,2 @@
-// Package oci reads what a container's bundle and its OCI runtime say: the specification, and the runtime's errors.
+// Package oci reads files of a container's bundle: the specification, and the errors of the OCI runtime.
 package oci

@@ -39,7 +39,8 @@ func loss(last object.Directory, known bool, at found, err error) (why string) {
 	return ""
 }
 
-// hold keeps what the manifests want while they are missing, and reports that once it has lasted for settleTime.
+// hold keeps the pods and objects of the manifests while these are missing. It reports this once it has lasted for
+// settleTime.
 func (d *Directory) hold(why string, now time.Time) {
 	d.out.List(d.at.above(), object.Directory{})
 	for path, f := range d.files {

@@ -1,2 +1,2 @@
-// Package usage reads what a CSI driver reports about a volume: its usage, and its condition.
+// Package usage reads a CSI driver's reports about a volume: its usage, and its condition.
 package usage
