@@ -17,9 +17,9 @@
 // Docker reports the exit of a container after it has written all of the container's output. So Drain completes the
 // log. Call it before you report an exit, and before you remove the container.
 //
-// Output can be lost: Docker removes its oldest file when it begins another one. A Copier that runs reads about ten
-// times as fast as dockerd writes (240 MB/s against 18 MB/s, which is 100,000 lines of 100 bytes a second, on two busy
-// cores), and lost nothing of a container that wrote at full speed. While no Copier runs, output is lost once a
+// Output can be lost: Docker removes its oldest file when it begins another one. A running Copier is about ten times as
+// fast as dockerd, and lost nothing of a container that wrote at full speed. On two busy cores it read 240 MB/s, and
+// dockerd wrote 18 MB/s, which is 100,000 lines of 100 bytes a second. While no Copier runs, output is lost once a
 // container has written more than (MaxFiles-1) * MaxSize bytes of json-file: 32 MiB, which is 2 s of output at full
 // speed and 5 min at 1,000 lines of 100 bytes a second. Whole files are lost then, the oldest first, and the Copier
 // warns. A file that it has open is never lost. Docker writes text only: it replaces output that is no UTF-8 by U+FFFD.

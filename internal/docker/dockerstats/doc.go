@@ -6,7 +6,8 @@
 //
 // The size of a writable layer cannot be read, only measured file by file. No request waits for that: a request returns
 // the last size, or none before the first measurement. Run measures in the background. It measures one layer at a time,
-// only layers that a request has named, each at most once a minute and at most for a twentieth of the time.
+// and only layers that a request has named. It measures a layer at most once a minute and for at most a twentieth of
+// the time.
 //
 // It keeps the last CPU time and the last size of each container that a request has named in the last hour.
 package dockerstats

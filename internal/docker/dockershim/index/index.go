@@ -54,7 +54,8 @@ func (x *Index) Synced() error {
 	if x.synced.Load() {
 		return nil
 	}
-	return status.Errorf(codes.Unavailable, "Docker at %s does not answer", x.engine.Socket())
+	return status.Errorf(codes.Unavailable, "Docker at %s does not answer; next: check that dockerd runs",
+		x.engine.Socket())
 }
 
 // AwaitSync waits until the table is complete for the first time.
