@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/device"
 )
 
-// roll tells which pods this node has to do with.
+// roll knows the pods that concern this node.
 func (a *Agent) roll() fleet.Roll {
 	return fleet.Roll{Desired: a.demand.sources.Desired, Fleet: a.tables.fleet}
 }

@@ -13,7 +13,7 @@ import (
 // GroupVersion is the apiVersion of the bodies of this package.
 const GroupVersion = "berth.run/v1"
 
-// CauseNextStep is the type of a cause in metav1.StatusDetails. Its message tells the user what to do next.
+// CauseNextStep is the type of a cause in metav1.StatusDetails. Its message is the user's next step.
 const CauseNextStep metav1.CauseType = "NextStep"
 
 // Query parameters that Kubernetes does not have.

@@ -53,7 +53,7 @@ func parses(words []string) error {
 }
 
 // docs/zh/commands.md is the page with the text of each command in Chinese. With -update the test copies the synopses
-// and flags from docs/commands.md. The text of a new command is English then, until somebody translates it.
+// and flags from docs/commands.md. The text of a new command is English until its translation.
 func TestCommandsAreDocumentedInChinese(t *testing.T) {
 	const path, introduction = "../../docs/zh/commands.md", ""
 	texts := map[string]string{} // by command; introduction is the text before the first one

@@ -81,8 +81,8 @@ func SocketOf(root string) string {
 	return filepath.Join(root, "berth.sock")
 }
 
-// Instance tells apart what agents of different root directories have on the machine, such as bridges. It is empty for
-// DefaultRootDir, and 8 hexadecimal digits for any other root.
+// Instance is part of the names of things on the machine, such as bridges, that agents of different root directories
+// must not share. It is empty for DefaultRootDir, and 8 hexadecimal digits for any other root.
 func (c *Config) Instance() string {
 	if c.RootDir == DefaultRootDir {
 		return ""

@@ -88,7 +88,7 @@ func testRanges(t *testing.T, c *client, dir string) {
 	n.end(t, after)
 }
 
-// testLostNamespace ends a pod whose network namespace somebody has unmounted. CNI plugins then leave their rules.
+// testLostNamespace ends a pod whose network namespace was unmounted. CNI plugins then leave their rules.
 func testLostNamespace(t *testing.T, c *client, dir string) {
 	n := networks{c, dir}
 	id := n.serve(t, "lost", 28085)

@@ -74,7 +74,7 @@ func TestSandboxImages(t *testing.T) {
 	}
 }
 
-// A runtime that was configured anew while the agent runs shows its new features and handlers.
+// A runtime that was reconfigured while the agent runs shows its new features and handlers.
 func TestSetStatus(t *testing.T) {
 	status := func(strict bool, names ...string) *runtimeapi.StatusResponse {
 		s := &runtimeapi.StatusResponse{Features: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: strict}}

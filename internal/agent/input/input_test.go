@@ -46,7 +46,7 @@ type alone struct{}
 
 func (alone) Object() *nodeobject.Object { return nil }
 
-// A runtime that is configured anew while the agent runs unblocks the pods that wait for it. A runtime that loses a
+// A runtime that is reconfigured while the agent runs unblocks the pods that wait for it. A runtime that loses a
 // feature gets no container that needs it.
 func TestRuntimeStatus(t *testing.T) {
 	strict := corev1.SupplementalGroupsPolicyStrict

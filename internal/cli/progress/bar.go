@@ -55,7 +55,7 @@ func (b *Bar) Reader(r io.Reader) io.Reader { return counted{r, nil, b} }
 // Writer returns a writer that counts what is written to w.
 func (b *Bar) Writer(w io.Writer) io.Writer { return counted{nil, w, b} }
 
-// Set draws a state that somebody else has measured.
+// Set draws a state that the caller has measured.
 func (b *Bar) Set(s State) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -35,7 +35,7 @@ func TestJoined(t *testing.T) {
 	_, err := objects.Secret("default", "app")
 	keys, only := Waits(err)
 	if !only || len(keys) != 1 || keys[0] != key ||
-		err.Error() != "waiting for the API server to tell of Secret default/app" {
+		err.Error() != "waiting for the API server's answer about Secret default/app" {
 		t.Errorf("before the cluster has reported: %v, waits for %v", err, keys)
 	}
 	heard = true

@@ -39,6 +39,6 @@ const (
 	Present
 	// Unsure: the manifest was removed, but another manifest is faulty and may contain the object.
 	Unsure
-	// Removed: somebody removed the manifest from its directory, which is there and readable.
+	// Removed: a user removed the manifest from its directory, which exists and is readable.
 	Removed
 )

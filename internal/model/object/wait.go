@@ -10,7 +10,7 @@ func (e *Missing) Error() string { return "waiting for " + e.Key.String() }
 type Unknown struct{ Key Key }
 
 func (e *Unknown) Error() string {
-	return "waiting for the API server to tell of " + e.Key.String()
+	return "waiting for the API server's answer about " + e.Key.String()
 }
 
 // Lacking is the error for an object without something that is needed, such as a key of its data.

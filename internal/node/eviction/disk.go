@@ -2,7 +2,8 @@ package eviction
 
 import "slices"
 
-// Disks tells which file system holds what. Equal values mean the same file system.
+// Disks identifies the file systems of logs and volumes, images and writable layers. Equal values mean the same file
+// system.
 type Disks struct {
 	// Node holds logs, emptyDirs and the agent's own files, Image holds images, Container the writable layers of
 	// containers.

@@ -45,7 +45,7 @@ type Field struct {
 	// Path is the type and the field as the API spells them, such as PodSpec.runtimeClassName.
 	Path   string
 	Status Status
-	// Why explains why the field is refused, or tells users the limits of its effect.
+	// Why explains to users why the field is refused, or the limits of its effect.
 	Why string
 	// when limits the refusal to some values; owner points to a value of the type. nil: every value is refused.
 	when func(owner any) bool

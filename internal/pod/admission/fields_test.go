@@ -11,7 +11,7 @@ import (
 )
 
 // TestEveryFieldIsClassified walks the API's types: a field that a new version
-// of it brings fails here until somebody says what becomes of it.
+// of it brings fails here until the table classifies it.
 func TestEveryFieldIsClassified(t *testing.T) {
 	table := map[string]Field{}
 	for _, f := range Fields() {

@@ -7,7 +7,7 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Roll tells which pods this node has to do with: those that a source wants, and the members of the fleet.
+// Roll knows the pods that concern this node: the pods that a source wants, and the members of the fleet.
 type Roll struct {
 	Desired *store.Table[types.UID, *pod.Pod]
 	Fleet   *Fleet

@@ -17,8 +17,8 @@ import (
 )
 
 // Resize changes the CPU and memory of a container of a pod from any source. Resources that r does not name stay. The
-// change lasts until somebody edits the resources in the manifest or applies it again. The error is ErrNotFound, or
-// says why the change is invalid.
+// change lasts until a user edits the resources in the manifest or applies it again. The error is ErrNotFound, or says
+// why the change is invalid.
 func (s *Sources) Resize(ctx context.Context, key types.NamespacedName, container string,
 	r corev1.ResourceRequirements) (*pod.Pod, error) {
 	return s.amend(ctx, key, func(p *corev1.Pod) error { return resize(p, container, r) })

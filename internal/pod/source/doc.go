@@ -21,7 +21,7 @@
 // without the pod replaces it. If the manifest directory itself disappears, Options.Keep decides whether its pods run
 // on.
 //
-// Fate says whether somebody removed the manifest of an object, or whether it is only missing.
+// Fate says whether a user removed the manifest of an object, or whether it is only missing.
 //
 // Until Synced is closed, a missing pod means nothing: some source may not have been read yet.
 package source

@@ -38,7 +38,7 @@ type Dirs interface {
 	MessagePath(uid types.UID, container string, restartCount int) string
 }
 
-// Record is the last status of each pod, in memory and on disk. Statuses writes it; everybody else reads it. Its
+// Record is the last status of each pod, in memory and on disk. Statuses writes it, and all other parts read it. Its
 // methods may be called from any goroutine.
 type Record struct {
 	opts  RecordOptions

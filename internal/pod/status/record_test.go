@@ -248,8 +248,8 @@ func TestStatusesOutliveTheAgent(t *testing.T) {
 	}
 }
 
-// The end of a pod is on disk before anybody sees it, and the next agent goes on from it. It does not go on from a
-// rejection, or from the end by a shutdown of the node.
+// The end of a pod is on disk before any reader sees it, and the next agent continues from it. It does not continue
+// from a rejection, or from the end by a shutdown of the node.
 func TestAnEndIsKept(t *testing.T) {
 	dir := t.TempDir()
 	done := podstatus.Input{Pod: newPod("u1"), Observed: observedOf(exited("a1", 0)), Plan: &plan.Plan{Done: true},
@@ -316,7 +316,7 @@ func TestMessageOfALogThatIsStillWritten(t *testing.T) {
 	}
 	written := make(chan error, 1)
 	go func() {
-		time.Sleep(20 * time.Millisecond) // no event tells that the reader waits
+		time.Sleep(20 * time.Millisecond) // there is no event for a reader that waits
 		_, err := log.WriteString("2026-03-01T12:00:00.000000001Z stdout F last words\n")
 		written <- errors.Join(err, log.Close())
 	}()

@@ -64,7 +64,7 @@ func New(groups Groups, log *slog.Logger) (*Alarm, error) {
 // C implements eviction.Alarm.
 func (a *Alarm) C() <-chan struct{} { return a.rang.C() }
 
-// Covers implements eviction.Alarm. Only the thresholds of cgroup v1 tell of every crossing.
+// Covers implements eviction.Alarm. Only with the thresholds of cgroup v1 the kernel notifies of every crossing.
 func (a *Alarm) Covers(s eviction.Signal) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -108,7 +108,7 @@ func (a *Alarm) Arm(s eviction.Signal, seen eviction.Observation, limit int64) {
 }
 
 // watch opens a file that becomes urgent (POLLPRI) when the kernel has news. A kernel without the file, or without PSI,
-// tells nothing. The caller holds the lock.
+// never notifies. The caller holds the lock.
 func (a *Alarm) watch(path, trigger string) {
 	if _, known := a.watched[path]; known {
 		return

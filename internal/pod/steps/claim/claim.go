@@ -35,7 +35,7 @@ type Config struct {
 	Labels nodeLabels
 	// Synced is closed once Objects has everything.
 	Synced <-chan struct{}
-	// Origins says where claims come from, and whether somebody removed the manifest of a claim that is not there.
+	// Origins says where claims come from, and whether a user removed the manifest of a missing claim.
 	Origins origins
 	// Retention is how long a volume is kept after its claim was deleted. 0: not at all.
 	Retention time.Duration

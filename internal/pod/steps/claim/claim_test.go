@@ -139,8 +139,8 @@ func TestBoundFinishesTheDirectoryOfAKilledAgent(t *testing.T) {
 	}
 }
 
-// A volume goes when somebody has deleted its claim, no pod uses it and the retention is over. All this outlives the
-// agent.
+// The agent removes a volume when a user has deleted its claim, no pod uses it and the retention is over. All this
+// outlives the agent.
 func TestReclaimNeedsADeletion(t *testing.T) {
 	claim := newClaim("c")
 	m := newMachine(t, claim)

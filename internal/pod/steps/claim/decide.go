@@ -41,7 +41,7 @@ type Binding struct {
 	Released *time.Time `json:",omitempty"`
 	// Origin is where the claim was last read. It is nil if that is unknown, and after "berth delete" of the claim.
 	Origin *object.Origin `json:",omitempty"`
-	// Deleted is when somebody deleted the claim. Without it, the volume is never removed.
+	// Deleted is when a user deleted the claim. Without it, the volume is never removed.
 	Deleted *time.Time `json:",omitempty"`
 }
 

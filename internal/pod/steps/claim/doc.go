@@ -13,8 +13,8 @@
 // A binding is on disk before anything is made or mounted for it. It leaves the disk after everything that was made is
 // deleted. So an agent that starts after a crash continues where the previous one stopped.
 //
-// Data goes only after somebody has deleted the claim, with "berth delete" or by removing its manifest file. That marks
-// the binding, and the volume is removed when the mark is old enough (docs/adr/0023-deletion-needs-proof.md).
+// Data is removed only after a user has deleted the claim, with "berth delete" or by removing its manifest file. That
+// marks the binding, and the volume is removed when the mark is old enough (docs/adr/0023-deletion-needs-proof.md).
 //
 // On a node of a cluster, a control plane binds the claims of the API server's pods. For these, the package only checks
 // whether a pod can use the claim on this node; it keeps and makes nothing.

@@ -60,7 +60,7 @@ func (f *files) save(records map[types.UID]record) (failed []types.UID) {
 	return failed
 }
 
-// record is the file of one pod: its states by container id and kind of probe. It is written before anybody can read
+// record is the file of one pod: its states by container id and kind of probe. It is written before any part can read
 // the new state, so that no agent forgets what users have seen. It need not survive a power cut, which also ends the
 // containers.
 type record map[string]map[string]State

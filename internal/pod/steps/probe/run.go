@@ -155,7 +155,7 @@ func (p *Probes) gone(c check) {
 }
 
 // apply applies a result to state, metrics and events, and queues the job again. Everything that matters after a
-// restart is on disk before anybody can read it.
+// restart is on disk before any part can read it.
 func (p *Probes) apply(c check, a answer, began, now time.Time) {
 	result := a.verdict()
 	bonus := result == plan.Failure && early(c.job.kind, c.settings, c.target.since, c.due)

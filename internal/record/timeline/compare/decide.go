@@ -13,7 +13,7 @@ import (
 // Comparison is the result for some starts.
 type Comparison struct {
 	// Starts is how many starts were compared, and Ready how many of them made a pod ready. Only those count for the
-	// steps: a failed start says how long somebody waited, and not how long a step takes.
+	// steps: a failed start shows how long a user waited, and not how long a step takes.
 	Starts int `json:"starts"`
 	Ready  int `json:"ready"`
 	// Steps are in the order of a start: each step comes before its parts. The first one is the whole start.

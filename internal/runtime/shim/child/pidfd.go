@@ -100,7 +100,7 @@ func Is(fd, pid int, started uint64) bool {
 	switch {
 	case !ok:
 		return false
-	case value == "-1": // somebody has waited for it, and it has no number any more
+	case value == "-1": // its parent has waited for it, and it no longer has a number
 		return true
 	case value != strconv.Itoa(pid):
 		return false

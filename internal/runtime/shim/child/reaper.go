@@ -183,6 +183,6 @@ func (r *Reaper) StartLocked(command *exec.Cmd) (chan runc.Exit, error) {
 // Wait implements runc.ProcessMonitor.
 func (*Reaper) Wait(command *exec.Cmd, exits chan runc.Exit) (int, error) {
 	exit := <-exits
-	_ = command.Wait() // closes its pipes; somebody else has its exit
+	_ = command.Wait() // closes its pipes; another caller has its exit
 	return exit.Status, nil
 }

@@ -21,7 +21,7 @@ type copier struct {
 // patience is how long a copy may take. The container waits meanwhile, so that an attached client gets all output.
 const patience = time.Second
 
-// open opens the FIFO if somebody has it open for reading.
+// open opens the FIFO if it has a reader.
 func (c *copier) open() bool {
 	if c.file == nil {
 		fd, err := unix.Open(c.path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
