@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestFitSeparatesGrowthFromNoise(t *testing.T) {
+func TestFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		x, y  []float64
 		want  Line

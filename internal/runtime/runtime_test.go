@@ -63,6 +63,7 @@ func TestRuntime(t *testing.T) {
 	t.Run("Exec", func(t *testing.T) { testExec(t, c) })
 	t.Run("ExecWithLimitedOutput", func(t *testing.T) { testExecLimited(t, c) })
 	t.Run("Events", func(t *testing.T) { testEvents(t, c) })
+	t.Run("UnreadEvents", func(t *testing.T) { testUnreadEvents(t, c) })
 	t.Run("Localnet", func(t *testing.T) { testLocalnet(t, c, dir) })
 	t.Run("Network", func(t *testing.T) { testNetwork(t, c) })
 	t.Run("CNI", func(t *testing.T) { testCNI(t, c, dir) })
@@ -299,6 +300,43 @@ func testEvents(t *testing.T, c *client) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events of a container (-want +got):\n%s", diff)
+	}
+}
+
+// A client that reads no events delays nobody's calls. It gets all of them when it reads.
+func testUnreadEvents(t *testing.T, c *client) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*timeout)
+	defer cancel()
+	stream, err := c.GetContainerEvents(ctx, &cri.GetEventsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("unread"),
+		Annotations: map[string]string{"large": strings.Repeat("x", 16<<10)}}) // few fit into a socket's buffers
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	removed := map[string]bool{}
+	for range 70 { // containerd keeps 100 events for a client
+		created, err := c.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: id, SandboxConfig: pod,
+			Config: &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "c"}, Args: []string{"true"},
+				Image: &cri.ImageSpec{Image: imageName}, Linux: &cri.LinuxContainerConfig{}}})
+		if err == nil {
+			removed[created.ContainerId] = true
+			_, err = c.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: created.ContainerId})
+		}
+		if err != nil {
+			t.Fatalf("after %d containers: %v", len(removed), err)
+		}
+	}
+	for len(removed) > 0 {
+		event, err := stream.Recv()
+		if err != nil {
+			t.Fatalf("%d containers have no event of their removal: %v", len(removed), err)
+		}
+		if event.ContainerEventType == cri.ContainerEventType_CONTAINER_DELETED_EVENT {
+			delete(removed, event.ContainerId)
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime/sandbox"
 	"github.com/berth-run/berth/internal/runtime/spans"
 	"github.com/berth-run/berth/internal/runtime/unpack"
+	"github.com/berth-run/berth/internal/runtime/watcher"
 )
 
 const (
@@ -229,7 +230,9 @@ func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
 		}),
 		grpc.StreamInterceptor(func(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
 			handle grpc.StreamHandler) error {
-			return handle(service, logpath.Events{ServerStream: stream})
+			return watcher.Serve(stream, func(stream grpc.ServerStream) error {
+				return handle(service, logpath.Events{ServerStream: stream})
+			})
 		}))
 	if err := errors.Join(s.cri.Register(server), s.tasks.Register(server)); err != nil {
 		return service{}, fmt.Errorf("register CRI services: %w", err)

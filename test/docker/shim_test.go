@@ -26,7 +26,7 @@ const (
 
 // berth docker-shim serves any client of the CRI on its socket. Pods have the network of a CNI configuration, run on
 // while no shim runs, and leave no address behind.
-func TestShimProgramServesTheCRI(t *testing.T) {
+func TestShimProgram(t *testing.T) {
 	bin, err := filepath.Abs("../../bin/berth")
 	if err != nil {
 		t.Fatal(err)

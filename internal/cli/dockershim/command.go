@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-run/berth/internal/api/client"
-	"github.com/berth-run/berth/internal/base/librarylog"
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/process"
 	"github.com/berth-run/berth/internal/docker/dockershim"
@@ -98,7 +97,6 @@ func run(cmd *cobra.Command, o options) error {
 	if err != nil {
 		return err
 	}
-	librarylog.Forward(log)
 	if os.Geteuid() != 0 {
 		return client.Next(errors.New("this command needs root"), "run this command as root")
 	}

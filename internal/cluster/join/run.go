@@ -8,7 +8,6 @@ import (
 	"github.com/opencontainers/cgroups"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/kubeapi"
 	"github.com/berth-run/berth/internal/node/kernel"
 	"github.com/berth-run/berth/internal/node/stats"
@@ -91,16 +90,19 @@ func (c *Cluster) nodeChanged(context.Context, *corev1.Node) time.Duration {
 
 // answers reports to the status writer whether the API server answers.
 type answers struct {
-	health  *kubeapi.Health
-	changed wake.Broadcast
+	health *kubeapi.Health
+
+	mu      sync.Mutex
+	changed chan struct{}
 }
 
-func newAnswers(h *kubeapi.Health) *answers { return &answers{health: h} }
+func newAnswers(h *kubeapi.Health) *answers { return &answers{health: h, changed: make(chan struct{})} }
 
 // Answers implements report.Health.
 func (a *answers) Answers() (bool, <-chan struct{}) {
-	changed := a.changed.C() // before the state
-	return !a.health.State().Away(), changed
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.health.State().Away(), a.changed
 }
 
 func (a *answers) run(ctx context.Context) error {
@@ -110,6 +112,9 @@ func (a *answers) run(ctx context.Context) error {
 		if _, err := w.Next(ctx); err != nil {
 			return err
 		}
-		a.changed.Wake()
+		a.mu.Lock()
+		close(a.changed)
+		a.changed = make(chan struct{})
+		a.mu.Unlock()
 	}
 }

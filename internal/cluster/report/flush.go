@@ -45,5 +45,8 @@ func (w *Writer) left(open map[types.UID]uint64) (int, <-chan struct{}) {
 			n++
 		}
 	}
-	return n, w.settled.C()
+	if w.settled == nil {
+		w.settled = make(chan struct{})
+	}
+	return n, w.settled
 }

@@ -59,7 +59,8 @@ func watch(t *testing.T, env Env) <-chan *runtimeapi.ContainerEventResponse {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const room = 10_000 // for all events of the suite: containerd waits in every call for a watcher that does not read
+	// There is room for all events of the suite: stock containerd waits in every call for a client that does not read.
+	const room = 10_000
 	events := make(chan *runtimeapi.ContainerEventResponse, room)
 	go func() {
 		defer close(events)

@@ -372,7 +372,7 @@ func TestLagLosesWholeFiles(t *testing.T) {
 }
 
 // Docker truncates its file if it may have only one.
-func TestTruncatedFileIsReadFromItsStart(t *testing.T) {
+func TestTruncatedFile(t *testing.T) {
 	e, target := newEngine(t, 0, 1), targetIn(t)
 	e.write(e.tick(), stdout, "a line that is longer than the next one\n")
 	c, _, _ := start(t, e, target)
@@ -386,7 +386,7 @@ func TestTruncatedFileIsReadFromItsStart(t *testing.T) {
 }
 
 // Damaged lines are skipped and counted. They do not end the copying.
-func TestDamagedLinesAreSkippedAndCounted(t *testing.T) {
+func TestDamagedLines(t *testing.T) {
 	e, target := newEngine(t, 0, 2), targetIn(t)
 	e.write(e.tick(), stdout, "one\n")
 	e.raw([]byte("\x00\x00\x00\n"))
@@ -406,7 +406,7 @@ func TestDamagedLinesAreSkippedAndCounted(t *testing.T) {
 }
 
 // Another process renames the log and asks for a new file while output flows. The files together have every line once.
-func TestReopenLosesNoLine(t *testing.T) {
+func TestReopenWhileOutputFlows(t *testing.T) {
 	e, target := newEngine(t, 1<<20, 100), targetIn(t)
 	if err := Create(target); err != nil {
 		t.Fatal(err)
@@ -438,7 +438,7 @@ func TestReopenLosesNoLine(t *testing.T) {
 	}
 }
 
-func TestReopenOfUnknownContainerFails(t *testing.T) {
+func TestReopenOfUnknownContainer(t *testing.T) {
 	c := New(slog.New(slog.DiscardHandler))
 	if err := c.Reopen("none"); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("error %v", err)
@@ -449,7 +449,7 @@ func TestReopenOfUnknownContainerFails(t *testing.T) {
 }
 
 // The disk of the log is full. The lines wait in Docker's files, and Drain returns an error.
-func TestLinesWaitWhileTheDiskIsFull(t *testing.T) {
+func TestFullDisk(t *testing.T) {
 	roottest.Need(t, "mounting")
 	dir := filepath.Join(t.TempDir(), "small")
 	if err := errors.Join(os.Mkdir(dir, 0o700), unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k")); err != nil {
@@ -493,7 +493,7 @@ func TestLogMustBeAFile(t *testing.T) {
 }
 
 // Drain ends with its context, and with the container's removal.
-func TestDrainEndsWithItsContextOrTheContainer(t *testing.T) {
+func TestDrainEnds(t *testing.T) {
 	c := New(slog.New(slog.DiscardHandler)) // it does not run
 	c.Add(Container{ID: "c1", File: "/none/c1-json.log", Log: "/none/pod/app/0.log"})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/base/reason"
-	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/container/handler"
@@ -48,8 +47,8 @@ type ending struct {
 type deadline struct {
 	mu        sync.Mutex
 	at        time.Time
-	exact     bool           // pod.Stop.Exact
-	shortened wake.Broadcast // at or exact has changed
+	exact     bool          // pod.Stop.Exact
+	shortened chan struct{} // closed when at or exact changes
 }
 
 // follow applies the grace period of a pod that ends.
@@ -68,7 +67,10 @@ func (d *deadline) move(at time.Time, exact bool) {
 		return
 	}
 	d.at, d.exact = at, d.exact || exact
-	d.shortened.Wake()
+	if d.shortened != nil {
+		close(d.shortened)
+		d.shortened = nil
+	}
 }
 
 // least is the least time between the stop signal and the kill.
@@ -85,11 +87,13 @@ func (d *deadline) least() time.Duration {
 func (d *deadline) left() (time.Duration, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	shortened := d.shortened.C()
-	if d.at.IsZero() {
-		return math.MaxInt64, shortened
+	if d.shortened == nil {
+		d.shortened = make(chan struct{})
 	}
-	return time.Until(d.at), shortened
+	if d.at.IsZero() {
+		return math.MaxInt64, d.shortened
+	}
+	return time.Until(d.at), d.shortened
 }
 
 // context returns a context that ends at the deadline, even if the deadline moves.

@@ -26,7 +26,7 @@ const (
 func (d *drivers) sweep(ctx context.Context) {
 	retries := retry.Doubling(sweepFirst, sweepMax)
 	for known := false; ; {
-		changed := d.changed.C()
+		changed := d.changes()
 		var next time.Time
 		err := error(nil)
 		if !known {

@@ -301,8 +301,8 @@ func TestResources(t *testing.T) {
 	guaranteed, burstable, bestEffort := corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort
 	throttling, tiered := &config.MemoryQoS{ThrottlingFactor: 0.9},
 		&config.MemoryQoS{ThrottlingFactor: 0.5, Tiered: true}
-	own := exempt("app")
-	other := exempt("other")
+	own := func(p *corev1.Pod, c pod.Container) bool { return p.Name == "web" && c.Name == "app" }
+	other := func(_ *corev1.Pod, c pod.Container) bool { return c.Name != "app" }
 	none := map[string]string{"memory.min": "0", "memory.low": "0"}
 	for _, test := range []struct {
 		name             string
@@ -318,13 +318,13 @@ func TestResources(t *testing.T) {
 		}, 0, nil},
 		{"no CPU limit", burstable, list("1", "64Mi"), nil, func(*Node) {}, 0, nil},
 		{"CPUs of its own", guaranteed, list("2", "64Mi"), list("2", "64Mi"), func(n *Node) {
-			n.Quota = own
+			n.Unthrottled = own
 		}, -1, nil},
 		{"CPUs of its own, and quotas are off", guaranteed, list("2", "64Mi"), list("2", "64Mi"), func(n *Node) {
-			n.Quota, n.CFSQuota = own, false
+			n.Unthrottled, n.CFSQuota = own, false
 		}, -1, nil},
 		{"another container has CPUs of its own", guaranteed, list("2", "64Mi"), list("2", "64Mi"), func(n *Node) {
-			n.Quota = other
+			n.Unthrottled = other
 		}, 200000, nil},
 		{
 			"slowed down between request and limit, in whole pages", burstable, list("", "100Mi"), list("", "200Mi"),
@@ -372,11 +372,4 @@ func TestResources(t *testing.T) {
 			}
 		})
 	}
-}
-
-// exempt is the name of the container of the pod web that has no quota.
-type exempt string
-
-func (e exempt) Unthrottled(p *corev1.Pod, c pod.Container) bool {
-	return p.Name == "web" && c.Name == string(e)
 }
