@@ -37,6 +37,7 @@ func (b *Berth) RestartsBegun(ctx context.Context) <-chan Begin {
 
 // RestartEnded restarts containers whose end the runtime reports, and reports the times. It ends with ctx.
 func (f *Floor) RestartEnded(ctx context.Context) (<-chan Begin, error) {
+	since := time.Now().UnixNano()
 	stream, err := f.cri.Runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
 	if err != nil {
 		return nil, err
@@ -47,6 +48,9 @@ func (f *Floor) RestartEnded(ctx context.Context) (<-chan Begin, error) {
 			e, err := stream.Recv()
 			if err != nil {
 				return // endOne fails at its own timeout
+			}
+			if e.CreatedAt < since {
+				continue // the runtime keeps events for a while when nobody reads them
 			}
 			if at := time.Now(); e.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT {
 				begins <- Begin{Pod: e.PodSandboxStatus.GetMetadata().GetName(), At: at}
