@@ -57,7 +57,7 @@ check: lint vuln ## formatting, linters (also go vet), vulnerabilities, rules of
 
 lint:
 	@sh hack/lint.sh
-	bin/golangci-lint run ./...
+	bin/golangci-lint run --allow-parallel-runners ./...
 	@sh hack/actionlint.sh
 	$(GO) mod tidy -diff
 
