@@ -2,8 +2,6 @@ package usage
 
 import (
 	"bytes"
-	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -29,17 +27,38 @@ type Sample struct {
 
 // Which controllers to read. Each one costs file reads.
 const (
+	// Brief is CPU time and memory. On version 1, the parts of the CPU time and the counters of hit limits are 0: only
+	// Full reads them.
 	Brief = cgroups.CPU | cgroups.Memory
 	Full  = Brief | cgroups.IO | cgroups.Pids | cgroups.HugeTLB
 )
 
-// Read samples a cgroup. The error is fs.ErrNotExist if the cgroup is gone.
+// Read samples a cgroup once. The error is fs.ErrNotExist if the cgroup is gone.
 func Read(g cgroupfile.Group, what cgroups.Controller, now time.Time) (Sample, error) {
-	s := Sample{At: now, Unified: g.Unified}
-	g = g.Present()
-	if len(g.Dirs) == 0 {
-		return s, fmt.Errorf("read a cgroup: %w", fs.ErrNotExist)
+	r, err := Open(g, what)
+	if err != nil {
+		return Sample{At: now, Unified: g.Unified}, err
 	}
+	defer r.Close()
+	return r.Read(now)
+}
+
+// relevant is the group with only those controllers whose files are read.
+func relevant(g cgroupfile.Group) cgroupfile.Group {
+	if g.Unified {
+		return g
+	}
+	some := cgroupfile.Group{Dirs: map[string]string{}}
+	for _, c := range []string{"cpu", "cpuacct", "memory", "blkio", "pids", "hugetlb"} {
+		if dir, ok := g.Dirs[c]; ok {
+			some.Dirs[c] = dir
+		}
+	}
+	return some
+}
+
+// library reads all files of some controllers.
+func library(g cgroupfile.Group, what cgroups.Controller) (*cgroups.Stats, error) {
 	var m interface {
 		Stats(*cgroups.StatsOptions) (*cgroups.Stats, error)
 	}
@@ -50,15 +69,9 @@ func Read(g cgroupfile.Group, what cgroups.Controller, now time.Time) (Sample, e
 		m, err = cgroupv1.NewManager(&cgroups.Cgroup{Resources: &cgroups.Resources{}}, g.Dirs)
 	}
 	if err != nil {
-		return s, fmt.Errorf("read a cgroup: %w", err)
+		return nil, err
 	}
-	if s.Stats, err = m.Stats(&cgroups.StatsOptions{Controllers: what}); err != nil {
-		return s, fmt.Errorf("read a cgroup: %w", err)
-	}
-	if what == Full {
-		s.OOMKills = oomKills(g)
-	}
-	return s, nil
+	return m.Stats(&cgroups.StatsOptions{Controllers: what})
 }
 
 // oomKills reads memory.events, or memory.oom_control (since Linux 4.13). It is 0 if the kernel does not count.

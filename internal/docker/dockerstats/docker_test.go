@@ -87,8 +87,9 @@ func BenchmarkList(b *testing.B) {
 	}
 	d := dockertest.Start(b, archive)
 	id := d.Run(b, imageName, []string{"sleep"}, nil)
-	c := Container{PID: d.PidOf(b, id), Attributes: &runtimeapi.ContainerAttributes{Id: id}}
+	c := Container{PID: d.PidOf(b, id), UpperDir: "/", Attributes: &runtimeapi.ContainerAttributes{Id: id}}
 	s := New(Options{Proc: "/proc", Cgroups: "/sys/fs/cgroup", Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	defer s.readers.close()
 	for b.Loop() {
 		for range 100 {
 			if _, err := s.Container(c); err != nil {

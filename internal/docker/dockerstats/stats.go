@@ -57,9 +57,10 @@ type Options struct {
 
 // Stats reports usage.
 type Stats struct {
-	opts   Options
-	rates  *rate.Rates
-	layers *layers
+	opts    Options
+	rates   *rate.Rates
+	layers  *layers
+	readers readers
 }
 
 // New makes Stats. It does no I/O.
@@ -67,8 +68,11 @@ func New(o Options) *Stats {
 	return &Stats{opts: o, rates: rate.New(), layers: newLayers(o.Now, o.Log)}
 }
 
-// Run measures writable layers until ctx ends.
-func (s *Stats) Run(ctx context.Context) error { return s.layers.run(ctx) }
+// Run measures writable layers until ctx ends. Then it closes what requests have opened.
+func (s *Stats) Run(ctx context.Context) error {
+	defer s.readers.close()
+	return s.layers.run(ctx)
+}
 
 // forgetAfter is how long Stats keeps the values of a container that no request names.
 const forgetAfter = time.Hour
@@ -76,7 +80,7 @@ const forgetAfter = time.Hour
 // Container reports a container. Without a running process it has no CPU and memory. The error is fs.ErrNotExist if the
 // container ends meanwhile.
 func (s *Stats) Container(c Container) (*runtimeapi.ContainerStats, error) {
-	stats, _, err := s.container(c, usage.Brief)
+	stats, _, err := s.container(c, brief)
 	return stats, err
 }
 
@@ -101,20 +105,34 @@ func (s *Stats) container(c Container, what cgroups.Controller) (*runtimeapi.Con
 
 // read reads the cgroup of a container.
 func (s *Stats) read(id string, pid int, what cgroups.Controller) (usage.Sample, error) {
-	g, err := s.groupOf(pid, id)
-	if err != nil {
-		return usage.Sample{}, fmt.Errorf("read usage of container %s: %w", id, err)
-	}
-	sample, err := usage.Read(g, what, s.opts.Now())
+	sample, err := s.sample(id, what, func() (cgroupfile.Group, error) { return s.groupOf(pid, id) })
 	if err != nil {
 		return sample, fmt.Errorf("read usage of container %s: %w", id, err)
 	}
 	return sample, nil
 }
 
+// sample reads a cgroup. It keeps the cgroups open that are read in brief.
+func (s *Stats) sample(key string, what cgroups.Controller, find func() (cgroupfile.Group, error)) (usage.Sample,
+	error) {
+	now := s.opts.Now()
+	first := func() (cgroupfile.Group, error) {
+		s.rates.Keep(now.Add(-forgetAfter)) // there are more rates only after a first request
+		return find()
+	}
+	if what == brief {
+		return s.readers.read(key, now, first)
+	}
+	g, err := first()
+	if err != nil {
+		return usage.Sample{}, err
+	}
+	return usage.Read(g, what, now)
+}
+
 // Sandbox reports a pod sandbox with its containers. It leaves out containers that end meanwhile.
 func (s *Stats) Sandbox(p Sandbox) (*runtimeapi.PodSandboxStats, error) {
-	const what = usage.Brief | cgroups.Pids
+	const what = brief
 	linux := &runtimeapi.LinuxPodSandboxStats{}
 	stats := &runtimeapi.PodSandboxStats{Attributes: p.Attributes, Linux: linux}
 	sum := usage.Sample{At: s.opts.Now(), Stats: cgroups.NewStats()}
@@ -142,7 +160,7 @@ func (s *Stats) Sandbox(p Sandbox) (*runtimeapi.PodSandboxStats, error) {
 		return nil, err
 	}
 	at := own.At.UnixNano()
-	linux.Cpu = s.cpu("pod/"+p.Attributes.GetId(), own, p.Started)
+	linux.Cpu = s.cpu(podKey+p.Attributes.GetId(), own, p.Started)
 	linux.Memory, linux.Io = memory(own), io(own)
 	linux.Process = &runtimeapi.ProcessUsage{Timestamp: at, ProcessCount: value(own.PidsStats.Current)}
 	network, err := s.network(p)
@@ -164,20 +182,22 @@ func (s *Stats) pod(p Sandbox, others usage.Sample, what cgroups.Controller) (us
 		}
 		return add(others, pause), nil
 	}
-	g, err := s.groupOf(p.PID, id)
-	if err != nil {
-		return usage.Sample{}, fmt.Errorf("read usage of pod sandbox %s: %w", id, err)
-	}
-	above := cgroupfile.Group{Unified: g.Unified, Dirs: map[string]string{}}
-	for controller, dir := range g.Dirs {
-		above.Dirs[controller] = filepath.Dir(dir)
-	}
-	sample, err := usage.Read(above, what, s.opts.Now())
+	sample, err := s.sample(podKey+id, what, func() (cgroupfile.Group, error) {
+		g, err := s.groupOf(p.PID, id)
+		above := cgroupfile.Group{Unified: g.Unified, Dirs: map[string]string{}}
+		for controller, dir := range g.Dirs {
+			above.Dirs[controller] = filepath.Dir(dir)
+		}
+		return above, err
+	})
 	if err != nil {
 		return sample, fmt.Errorf("read usage of pod sandbox %s: %w", id, err)
 	}
 	return sample, nil
 }
+
+// podKey begins the keys of pods, so that they differ from those of their pause containers.
+const podKey = "pod/"
 
 // network reads the counters of a pod's network. A pod in the network of the machine has none.
 func (s *Stats) network(p Sandbox) ([]usage.Traffic, error) {
@@ -203,7 +223,6 @@ func (s *Stats) groupOf(pid int, container string) (cgroupfile.Group, error) {
 
 func (s *Stats) cpu(key string, v usage.Sample, started time.Time) *runtimeapi.CpuUsage {
 	used := v.CpuStats.CpuUsage.TotalUsage
-	s.rates.Keep(v.At.Add(-forgetAfter))
 	c := &runtimeapi.CpuUsage{Timestamp: v.At.UnixNano(), UsageCoreNanoSeconds: value(used), Psi: psi(v.CpuStats.PSI)}
 	if cores := s.rates.Next(key, v.At, used, started); cores != nil {
 		c.UsageNanoCores = value(*cores)

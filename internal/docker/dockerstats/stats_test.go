@@ -242,11 +242,43 @@ func TestSandbox(t *testing.T) {
 		if got, err := s.Sandbox(host); err != nil || len(got.Linux.Network.Interfaces) > 0 {
 			t.Errorf("in the network of the machine: %v, %v", got, err)
 		}
+		s, _ = node(t, unified)
 		ended := pod(true)
 		ended.PID, ended.Containers[0].PID = 0, 12
 		if got, err := s.Sandbox(ended); err != nil || got.Linux.Cpu != nil || len(got.Linux.Containers) > 0 {
 			t.Errorf("ended: %v, %v", got, err)
 		}
+	})
+}
+
+// A cgroup is found once, and again when it is gone: a container that was restarted has a new process. Cgroups that no
+// request asks for are closed.
+func TestCgroupsStayOpen(t *testing.T) {
+	both(t, func(t *testing.T, unified bool) {
+		s, now := node(t, unified)
+		if _, err := s.Container(app(11)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Container(app(13)); err != nil { // there is no process 13 to find a cgroup by
+			t.Errorf("the second request: %v", err)
+		}
+		s.readers.open[id].Close()
+		if !unified { // on version 2 nothing is open
+			if _, err := s.Container(app(13)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("after the end: %v", err)
+			}
+		}
+		if got, err := s.Container(app(11)); err != nil || got.Cpu == nil {
+			t.Errorf("after a restart: %v, %v", got, err)
+		}
+		*now = now.Add(closeAfter + time.Second)
+		if _, err := s.Sandbox(Sandbox{PID: 10, OwnCgroup: true, Attributes: pod(true).Attributes}); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.readers.open) != 1 {
+			t.Errorf("open: %v", s.readers.open)
+		}
+		s.readers.close()
 	})
 }
 

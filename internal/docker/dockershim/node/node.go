@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moby/moby/api/types/system"
@@ -53,7 +54,7 @@ type Service struct {
 	sandboxImage string
 
 	mu   sync.Mutex
-	info *system.Info
+	info atomic.Pointer[system.Info] // written with mu held
 	read time.Time
 }
 
@@ -66,22 +67,27 @@ func New(engine *docker.Client, index Index, network Network, sandboxImage strin
 func (s *Service) Info(ctx context.Context) (*system.Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.info != nil && time.Since(s.read) < kept {
-		return s.info, nil
+	if info := s.info.Load(); info != nil && time.Since(s.read) < kept {
+		return info, nil
 	}
 	r, err := s.engine.Info(ctx, client.InfoOptions{})
 	if err != nil {
 		return nil, docker.Error(err)
 	}
-	s.info, s.read = &r.Info, time.Now()
-	return s.info, nil
+	s.info.Store(&r.Info)
+	s.read = time.Now()
+	return &r.Info, nil
 }
 
-// Root returns the Engine's data root.
+// Root returns the Engine's data root. It asks the Engine only the first time, because lists of statistics need the root
+// and must not wait for an Engine that hangs. An Engine with another root has none of the containers from before.
 func (s *Service) Root(ctx context.Context) (string, error) {
-	info, err := s.Info(ctx)
-	if err != nil {
-		return "", err
+	info := s.info.Load()
+	if info == nil {
+		var err error
+		if info, err = s.Info(ctx); err != nil {
+			return "", err
+		}
 	}
 	return info.DockerRootDir, nil
 }
