@@ -9,6 +9,7 @@ import (
 
 	"github.com/moby/moby/client"
 	"github.com/moby/moby/client/pkg/versions"
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/unixsocket"
 )
@@ -49,9 +50,15 @@ func New(endpoint string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine, err := client.New(client.WithDialContext(func(ctx context.Context, _, _ string) (net.Conn, error) {
+	var options []client.Opt
+	if len(path) < len(unix.RawSockaddrUnix{}.Path) {
+		// Errors of the library name this host, which may not have a longer path.
+		options = append(options, client.WithHost("unix://"+path))
+	}
+	options = append(options, client.WithDialContext(func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return unixsocket.Dial(ctx, path)
 	}))
+	engine, err := client.New(options...)
 	if err != nil {
 		return nil, fmt.Errorf("make client of Docker at %s: %w", path, err)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/containerd/errdefs"
@@ -53,14 +55,23 @@ func TestCodesOfErrors(t *testing.T) {
 	}
 }
 
-// Without an Engine a call fails with Unavailable, which the agent takes for a runtime that restarts.
+// Without an Engine a call fails with Unavailable, which the agent takes for a runtime that restarts. The error names
+// the socket.
 func TestCallWithoutEngineIsUnavailable(t *testing.T) {
-	c, err := New("docker://unix://" + filepath.Join(t.TempDir(), "d.sock"))
+	dir, err := os.MkdirTemp("", "d") // short
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Negotiate(t.Context()); status.Code(err) != codes.Unavailable {
-		t.Errorf("got %v", err)
+	defer func() { _ = os.Remove(dir) }() // it is empty
+	for _, socket := range []string{filepath.Join(dir, "d.sock"), filepath.Join(dir, strings.Repeat("x", 200))} {
+		c, err := New("docker://unix://" + socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.Negotiate(t.Context())
+		if status.Code(err) != codes.Unavailable || len(socket) < 100 && !strings.Contains(err.Error(), socket) {
+			t.Errorf("at %s: %v", socket, err)
+		}
 	}
 }
 
