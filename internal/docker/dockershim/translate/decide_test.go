@@ -37,7 +37,8 @@ func TestSandboxRequest(t *testing.T) {
 	if diff := cmp.Diff(want, got.HostConfig); diff != "" {
 		t.Error(diff)
 	}
-	if got.Name != "k8s_POD_web_default_u_1" || got.Config.Hostname != "web" || got.Config.Image != "pause:1" {
+	if got.Name != "k8s_POD_web_default_u_1" || got.Config.Hostname != "web" || got.Config.Image != "pause:1" ||
+		got.Config.StopSignal != "SIGKILL" {
 		t.Errorf("name %s, %+v", got.Name, got.Config)
 	}
 	again, err := f.Sandbox(r, "pause:1", "")

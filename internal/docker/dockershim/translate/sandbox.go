@@ -42,7 +42,9 @@ func (f Facts) Sandbox(r *runtimeapi.RunPodSandboxRequest, image, seccomp string
 		Name: identity.SandboxName(config.GetMetadata()),
 		Config: &container.Config{
 			Hostname: config.GetHostname(), Image: image, User: who,
-			Labels: identity.SandboxLabels(config.GetLabels(), config.GetAnnotations(), spec),
+			// A first process ignores SIGTERM by default. dockerd would wait 10 s for each sandbox when it stops.
+			StopSignal: "SIGKILL",
+			Labels:     identity.SandboxLabels(config.GetLabels(), config.GetAnnotations(), spec),
 		},
 		HostConfig: &container.HostConfig{
 			NetworkMode: "none", IpcMode: container.IPCModeShareable, Runtime: handler, ReadonlyRootfs: true,
