@@ -40,6 +40,12 @@ func (s *Server) Export(ctx context.Context, archive io.Writer, names ...string)
 	return docker.Error(err)
 }
 
+// PullProgress returns how many bytes of an image were fetched, how many there are to fetch (0: not known yet), and how
+// many of them were unpacked. All are 0 if the image is not being pulled.
+func (s *Server) PullProgress(image string) (fetched, total, unpacked int64) {
+	return s.images.PullProgress(image)
+}
+
 // fullName returns the name of an image with its registry; an ID stays as it is.
 func fullName(name string) string {
 	if named, err := reference.ParseNormalizedNamed(name); err == nil && !strings.HasPrefix(name, "sha256:") {

@@ -168,8 +168,16 @@ func (d *docker) Export(ctx context.Context, archive io.Writer, names ...string)
 	return d.shim.Export(ctx, archive, names...)
 }
 
-// Progress implements Runtime: the shim does not count the bytes of pulls.
-func (*docker) Progress() engine.Progress { return nil }
+// Progress implements Runtime.
+func (d *docker) Progress() engine.Progress { return d }
+
+// PullProgress implements engine.Progress.
+func (d *docker) PullProgress(image string) (fetched, total, unpacked int64) {
+	if d.shim == nil {
+		return 0, 0, 0
+	}
+	return d.shim.PullProgress(image)
+}
 
 // Layers implements Runtime: the shim measures them itself.
 func (*docker) Layers() engine.Layers { return nil }

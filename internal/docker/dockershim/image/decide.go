@@ -7,6 +7,7 @@ import (
 
 	"github.com/distribution/reference"
 	"github.com/moby/moby/api/types/image"
+	"github.com/moby/moby/api/types/jsonstream"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -66,4 +67,26 @@ func isPinned(tags []string, pinned string) bool {
 func usageOf(root string, bytes int64, inodes uint64) *runtimeapi.FilesystemUsage {
 	return &runtimeapi.FilesystemUsage{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: root},
 		UsedBytes: &runtimeapi.UInt64Value{Value: uint64(bytes)}, InodesUsed: &runtimeapi.UInt64Value{Value: inodes}}
+}
+
+// layer is how far a layer of a pulled image is, in compressed bytes.
+type layer struct{ fetched, total, unpacked int64 }
+
+// after returns how far a layer is after a message of the Engine. Layers that the Engine has already have no bytes.
+func (l layer) after(m jsonstream.Message) layer {
+	p := m.Progress
+	if p == nil || p.Units != "" { // Engines with containerd's store count the seconds of the unpacking
+		p = &jsonstream.Progress{}
+	}
+	switch m.Status {
+	case "Downloading":
+		l.fetched, l.total = p.Current, max(l.total, p.Total)
+	case "Verifying Checksum", "Download complete":
+		l.fetched = l.total
+	case "Extracting":
+		l.fetched, l.unpacked = l.total, max(l.unpacked, p.Current)
+	case "Pull complete":
+		l.fetched, l.unpacked = l.total, l.total
+	}
+	return l
 }

@@ -7,6 +7,7 @@ import (
 	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
 	"github.com/moby/moby/api/pkg/authconfig"
 	"github.com/moby/moby/api/types/image"
+	"github.com/moby/moby/api/types/jsonstream"
 	"google.golang.org/protobuf/testing/protocmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -54,5 +55,37 @@ func TestCredentialsOfAPull(t *testing.T) {
 	}
 	if _, err := authHeader(&runtimeapi.AuthConfig{Auth: "dXNlcg=="}); err == nil {
 		t.Error("a user without a password is accepted")
+	}
+}
+
+// Messages of Docker 20.10: one layer is pulled, another one is there already.
+func TestProgressOfAPull(t *testing.T) {
+	s := &Service{}
+	note, end := s.puller.progress.begin("busybox")
+	for _, test := range []struct {
+		message jsonstream.Message
+		want    [3]int64
+	}{
+		{jsonstream.Message{Status: "Pulling from library/busybox", ID: "latest"}, [3]int64{}},
+		{jsonstream.Message{Status: "Already exists", ID: "b"}, [3]int64{}},
+		{jsonstream.Message{Status: "Pulling fs layer", ID: "a", Progress: &jsonstream.Progress{}}, [3]int64{}},
+		{jsonstream.Message{Status: "Downloading", ID: "a", Progress: &jsonstream.Progress{Current: 3, Total: 8}},
+			[3]int64{3, 8, 0}},
+		{jsonstream.Message{Status: "Download complete", ID: "a", Progress: &jsonstream.Progress{}}, [3]int64{8, 8, 0}},
+		{jsonstream.Message{Status: "Extracting", ID: "a", Progress: &jsonstream.Progress{Current: 5, Total: 8}},
+			[3]int64{8, 8, 5}},
+		{jsonstream.Message{Status: "Extracting", ID: "a", Progress: &jsonstream.Progress{Current: 2, Units: "s"}},
+			[3]int64{8, 8, 5}},
+		{jsonstream.Message{Status: "Pull complete", ID: "a", Progress: &jsonstream.Progress{}}, [3]int64{8, 8, 8}},
+	} {
+		note(test.message)
+		fetched, total, unpacked := s.PullProgress("docker.io/library/busybox:latest")
+		if got := [3]int64{fetched, total, unpacked}; got != test.want {
+			t.Errorf("after %q: %d, want %d", test.message.Status, got, test.want)
+		}
+	}
+	end()
+	if _, total, _ := s.PullProgress("busybox"); total != 0 {
+		t.Error("a pull that has ended has progress")
 	}
 }

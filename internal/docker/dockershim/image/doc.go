@@ -2,4 +2,5 @@
 //
 // It owns a cache of the digests of images by ID, which lists and statuses of containers read. A pull may add a digest
 // to an image, so it removes the image from the cache.
+// It also has the progress of running pulls.
 package image

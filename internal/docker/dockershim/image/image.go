@@ -35,7 +35,7 @@ type Service struct {
 
 // New allocates a service.
 func New(c *docker.Client, engine Engine, o PullOptions, pinned string) *Service {
-	return &Service{client: c, engine: engine, puller: puller{c, o}, pinned: pinned}
+	return &Service{client: c, engine: engine, puller: puller{client: c, PullOptions: o}, pinned: pinned}
 }
 
 // Reference returns the digest of an image, or its ID if it has none.

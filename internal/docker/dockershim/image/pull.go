@@ -30,13 +30,14 @@ const DefaultProgressDeadline = time.Minute
 type puller struct {
 	client *docker.Client
 	PullOptions
+	progress progress
 }
 
 // errStalled is the cause of the end of a pull without progress.
 var errStalled = errors.New("no progress")
 
 // pull pulls an image. The Engine reports most failures in the stream of its progress.
-func (p puller) pull(ctx context.Context, name string, auth *runtimeapi.AuthConfig) error {
+func (p *puller) pull(ctx context.Context, name string, auth *runtimeapi.AuthConfig) error {
 	header, err := authHeader(auth)
 	if err != nil {
 		return status.Errorf(codes.InvalidArgument, "credentials for image %s: %s", name, err)
@@ -54,6 +55,8 @@ func (p puller) pull(ctx context.Context, name string, auth *runtimeapi.AuthConf
 		return p.failure(ctx, name, limit, err)
 	}
 	defer func() { _ = stream.Close() }() // it is only read
+	note, end := p.progress.begin(name)
+	defer end()
 	last := ""
 	for message, err := range stream.JSONMessages(ctx) {
 		if err == nil && message.Error != nil {
@@ -65,13 +68,14 @@ func (p puller) pull(ctx context.Context, name string, auth *runtimeapi.AuthConf
 		if now := fmt.Sprint(message.ID, message.Status, message.Progress); now != last {
 			last = now
 			stall.Reset(limit)
+			note(message)
 		}
 	}
 	return p.failure(ctx, name, limit, context.Cause(ctx))
 }
 
 // failure adds the name of the image to an error, and to a stalled pull the limit.
-func (p puller) failure(ctx context.Context, name string, limit time.Duration, err error) error {
+func (p *puller) failure(ctx context.Context, name string, limit time.Duration, err error) error {
 	switch {
 	case err == nil:
 		return nil
