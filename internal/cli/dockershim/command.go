@@ -31,7 +31,7 @@ type options struct {
 	pauseImage, streamAddress     string
 	confDir, binDirs, cache, cidr string
 	progress                      time.Duration
-	plugin                        string
+	plugin, root                  string
 	level                         slog.Level
 	// withoutEffect are flags of cri-dockerd that change nothing here.
 	withoutEffect ignored
@@ -39,9 +39,10 @@ type options struct {
 
 // ignored are the values of flags that are accepted and change nothing.
 type ignored struct {
-	requestTimeout time.Duration
-	root           string
-	dualStack      bool
+	requestTimeout   time.Duration
+	dualStack        bool
+	cgroups, hairpin string
+	mtu              int32
 }
 
 // Command returns "berth docker-shim".
@@ -79,10 +80,14 @@ running.`,
 		"/run/berth-docker-shim/ and a hash of --docker-endpoint)")
 	flags.DurationVar(&o.withoutEffect.requestTimeout, "runtime-request-timeout", 0,
 		"no effect: calls have the deadlines of the kubelet")
-	flags.StringVar(&o.withoutEffect.root, "cri-dockerd-root-directory", "/var/lib/cri-dockerd",
-		"no effect: the shim has no files; cri-dockerd's stay")
+	flags.StringVar(&o.root, "cri-dockerd-root-directory", "/var/lib/cri-dockerd",
+		"`directory` of cri-dockerd's files: those of sandboxes that are gone are removed, with their networks")
 	flags.BoolVar(&o.withoutEffect.dualStack, "ipv6-dual-stack", false,
 		"no effect: pods have the addresses that their network gives")
+	flags.Int32Var(&o.withoutEffect.mtu, "network-plugin-mtu", 0, "no effect: the CNI configuration has the MTU")
+	flags.StringVar(&o.withoutEffect.hairpin, "hairpin-mode", "", "no effect: the CNI configuration has the mode")
+	flags.StringVar(&o.withoutEffect.cgroups, "runtime-cgroups", "",
+		"no effect: dockerd stays in the cgroup of its service")
 	flags.TextVar(&o.level, "log-level", slog.LevelInfo, "lowest `level` that is logged: debug, info, warn or error")
 	command.Mark(cmd.MarkFlagDirname("cni-conf-dir"))
 	command.Mark(cmd.MarkFlagDirname("cni-cache-dir"))
@@ -133,7 +138,7 @@ func newServer(o options, log *slog.Logger) (*dockershim.Server, error) {
 		dir = stateDir(o.engine)
 	}
 	return dockershim.New(dockershim.Config{
-		Endpoint: o.engine, PauseProgram: program, PauseImage: o.pauseImage, PodCIDR: o.cidr,
+		Endpoint: o.engine, PauseProgram: program, PauseImage: o.pauseImage, PodCIDR: o.cidr, Checkpoints: o.root,
 		Pull: image.PullOptions{ProgressDeadline: o.progress}, StreamAddress: o.streamAddress, Log: log,
 		Network: network.Config{ConfDir: o.confDir, BinDirs: strings.Split(o.binDirs, ","),
 			CacheDirs: []string{o.cache}, NamespaceDir: filepath.Join(dir, "netns"), Log: log},

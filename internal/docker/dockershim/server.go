@@ -35,6 +35,8 @@ type Config struct {
 	// "".
 	PauseProgram []byte
 	PauseImage   string
+	// Checkpoints is the root directory of cri-dockerd, whose sandboxes are adopted; "" if there is none.
+	Checkpoints string
 	// Pull configures pulls of images.
 	Pull image.PullOptions
 	// PodCIDR are the ranges of pod addresses until UpdateRuntimeConfig brings others: CIDR[,CIDR]; "" for none.
@@ -106,7 +108,8 @@ func New(c Config) (*Server, error) {
 	s.containers = containers{container.New(container.Parts{Client: client, Index: s.index, Engine: s.engine,
 		Images: s.images, Logs: logs{s.copier, c.Log}, Log: c.Log})}
 	s.sandboxes = sandboxes{sandbox.New(sandbox.Parts{Client: client, Index: s.index, Network: pods, Engine: s.engine,
-		Image: pause.New(client, s.images, c.PauseProgram, c.PauseImage), Containers: s.containers, Log: c.Log})}
+		Image: pause.New(client, s.images, c.PauseProgram, c.PauseImage), Containers: s.containers,
+		Checkpoints: sandbox.Checkpoints(c.Checkpoints), Log: c.Log})}
 	address := c.StreamAddress
 	if address == "" {
 		address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0).String()
@@ -145,6 +148,18 @@ func (s *Server) Run(ctx context.Context) error {
 type observer struct {
 	logs
 	server *Server
+}
+
+// Changed copies logs. It also releases the network of a sandbox that the Engine no longer has: a user may have removed
+// the sandbox without stopping it before.
+func (o observer) Changed(ctx context.Context, before, after *index.Record) {
+	if after == nil && before.Sandbox {
+		if err := o.server.pods.Stop(ctx, before.ID); err != nil {
+			o.log.Warn("cannot release the network of a removed sandbox, retrying at the next start", "sandbox",
+				before.ID, "err", err)
+		}
+	}
+	o.logs.Changed(ctx, before, after)
 }
 
 // Listed lets packets of pods pass dockerd's rules. After the first list it also removes the networks of sandboxes that

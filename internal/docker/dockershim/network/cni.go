@@ -84,6 +84,24 @@ func (n *Network) remove(ctx context.Context, cache, id string) error {
 	return errors.Join(errs...)
 }
 
+// Abandoned reports whether a sandbox is attached to networks by libcni and none of its network namespaces exists.
+func (n *Network) Abandoned(id string) bool {
+	found := false
+	for _, cache := range n.config.CacheDirs {
+		attached, err := n.library(cache).GetCachedAttachments(id)
+		if err != nil {
+			return false
+		}
+		for _, a := range attached {
+			if _, err := os.Stat(a.NetNS); err == nil {
+				return false
+			}
+			found = true
+		}
+	}
+	return found
+}
+
 // inNamespace reads the addresses of a pod's device from the kernel.
 func inNamespace(path string) (addresses []netip.Addr, err error) {
 	ns, err := netns.GetFromPath(path)

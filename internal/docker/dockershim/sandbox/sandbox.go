@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -24,6 +25,8 @@ type Network interface {
 	Stop(ctx context.Context, id string) error
 	Addresses(id string, pid int) []netip.Addr
 	Namespace(id string) string
+	// Abandoned reports whether a sandbox is attached to networks and its network namespace is gone.
+	Abandoned(id string) bool
 	Sweep(ctx context.Context, live map[string]string) error
 }
 
@@ -45,7 +48,7 @@ type Containers interface {
 	Statuses(ctx context.Context, sandbox string) []*runtimeapi.ContainerStatus
 }
 
-// Parts are the parts that a Service uses. All are required.
+// Parts are the parts that a Service uses. All but Checkpoints are required.
 type Parts struct {
 	Client     *docker.Client
 	Index      *index.Index
@@ -53,7 +56,9 @@ type Parts struct {
 	Engine     Engine
 	Image      Image
 	Containers Containers
-	Log        *slog.Logger
+	// Checkpoints are the files of cri-dockerd.
+	Checkpoints Checkpoints
+	Log         *slog.Logger
 }
 
 // Service answers the calls of the CRI for sandboxes.
@@ -230,7 +235,7 @@ func (s *Service) RemovePodSandbox(ctx context.Context, r *runtimeapi.RemovePodS
 			return nil, err
 		}
 	}
-	return &runtimeapi.RemovePodSandboxResponse{}, nil
+	return &runtimeapi.RemovePodSandboxResponse{}, s.Checkpoints.remove(id)
 }
 
 // UpdatePodSandboxResources implements the CRI. A pod's limits apply to its cgroup, and the caller sets them there. The
@@ -253,5 +258,5 @@ func (s *Service) Sweep(ctx context.Context) error {
 		}
 		live[c.ID] = path
 	}
-	return s.Network.Sweep(ctx, live)
+	return errors.Join(s.Network.Sweep(ctx, live), s.sweepCheckpoints(ctx, live))
 }
