@@ -37,11 +37,17 @@ type node struct {
 // start starts a dockerd and a shim. Both end with the test, which must have removed its pods.
 func start(t *testing.T) *node {
 	t.Helper()
+	return startWith(t, dockertest.Options{})
+}
+
+// startWith does the same with options of dockerd.
+func startWith(t *testing.T, o dockertest.Options) *node {
+	t.Helper()
 	archive, err := image.Build(t.Context(), t.TempDir(), workload)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{daemon: dockertest.Start(t, archive), dir: t.TempDir()}
+	n := &node{daemon: dockertest.StartWith(t, o, archive), dir: t.TempDir()}
 	n.begin(t)
 	t.Cleanup(func() {
 		n.stop()
@@ -52,8 +58,24 @@ func start(t *testing.T) *node {
 	return n
 }
 
-// begin starts a shim. It may continue on the directories of an earlier one.
+// begin starts a shim, and waits until it lists pods. It may continue on the directories of an earlier one.
 func (n *node) begin(t *testing.T) {
+	t.Helper()
+	n.connect(t)
+	n.awaitLists(t)
+}
+
+// awaitLists waits until the shim lists pods, also at the end of a test.
+func (n *node) awaitLists(t *testing.T) {
+	t.Helper()
+	n.eventually(t, "the shim lists pods", func() bool {
+		_, err := n.Runtime.ListPodSandbox(context.Background(), &runtimeapi.ListPodSandboxRequest{})
+		return err == nil
+	})
+}
+
+// connect starts a shim.
+func (n *node) connect(t *testing.T) {
 	t.Helper()
 	c := &config.Config{RootDir: filepath.Join(n.dir, "root"), RunDir: filepath.Join(n.dir, "run")}
 	c.Runtime.Embedded.CNIConfDir = filepath.Join(n.dir, "no-cni")
@@ -79,10 +101,6 @@ func (n *node) begin(t *testing.T) {
 		if err := client.Close(); err != nil {
 			t.Error(err)
 		}
-	})
-	n.eventually(t, "the shim lists pods", func() bool {
-		_, err := n.Runtime.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
-		return err == nil
 	})
 }
 

@@ -26,9 +26,14 @@ type Options struct {
 	Program string
 	// Args are further flags.
 	Args []string
+	// EndContainers makes the containers end with dockerd, which is the default of Docker (no live-restore).
+	EndContainers bool
+	// RootSize is the size in bytes of a file system for the data root; 0: the data root is a directory.
+	RootSize int64
 }
 
-// Daemon is a dockerd with a containerd of its own. Its containers run on while dockerd does not run (live-restore).
+// Daemon is a dockerd with a containerd of its own. Its containers run on while dockerd does not run (live-restore),
+// unless the options say otherwise.
 type Daemon struct {
 	opts       Options
 	containerd *process
@@ -52,8 +57,9 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	}
 	d := &Daemon{opts: o, client: c}
 	config := fmt.Appendf(nil, containerdConfig, d.at("ctr"), d.at("ctrd"), d.at("c.sock"))
-	if err := errors.Join(os.WriteFile(d.at("containerd.toml"), config, 0o600), d.configure(ctx)); err != nil {
-		return nil, err
+	if err := errors.Join(os.WriteFile(d.at("containerd.toml"), config, 0o600), d.configure(ctx),
+		d.mountRoot()); err != nil {
+		return nil, errors.Join(err, d.unmount())
 	}
 	d.containerd, err = d.launch(ctx, "containerd", "--config", d.at("containerd.toml"), "--log-level", "error")
 	if err == nil {
@@ -87,6 +93,17 @@ func (d *Daemon) configure(ctx context.Context) error {
 		return nil
 	}
 	return os.WriteFile(d.at("daemon.json"), []byte("{}\n"), 0o600)
+}
+
+// mountRoot mounts the file system of the data root, if it has one of its own.
+func (d *Daemon) mountRoot() error {
+	if d.opts.RootSize == 0 {
+		return nil
+	}
+	if err := os.Mkdir(d.Root(), 0o711); err != nil {
+		return err
+	}
+	return unix.Mount("tmpfs", d.Root(), "tmpfs", 0, fmt.Sprintf("size=%d", d.opts.RootSize))
 }
 
 // Client is a client of the daemon's API.
@@ -132,12 +149,12 @@ func (d *Daemon) args() []string {
 		"--pidfile", d.at("pid"), "--host", d.Endpoint(), "--cgroup-parent", d.Cgroup(),
 		"--containerd", d.at("c.sock"), "--exec-opt", "native.cgroupdriver=cgroupfs",
 		"--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false",
-		"--live-restore", "--log-level=warn",
+		"--log-level=warn", fmt.Sprintf("--live-restore=%t", !d.opts.EndContainers),
 	}
 	return append(args, d.opts.Args...)
 }
 
-// Stop ends the daemon with a signal and waits for its end. Its containers run on.
+// Stop ends the daemon with a signal and waits for its end. Its containers run on, unless the options say otherwise.
 func (d *Daemon) Stop(signal unix.Signal) error {
 	err := d.dockerd.stop(signal)
 	d.dockerd = nil

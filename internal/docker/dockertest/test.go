@@ -15,8 +15,14 @@ import (
 // root.
 func Start(t testing.TB, archives ...string) *Daemon {
 	t.Helper()
+	return StartWith(t, Options{}, archives...)
+}
+
+// StartWith does the same with options, whose directory it makes.
+func StartWith(t testing.TB, o Options, archives ...string) *Daemon {
+	t.Helper()
 	var d *Daemon
-	dir := roottest.Dir(t, "running dockerd", func(string) {
+	o.Dir = roottest.Dir(t, "running dockerd", func(string) {
 		if d == nil {
 			return
 		}
@@ -24,7 +30,7 @@ func Start(t testing.TB, archives ...string) *Daemon {
 			t.Error(err)
 		}
 	})
-	started, err := New(context.Background(), Options{Dir: dir})
+	started, err := New(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
