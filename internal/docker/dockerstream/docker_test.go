@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -211,9 +212,12 @@ func testChildren(t *testing.T, r rig) {
 	}
 }
 
+var manyCommands = flag.Int("commands", 48, "how many commands the test of many commands runs")
+
 // Many commands leave no goroutine, file or memory behind.
 func testMany(t *testing.T, r rig) {
-	const commands, before = 48, 8
+	const before = 8
+	commands := *manyCommands
 	run := func(n int) (goroutines, files int, heap uint64) {
 		var group sync.WaitGroup
 		for range 4 {
