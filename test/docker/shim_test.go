@@ -201,8 +201,9 @@ func TestShimProgramIsKilled(t *testing.T) {
 	}
 }
 
-// The Engine has lost two sandboxes of cri-dockerd. One has ended: the shim finds it by its checkpoint, frees its address
-// and removes the checkpoint. The namespace of the other one exists, so it may belong to another Engine: it stays.
+// The Engine has lost two sandboxes of cri-dockerd. One has ended: the shim finds it by its checkpoint, frees its
+// address and removes the checkpoint. The namespace of the other one exists, so it may belong to another Engine: it
+// stays.
 func TestCheckpointsOfCRIDockerd(t *testing.T) {
 	p := newProgram(t)
 	p.end(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/internal/base/cgroupfile"
 )
 
-// Reader reads the usage of one cgroup again and again. On version 1 it keeps the files of Brief open, because to open a
-// file takes ten times as long as to read it. It may be used by several goroutines.
+// Reader reads the usage of one cgroup again and again. On version 1 it keeps the files of Brief open, because to open
+// a file takes ten times as long as to read it. It may be used by several goroutines.
 type Reader struct {
 	group cgroupfile.Group
 	what  cgroups.Controller

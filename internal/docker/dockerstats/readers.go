@@ -32,8 +32,8 @@ type reader struct {
 	asked time.Time // by the last request
 }
 
-// read reads the cgroup of a key, which has the ID of a container. find finds the cgroup the first time, and when the one
-// from before is gone.
+// read reads the cgroup of a key, which has the ID of a container. find finds the cgroup the first time, and when the
+// one from before is gone.
 func (r *readers) read(key string, now time.Time, find func() (cgroupfile.Group, error)) (usage.Sample, error) {
 	r.mu.Lock()
 	one := r.open[key]

@@ -238,8 +238,9 @@ func (s *Service) Remove(ctx context.Context, c *index.Record) error {
 	return err
 }
 
-// CheckpointContainer implements the CRI. The Engine writes the processes of a container to files, if it is experimental
-// and CRIU is installed. An archive also has the container's specification, which the Engine API does not give.
+// CheckpointContainer implements the CRI. The Engine writes the processes of a container to files, if it is
+// experimental and CRIU is installed. An archive also has the container's specification, which the Engine API does not
+// give.
 func (*Service) CheckpointContainer(context.Context, *runtimeapi.CheckpointContainerRequest) (
 	*runtimeapi.CheckpointContainerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "a Docker Engine gives no complete checkpoint of a container; "+

@@ -79,8 +79,8 @@ func (s *Service) Info(ctx context.Context) (*system.Info, error) {
 	return &r.Info, nil
 }
 
-// Root returns the Engine's data root. It asks the Engine only the first time, because lists of statistics need the root
-// and must not wait for an Engine that hangs. An Engine with another root has none of the containers from before.
+// Root returns the Engine's data root. It asks the Engine only the first time, because lists of statistics need the
+// root and must not wait for an Engine that hangs. An Engine with another root has none of the containers from before.
 func (s *Service) Root(ctx context.Context) (string, error) {
 	info := s.info.Load()
 	if info == nil {

@@ -10,9 +10,9 @@ import (
 	"regexp"
 )
 
-// Checkpoints is the root directory of cri-dockerd; "" if there is none. It has a file for each sandbox that cri-dockerd
-// has made, named by the sandbox's ID. The shim makes none: a sandbox's labels and libcni's cache say the same. It
-// removes the files of removed sandboxes, so that a cri-dockerd that comes back does not show them.
+// Checkpoints is the root directory of cri-dockerd; "" if there is none. It has a file for each sandbox that
+// cri-dockerd has made, named by the sandbox's ID. The shim makes none: a sandbox's labels and libcni's cache say the
+// same. It removes the files of removed sandboxes, so that a cri-dockerd that comes back does not show them.
 type Checkpoints string
 
 // sandboxID is the form of an ID of Docker.
