@@ -18,3 +18,14 @@ keep() {
 	mkdir -p "$(dirname "$1")"
 	[ "$1" -ef "$kept" ] || ln -f "$kept" "$1" 2>/dev/null || { cp "$kept" "$1.new" && mv "$1.new" "$1"; }
 }
+
+# tool OUT NAME DIRECTORY PACKAGE makes and keeps a program of the Go module in DIRECTORY in the same way.
+tool() {
+	directory=$3 package=$4
+	build() { go build -C "$directory" -trimpath -ldflags '-s -w' -o "$1" "$package"; }
+	# A linter reads code of its own Go version and older ones, so that version is part of the hash.
+	keep "$1" "$2-$({
+		cat "$directory/go.mod" "$directory/go.sum"
+		go version
+	} | sha256sum | cut -c1-16)"
+}

@@ -10,11 +10,7 @@ set -eu
 
 cd "$(dirname "$0")/.."
 . hack/keep.sh
-build() { go build -C tools/govulncheck -trimpath -ldflags '-s -w' -o "$1" golang.org/x/vuln/cmd/govulncheck; }
-keep bin/govulncheck "govulncheck-$({
-	cat tools/govulncheck/go.mod tools/govulncheck/go.sum
-	go version
-} | sha256sum | cut -c1-16)"
+tool bin/govulncheck govulncheck tools/govulncheck golang.org/x/vuln/cmd/govulncheck
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
