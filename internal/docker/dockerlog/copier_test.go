@@ -22,6 +22,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/logfile"
+	"github.com/berth-run/berth/internal/base/logtest"
 	"github.com/berth-run/berth/internal/base/roottest"
 )
 
@@ -107,28 +108,10 @@ func (e *engine) rotate() {
 	e.check(os.Rename(e.path, name(1)))
 }
 
-// journal collects the warnings of a Copier.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) contains(text string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Contains(j.text.String(), text)
-}
-
 // start runs a Copier for one container. stop ends it.
-func start(t testing.TB, e *engine, target string) (c *Copier, stop func(), warnings *journal) {
+func start(t testing.TB, e *engine, target string) (c *Copier, stop func(), warnings *logtest.Lines) {
 	t.Helper()
-	warnings = &journal{}
+	warnings = &logtest.Lines{}
 	c = New(slog.New(slog.NewTextHandler(warnings, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -220,8 +203,8 @@ func TestFollowsRotation(t *testing.T) {
 		drain(t, c)
 	}
 	expect(t, e, target)
-	if warnings.text.Len() > 0 {
-		t.Errorf("warnings: %s", warnings.text.String())
+	if warnings.String() != "" {
+		t.Errorf("warnings: %s", warnings.String())
 	}
 }
 
@@ -261,7 +244,7 @@ func TestResumesAtEveryByte(t *testing.T) {
 		stop()
 		if got := logOf(t, target); got != e.expected.String() {
 			t.Fatalf("cut at %d of %d: differs at %d, %s", cut, size, difference(got, e.expected.String()),
-				warnings.text.String())
+				warnings.String())
 		}
 	}
 }
@@ -304,8 +287,8 @@ func TestResumesAfterRotationOfTheLog(t *testing.T) {
 				if want := string(text[rotated:]); err != nil || string(got) != want {
 					t.Errorf("%q, %v, want %q", got, err, want)
 				}
-				if warnings.text.Len() > 0 {
-					t.Errorf("warnings: %s", warnings.text.String())
+				if warnings.String() != "" {
+					t.Errorf("warnings: %s", warnings.String())
 				}
 			})
 		}
@@ -331,8 +314,8 @@ func TestResumesWhereDockerHasRemovedLines(t *testing.T) {
 	if len(got) < 10 || got[0] != want[0] || !slices.Equal(got[1:], want[len(want)-kept:]) {
 		t.Errorf("the log has %q", got)
 	}
-	if !warnings.contains("may lack lines") {
-		t.Errorf("warnings: %s", warnings.text.String())
+	if warnings.Count("may lack lines") == 0 {
+		t.Errorf("warnings: %s", warnings.String())
 	}
 }
 
@@ -349,7 +332,7 @@ func TestLagLosesWholeFiles(t *testing.T) {
 	for i := range 100 {
 		e.write(e.tick(), stdout, fmt.Sprintln("line", i+1))
 	}
-	warnings := &journal{}
+	warnings := &logtest.Lines{}
 	c.log = slog.New(slog.NewTextHandler(warnings, nil))
 	if err := c.copy(t.Context()); err != nil {
 		t.Fatal(err)
@@ -366,8 +349,8 @@ func TestLagLosesWholeFiles(t *testing.T) {
 	if head < 10 || tail < 10 || len(got) == len(want) || !slices.Equal(got[head:], want[len(want)-tail:]) {
 		t.Errorf("%d lines from the beginning and %d others of %d: %q", head, tail, len(want), got)
 	}
-	if !warnings.contains("the log lacks lines") {
-		t.Errorf("warnings: %s", warnings.text.String())
+	if warnings.Count("the log lacks lines") == 0 {
+		t.Errorf("warnings: %s", warnings.String())
 	}
 }
 
@@ -400,8 +383,8 @@ func TestDamagedLines(t *testing.T) {
 	e.write(e.tick(), stdout, "three\n")
 	drain(t, c)
 	expect(t, e, target)
-	if !warnings.contains("lines=2") || !warnings.contains("lines=1") {
-		t.Errorf("warnings: %s", warnings.text.String())
+	if warnings.Count("lines=2") == 0 || warnings.Count("lines=1") == 0 {
+		t.Errorf("warnings: %s", warnings.String())
 	}
 }
 
@@ -462,8 +445,8 @@ func TestFullDisk(t *testing.T) {
 	if err := c.Drain(t.Context(), "c1"); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("error %v", err)
 	}
-	if !warnings.contains("retrying every second") {
-		t.Errorf("warnings: %s", warnings.text.String())
+	if warnings.Count("retrying every second") == 0 {
+		t.Errorf("warnings: %s", warnings.String())
 	}
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=16m"); err != nil {
 		t.Fatal(err)

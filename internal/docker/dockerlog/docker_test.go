@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/eventually"
+	"github.com/berth-run/berth/internal/base/logtest"
 	"github.com/berth-run/berth/internal/docker/dockertest"
 	"github.com/berth-run/berth/test/image"
 )
@@ -82,9 +83,9 @@ func texts(t testing.TB, log string) map[string]string {
 }
 
 // running runs a Copier until stop is called, or until the end of the test.
-func running(t testing.TB) (c *Copier, stop func(), warnings *journal) {
+func running(t testing.TB) (c *Copier, stop func(), warnings *logtest.Lines) {
 	t.Helper()
-	warnings = &journal{}
+	warnings = &logtest.Lines{}
 	c = New(slog.New(slog.NewTextHandler(warnings, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -154,8 +155,8 @@ func testStreams(t *testing.T, d *dockertest.Daemon) {
 	if err != nil || r.Container.LogPath != b.File {
 		t.Errorf("Docker's log is %s, %v, want %s", r.Container.LogPath, err, b.File)
 	}
-	if warnings.text.Len() > 0 {
-		t.Errorf("warnings: %s", warnings.text.String())
+	if warnings.String() != "" {
+		t.Errorf("warnings: %s", warnings.String())
 	}
 }
 
@@ -166,8 +167,8 @@ func testRotation(t *testing.T, d *dockertest.Daemon) {
 	options := map[string]string{"max-size": "200k", "max-file": "30"}
 	b := boxed(t, d, c, options, "log", strconv.Itoa(lines), "300", strconv.Itoa(lines))
 	missing, _ := gaps(t, b.finish(t, c)[stdout], lines)
-	if missing > 0 || warnings.text.Len() > 0 {
-		t.Errorf("%d lines are missing, warnings: %s", missing, warnings.text.String())
+	if missing > 0 || warnings.String() != "" {
+		t.Errorf("%d lines are missing, warnings: %s", missing, warnings.String())
 	}
 }
 
@@ -182,8 +183,8 @@ func testFlood(t *testing.T, d *dockertest.Daemon) {
 	missing, places := gaps(t, text, lines)
 	t.Logf("%d lines in %v, %.0f lines/s, %d are missing in %d places", lines, took, lines/took.Seconds(), missing,
 		places)
-	if (places > 0) != warnings.contains("lacks lines") {
-		t.Errorf("warnings: %s", warnings.text.String())
+	if (places > 0) != (warnings.Count("lacks lines") > 0) {
+		t.Errorf("warnings: %s", warnings.String())
 	}
 }
 
@@ -263,8 +264,8 @@ func testRemoval(t *testing.T, d *dockertest.Daemon) {
 		t.Errorf("the log has %q", got)
 	}
 	eventually.Nothing(t, func() string { return strings.Join(openBelow(t, filepath.Dir(b.File), b.Log), ", ") })
-	if warnings.text.Len() > 0 {
-		t.Errorf("warnings: %s", warnings.text.String())
+	if warnings.String() != "" {
+		t.Errorf("warnings: %s", warnings.String())
 	}
 }
 

@@ -4,36 +4,18 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/logtest"
 )
-
-// logs collects the log lines of a recorder.
-type logs struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logs) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.buf.String(), text)
-}
 
 // running starts a recorder on dir. stop ends it and waits.
 func running(t *testing.T, o Options) (r *Recorder, stop func()) {
@@ -166,8 +148,8 @@ func TestDamagedJournal(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(dir, journalName), []byte(tt.text), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				var said logs
-				r, stop := running(t, Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&said, nil))})
+				var said logtest.Lines
+				r, stop := running(t, Options{Dir: dir, Log: said.Logger()})
 				synctest.Wait()
 				if got := list(r, Filter{}); len(got) != tt.want {
 					t.Errorf("%d events, want %d: %+v", len(got), tt.want, got)
@@ -175,16 +157,16 @@ func TestDamagedJournal(t *testing.T) {
 				r.Event(ref("new"), "Normal", "Started", "m")
 				stop()
 				complaints := min(tt.skipped, 1)
-				if said.count("level=WARN") != complaints ||
-					said.count(fmt.Sprint("lines=", tt.skipped)) != complaints {
-					t.Errorf("want %d lines skipped, said %q", tt.skipped, said.buf.String())
+				if said.Count("level=WARN") != complaints ||
+					said.Count(fmt.Sprint("lines=", tt.skipped)) != complaints {
+					t.Errorf("want %d lines skipped, said %q", tt.skipped, said.String())
 				}
 
-				said = logs{}
-				r, stop = running(t, Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&said, nil))})
+				said = logtest.Lines{}
+				r, stop = running(t, Options{Dir: dir, Log: said.Logger()})
 				synctest.Wait()
-				if got := list(r, Filter{}); len(got) != tt.want+1 || said.buf.Len() > 0 {
-					t.Errorf("after the repair %d events, said %q", len(got), said.buf.String())
+				if got := list(r, Filter{}); len(got) != tt.want+1 || said.String() != "" {
+					t.Errorf("after the repair %d events, said %q", len(got), said.String())
 				}
 				stop()
 			})
@@ -244,15 +226,15 @@ func TestDiskRefuses(t *testing.T) {
 		if err := os.WriteFile(dir, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var said logs
-		r, stop := running(t, Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&said, nil))})
+		var said logtest.Lines
+		r, stop := running(t, Options{Dir: dir, Log: said.Logger()})
 		synctest.Wait()
 		for i := range 5 {
 			r.Event(ref("a"), "Normal", "Started", "start %d", i)
 			time.Sleep(time.Minute)
 		}
-		if n := said.count("held in memory until a retry succeeds"); n != 1 {
-			t.Errorf("%d warnings: %s", n, said.buf.String())
+		if n := said.Count("held in memory until a retry succeeds"); n != 1 {
+			t.Errorf("%d warnings: %s", n, said.String())
 		}
 		if err := os.Remove(dir); err != nil {
 			t.Fatal(err)
@@ -262,8 +244,8 @@ func TestDiskRefuses(t *testing.T) {
 		if n := strings.Count(journalText(t, dir), "\n"); n != 5 {
 			t.Errorf("%d lines after the disk accepts them, want 5", n)
 		}
-		if n := said.count("written to disk again"); n != 1 {
-			t.Errorf("said %s", said.buf.String())
+		if n := said.Count("written to disk again"); n != 1 {
+			t.Errorf("said %s", said.String())
 		}
 		stop()
 	})
@@ -284,16 +266,16 @@ func TestDiskFull(t *testing.T) {
 	if err := os.WriteFile(filler, make([]byte, 56<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var said logs
-	r := New(Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&said, nil))})
+	var said logtest.Lines
+	r := New(Options{Dir: dir, Log: said.Logger()})
 	w := writer{Recorder: r, journal: journal{path: filepath.Join(dir, journalName)}}
 	for i := range 40 {
 		r.Event(ref(fmt.Sprint("pod-", i)), "Normal", "Started", "started")
 	}
 	w.flush()
 	w.flush()
-	if text := journalText(t, dir); text != "" || said.count("no space left on device") != 1 {
-		t.Errorf("on the full disk: %q, said %s", text, said.buf.String())
+	if text := journalText(t, dir); text != "" || said.Count("no space left on device") != 1 {
+		t.Errorf("on the full disk: %q, said %s", text, said.String())
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)

@@ -17,6 +17,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	coltrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/grpc"
+
+	"github.com/berth-run/berth/internal/base/logtest"
 )
 
 // collector is an OTLP collector that records the names of spans.
@@ -125,10 +127,10 @@ func TestNobodyListens(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	var said logs
+	var said logtest.Lines
 	tp, shutdown, err := Provider(t.Context(), ProviderOptions{
 		OTLP: &OTLP{Endpoint: endpoint, SamplingRatePerMillion: 1_000_000},
-		Log:  said.logger(),
+		Log:  said.Logger(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -143,8 +145,8 @@ func TestNobodyListens(t *testing.T) {
 	if err := shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if said.count("\n") != 1 || said.count("export traces failed") != 1 {
-		t.Errorf("said %s", said.buf.String())
+	if said.Count("\n") != 1 || said.Count("export traces failed") != 1 {
+		t.Errorf("said %s", said.String())
 	}
 }
 
@@ -215,7 +217,7 @@ func sampledSpans(n int) []sdktrace.ReadOnlySpan {
 func TestBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e exporter
-		b := startBatcher(&e, new(logs).logger())
+		b := startBatcher(&e, new(logtest.Lines).Logger())
 		send := func(n int) {
 			for _, s := range sampledSpans(n) {
 				b.OnEnd(s)
@@ -248,8 +250,8 @@ func TestBatches(t *testing.T) {
 
 func TestCollectorFailsAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var said logs
-		b := startBatcher(&exporter{fail: 3}, said.logger())
+		var said logtest.Lines
+		b := startBatcher(&exporter{fail: 3}, said.Logger())
 		for range 4 {
 			b.OnEnd(sampledSpans(1)[0])
 			time.Sleep(time.Minute)
@@ -257,9 +259,9 @@ func TestCollectorFailsAndRecovers(t *testing.T) {
 		if err := b.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if said.count("export traces failed") != 1 || said.count("exported again\" dropped=3") != 1 ||
-			said.count("\n") != 2 {
-			t.Errorf("said %s", said.buf.String())
+		if said.Count("export traces failed") != 1 || said.Count("exported again\" dropped=3") != 1 ||
+			said.Count("\n") != 2 {
+			t.Errorf("said %s", said.String())
 		}
 	})
 }
@@ -267,7 +269,7 @@ func TestCollectorFailsAndRecovers(t *testing.T) {
 func TestCollectorHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := exporter{hang: true}
-		b := startBatcher(&e, new(logs).logger())
+		b := startBatcher(&e, new(logtest.Lines).Logger())
 		for _, s := range sampledSpans(2 * queueSize) {
 			b.OnEnd(s) // must not block
 		}

@@ -1,41 +1,20 @@
 package timeline
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth/internal/base/logtest"
 )
-
-// logs collects log lines.
-type logs struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logs) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.buf.String(), text)
-}
-
-func (l *logs) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // start runs a recorder. stop ends it and waits.
 func start(t *testing.T, r *Recorder) (stop func()) {
@@ -165,8 +144,8 @@ func TestDamagedFiles(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(dir, tt.file), []byte(tt.text), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				var said logs
-				r := NewRecorder(RecorderOptions{Dir: dir, Log: said.logger()})
+				var said logtest.Lines
+				r := NewRecorder(RecorderOptions{Dir: dir, Log: said.Logger()})
 				start(t, r)()
 				if n := len(r.List()); n != tt.timelines {
 					t.Errorf("%d timelines, want %d", n, tt.timelines)
@@ -174,8 +153,8 @@ func TestDamagedFiles(t *testing.T) {
 				if n := files(t, dir); n != tt.kept {
 					t.Errorf("%d files left, want %d", n, tt.kept)
 				}
-				if !strings.Contains(said.buf.String(), tt.says) || (tt.says == "") != (said.buf.Len() == 0) {
-					t.Errorf("said %q, want %q", said.buf.String(), tt.says)
+				if !strings.Contains(said.String(), tt.says) || (tt.says == "") != (said.String() == "") {
+					t.Errorf("said %q, want %q", said.String(), tt.says)
 				}
 			})
 		})
@@ -189,23 +168,23 @@ func TestDiskRefuses(t *testing.T) {
 		if err := os.WriteFile(dir, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var said logs
-		r, tp := tracing(t, RecorderOptions{Dir: dir, Log: said.logger()})
+		var said logtest.Lines
+		r, tp := tracing(t, RecorderOptions{Dir: dir, Log: said.Logger()})
 		stop := start(t, r)
 		for i := range 5 {
 			_, root := StartPod(t.Context(), tp, newPod(fmt.Sprint("pod-", i)))
 			End(root, nil)
 			time.Sleep(time.Minute)
 		}
-		if n := said.count("held in memory until a retry succeeds"); n != 1 || len(r.List()) != 5 {
-			t.Errorf("%d timelines, said %s", len(r.List()), said.buf.String())
+		if n := said.Count("held in memory until a retry succeeds"); n != 1 || len(r.List()) != 5 {
+			t.Errorf("%d timelines, said %s", len(r.List()), said.String())
 		}
 		if err := os.Remove(dir); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)
-		if n := files(t, dir); n != 5 || said.count("written to disk again") != 1 {
-			t.Errorf("%d files after the disk accepts them, said %s", n, said.buf.String())
+		if n := files(t, dir); n != 5 || said.Count("written to disk again") != 1 {
+			t.Errorf("%d files after the disk accepts them, said %s", n, said.String())
 		}
 		stop()
 	})

@@ -1,0 +1,2 @@
+// Package logtest collects log lines for tests that look at them.
+package logtest
