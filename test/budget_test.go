@@ -21,7 +21,7 @@ const (
 	maxParameters       = 6
 	maxFields           = 20
 	maxMethods          = 25
-	maxFunctionLiterals = 14 // in one struct literal
+	maxFunctionLiterals = 5 // in one struct literal
 	maxPackageLines     = 1800
 	// maxFunctionOptions is how many options of all packages together may be functions. Such an option is for one
 	// effect that tests replace. The clock (Now) and the dice (Rand) do not count. The number only shrinks: lower it
