@@ -14,6 +14,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
+
+	"github.com/berth-run/berth/internal/base/netdump"
 )
 
 // look finds everything that a test could leave.
@@ -39,7 +41,7 @@ func findRules() ([]string, error) {
 }
 
 func findLinks() (names []string, err error) {
-	links, err := netlink.LinkList()
+	links, err := netdump.Complete(netlink.LinkList)
 	for _, l := range links {
 		// The kernel makes ifb0 and ifb1 when it loads the module for limits of bandwidth.
 		if name := l.Attrs().Name; l.Type() != "ifb" || name != "ifb0" && name != "ifb1" {

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/capability"
+	"github.com/berth-run/berth/internal/base/netdump"
 	"github.com/berth-run/berth/internal/base/packetfilter"
 	"github.com/berth-run/berth/internal/base/sysctl"
 	"github.com/berth-run/berth/internal/base/unixsocket"
@@ -149,7 +150,9 @@ func readClock() Clock {
 
 // readNetworks returns the routes of the machine, without the routes of Berth's own bridges.
 func readNetworks() (all []Network, err error) {
-	routes, err := netlink.RouteList(nil, netlink.FAMILY_ALL)
+	routes, err := netdump.Complete(func() ([]netlink.Route, error) {
+		return netlink.RouteList(nil, netlink.FAMILY_ALL)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read the routes: %w", err)
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/netdump"
 )
 
 // makeBridge creates the bridge of the built-in network and makes the machine forward packets. It turns duplicate
@@ -105,7 +107,7 @@ func arrangeGateways(link netlink.Link, r netip.Prefix, leases []netip.Addr) err
 	if r.Addr().Is6() {
 		family = netlink.FAMILY_V6
 	}
-	addresses, err := netlink.AddrList(link, family)
+	addresses, err := netdump.Complete(func() ([]netlink.Addr, error) { return netlink.AddrList(link, family) })
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
 	"github.com/berth-run/berth/internal/base/lock"
+	"github.com/berth-run/berth/internal/base/netdump"
 	"github.com/berth-run/berth/internal/base/routewatch"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/runtime/network/ranges"
@@ -154,7 +155,7 @@ var bridgeName = regexp.MustCompile(`^berth(0|-[0-9a-f]{8})$`)
 
 // reportOthers logs the bridges of the agents of other root directories, running or not.
 func reportOthers(c Config) {
-	links, err := netlink.LinkList()
+	links, err := netdump.Complete(netlink.LinkList)
 	if err != nil {
 		c.Log.Warn("cannot look for the pod networks of other agents", "err", err)
 		return

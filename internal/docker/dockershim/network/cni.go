@@ -15,6 +15,8 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/netdump"
 )
 
 // library returns libcni with a cache.
@@ -121,7 +123,7 @@ func inNamespace(path string) (addresses []netip.Addr, err error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := handle.AddrList(link, netlink.FAMILY_ALL)
+	found, err := netdump.Complete(func() ([]netlink.Addr, error) { return handle.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, err
 	}

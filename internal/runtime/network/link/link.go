@@ -12,6 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/netdump"
 )
 
 const (
@@ -157,12 +159,7 @@ func Delete(name string) error {
 
 // List returns the pods that have a device for the bridge.
 func List(bridge string) ([]Pod, error) {
-	const tries = 20
-	all, err := netlink.LinkList()
-	// Another device has changed meanwhile, and some may be missing.
-	for i := 1; i < tries && errors.Is(err, netlink.ErrDumpInterrupted); i++ {
-		all, err = netlink.LinkList()
-	}
+	all, err := netdump.Complete(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list devices of pods: %w", err)
 	}

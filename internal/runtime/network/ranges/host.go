@@ -1,18 +1,19 @@
 package ranges
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/netdump"
 )
 
 // Read returns the ranges that the machine reaches over interfaces other than the named one, which need not exist.
 func Read(except string) ([]Taken, error) {
-	links, err := netlink.LinkList()
+	links, err := netdump.Complete(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
@@ -22,9 +23,11 @@ func Read(except string) ([]Taken, error) {
 	}
 	var taken []Taken
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC},
-			netlink.RT_FILTER_TABLE)
-		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		routes, err := netdump.Complete(func() ([]netlink.Route, error) {
+			return netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC},
+				netlink.RT_FILTER_TABLE)
+		})
+		if err != nil {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
 		for _, r := range routes {
@@ -34,8 +37,8 @@ func Read(except string) ([]Taken, error) {
 				taken = append(taken, Taken{p, describe(name, r.Table)})
 			}
 		}
-		addresses, err := netlink.AddrList(nil, family)
-		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		addresses, err := netdump.Complete(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, family) })
+		if err != nil {
 			return nil, fmt.Errorf("list addresses: %w", err)
 		}
 		for _, a := range addresses {
