@@ -1,10 +1,15 @@
 package runtime
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/berth-run/berth/internal/base/golden"
 )
@@ -59,4 +64,37 @@ func TestServerConfig(t *testing.T) {
 	bounded.SystemdCgroup = true
 	golden.JSON(t, "server-bounded.json",
 		serverConfig(bounded, host{sockets: "/run/berth"}, boxes).Plugins)
+}
+
+func TestLevelsOfContainerdMessages(t *testing.T) {
+	notFound := status.Error(codes.NotFound, "cannot find sandbox")
+	for _, tt := range []struct {
+		name    string
+		level   logrus.Level
+		message string
+		err     error
+		want    slog.Level
+	}{
+		{"a call for something that is gone", logrus.ErrorLevel, `PodSandboxStatus for "x" failed`, notFound,
+			slog.LevelDebug},
+		{"a call that its caller cancelled", logrus.ErrorLevel, `PullImage "x" failed`, context.Canceled,
+			slog.LevelDebug},
+		{"a client that closed its event stream", logrus.ErrorLevel, "GetContainerEvents failed, error",
+			status.Error(codes.Unavailable, "transport is closing"), slog.LevelDebug},
+		{"a call that failed", logrus.ErrorLevel, `StartContainer for "x" failed`,
+			status.Error(codes.Unknown, "no space left on device"), slog.LevelError},
+		{"a warning", logrus.WarnLevel, "something is slow", nil, slog.LevelWarn},
+		{"an internal message", logrus.InfoLevel, "starting", nil, slog.LevelDebug},
+	} {
+		var out strings.Builder
+		hook := logHook{to: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
+			ended: func() error { return nil }}
+		entry := &logrus.Entry{Level: tt.level, Message: tt.message, Data: logrus.Fields{}}
+		if tt.err != nil {
+			entry.Data[logrus.ErrorKey] = tt.err
+		}
+		if err := hook.Fire(entry); err != nil || !strings.Contains(out.String(), "level="+tt.want.String()+" ") {
+			t.Errorf("%s: %v, %s", tt.name, err, out.String())
+		}
+	}
 }

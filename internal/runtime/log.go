@@ -17,8 +17,8 @@ import (
 // forwardLogs forwards containerd's log, which goes to logrus's process-wide logger, to the agent's log.
 //
 // These records become debug: containerd's info messages, since they are about its internals; calls that their callers
-// cancelled; and everything after ctx has ended, since containerd then logs errors about connections that it has just
-// closed.
+// cancelled, or that were for something that is gone; and everything after ctx has ended, since containerd then logs
+// errors about connections that it has just closed.
 //
 // A fatal error calls fatal and ends the goroutine that logged it. It does not end the process.
 func forwardLogs(ctx context.Context, to *slog.Logger, fatal func()) {
@@ -58,7 +58,9 @@ func (h logHook) Fire(entry *logrus.Entry) error {
 	if errdefs.IsNotFound(err) && entry.Message == "failed to recover sandbox state" { // a sandbox from before a reboot
 		level = slog.LevelDebug
 	}
-	if h.ended() != nil || errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled {
+	// The answer to a call is its caller's to report: the agent asks for a sandbox that it has just removed.
+	switch code := status.Code(err); {
+	case h.ended() != nil, errors.Is(err, context.Canceled), code == codes.Canceled, code == codes.NotFound:
 		level = slog.LevelDebug
 	}
 	h.to.LogAttrs(context.Background(), level, entry.Message, attrs...)
@@ -83,6 +85,7 @@ func slogLevel(level logrus.Level, message string) slog.Level {
 		"Invalid file ", // a link to the files of a sandbox (package sandbox)
 		"Failed to get podSandbox status for container event",
 		"failed to delete sandbox metadata from store",
+		"GetContainerEvents failed", // the client closed its stream, or package watcher ended it
 	} {
 		if strings.HasPrefix(message, begin) {
 			return slog.LevelDebug

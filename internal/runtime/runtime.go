@@ -250,7 +250,7 @@ func (r *Runtime) sweep(ctx context.Context, up *server, h host) {
 func (r *Runtime) serve(ctx context.Context, up *server, failed <-chan error) error {
 	const buffer = 256 << 10
 	listener := bufconn.Listen(buffer)
-	server, err := up.newGRPC(r.config.Tracer)
+	server, err := up.newGRPC(r.config.Tracer, r.config.Log)
 	if err != nil {
 		return err
 	}
@@ -348,7 +348,7 @@ func (r *Runtime) Serve(ctx context.Context, listener net.Listener) error {
 		_ = listener.Close()
 		return err
 	}
-	server, err := up.newGRPC(nil)
+	server, err := up.newGRPC(nil, r.config.Log)
 	if err != nil {
 		_ = listener.Close()
 		return err

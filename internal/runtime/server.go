@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -179,7 +180,7 @@ type service struct {
 
 // newGRPC makes a server whose spans go to tracer, as children of the callers' spans. With a nil tracer it makes no
 // spans.
-func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
+func (s *server) newGRPC(tracer trace.TracerProvider, log *slog.Logger) (service, error) {
 	calls := &inflight.Gate{}
 	server := grpc.NewServer(
 		grpc.MaxRecvMsgSize(defaults.DefaultMaxRecvMsgSize),
@@ -230,7 +231,7 @@ func (s *server) newGRPC(tracer trace.TracerProvider) (service, error) {
 		}),
 		grpc.StreamInterceptor(func(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
 			handle grpc.StreamHandler) error {
-			return watcher.Serve(stream, func(stream grpc.ServerStream) error {
+			return watcher.Serve(stream, log, func(stream grpc.ServerStream) error {
 				return handle(service, logpath.Events{ServerStream: stream})
 			})
 		}))

@@ -1,6 +1,7 @@
 package watcher
 
 import (
+	"log/slog"
 	"time"
 
 	"google.golang.org/grpc"
@@ -18,19 +19,20 @@ const (
 // Serve calls handle with a stream whose messages wait for the client in a queue, up to 1,000. If there has been no
 // room for 5 s, SendMsg returns ResourceExhausted, and the stream should end. handle must not change a message after it
 // has sent it.
-func Serve(stream grpc.ServerStream, handle func(grpc.ServerStream) error) error {
-	return serve(stream, room, patience, handle)
+func Serve(stream grpc.ServerStream, log *slog.Logger, handle func(grpc.ServerStream) error) error {
+	q := &queue{ServerStream: stream, messages: make(chan any, room), patience: patience, log: log}
+	return q.serve(handle)
 }
 
-func serve(stream grpc.ServerStream, room int, patience time.Duration, handle func(grpc.ServerStream) error) error {
-	q := &queue{ServerStream: stream, messages: make(chan any, room), patience: patience, ended: make(chan struct{})}
+func (q *queue) serve(handle func(grpc.ServerStream) error) error {
+	q.ended = make(chan struct{})
 	go q.send()
 	err := handle(q)
 	close(q.messages)
 	if err == nil { // what is in the queue still belongs to the stream
 		select {
 		case <-q.ended:
-		case <-stream.Context().Done():
+		case <-q.Context().Done():
 		}
 	}
 	return err
@@ -41,6 +43,7 @@ type queue struct {
 	grpc.ServerStream
 	messages chan any
 	patience time.Duration
+	log      *slog.Logger
 	ended    chan struct{} // closed when send returns
 	err      error         // of send
 }
@@ -77,6 +80,7 @@ func (q *queue) SendMsg(m any) error {
 	case <-q.Context().Done():
 		return status.FromContextError(q.Context().Err()).Err()
 	case <-timer.C:
+		q.log.Warn("a client does not read its events, ending its stream", "unread", len(q.messages))
 		return status.Errorf(codes.ResourceExhausted, "the client has read no event for %s, and %d wait; "+
 			"next: read all events at once, and list again after the stream has ended", q.patience, len(q.messages))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -49,7 +50,9 @@ func watch(t *testing.T, s source, room int, patience time.Duration) (
 	listener := bufconn.Listen(64 << 10)
 	server := grpc.NewServer(grpc.StreamInterceptor(func(service any, stream grpc.ServerStream,
 		_ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-		return serve(stream, room, patience, func(q grpc.ServerStream) error { return handle(service, q) })
+		q := &queue{ServerStream: stream, messages: make(chan any, room), patience: patience,
+			log: slog.New(slog.DiscardHandler)}
+		return q.serve(func(stream grpc.ServerStream) error { return handle(service, stream) })
 	}))
 	runtimeapi.RegisterRuntimeServiceServer(server, s)
 	ended := make(chan error, 1)
