@@ -31,7 +31,8 @@ fi
 
 key=$({
 	cat tools/go.mod tools/go.sum internal/runtime/holder/holder.c hack/assets.sh
-	find internal/runtime/shim internal/base/logfile -name '*.go' ! -name '*_test.go' | sort | xargs cat
+	go list -deps -f '{{with .Module}}{{if .Main}}{{range $.GoFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}' \
+		./internal/runtime/shim | sed '/^$/d' | sort | xargs cat
 	go list -deps -f '{{with .Module}}{{.Path}} {{.Version}}{{end}}' ./internal/runtime/shim | sort -u
 	go version
 	$gcc -dumpfullversion -dumpmachine

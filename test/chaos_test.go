@@ -507,8 +507,8 @@ func (c *chaos) untouched() {
 				if p.touched = mayHaveRun(end); p.touched {
 					break
 				}
-				c.t.Fatalf("container %s of %s is another one, attempt %d, although nobody touched it; before: %v", name,
-					p.full(), x.Metadata.Attempt, end)
+				c.t.Fatalf("container %s of %s is another one, attempt %d, although nobody touched it; before: %v",
+					name, p.full(), x.Metadata.Attempt, end)
 			}
 			p.ids[name] = x.Id
 			s, err := c.runtime.ContainerStatus(ctx,
@@ -539,7 +539,8 @@ func (c *chaos) lastEnd(ctx context.Context, p *chaosPod, name string) *corev1.C
 // mayHaveRun reports whether a container was killed with the agent while the runtime started its process. It may have
 // run for a moment, so the agent counts the next one as a restart, and a job has failed.
 func mayHaveRun(end *corev1.ContainerStateTerminated) bool {
-	return end != nil && end.Reason == "StartError" && strings.HasPrefix(end.Message, "failed to start containerd task") &&
+	return end != nil && end.Reason == "StartError" &&
+		strings.HasPrefix(end.Message, "failed to start containerd task") &&
 		strings.Contains(end.Message, "context canceled")
 }
 

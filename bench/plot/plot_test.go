@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestFit(t *testing.T) {
+func TestFitSeparatesGrowthFromNoise(t *testing.T) {
 	for name, c := range map[string]struct {
 		x, y  []float64
 		want  Line

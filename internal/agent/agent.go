@@ -20,6 +20,7 @@ import (
 	"github.com/berth-run/berth/internal/api/podresources"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/base/heap"
+	"github.com/berth-run/berth/internal/base/librarylog"
 	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/join"
@@ -45,8 +46,6 @@ import (
 	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/lifeline"
 	"github.com/berth-run/berth/internal/record/timeline"
-
-	"k8s.io/klog/v2"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
@@ -198,7 +197,7 @@ func (a *Agent) Run(ctx context.Context) error {
 // run is Run without its bound. It calls cancel when a part has failed, so that the bound counts from then on.
 func (a *Agent) run(ctx context.Context, cancel context.CancelFunc, parts *running) (err error) {
 	a.began = time.Now()
-	klog.SetSlogLogger(a.Log.With("component", "client-go")) // klog has one logger for the whole process
+	librarylog.Forward(a.Log)
 	c := a.Config
 	if err := os.MkdirAll(c.RootDir, 0o711); err != nil { // for the lock
 		return fmt.Errorf("make root directory: %w", err)
@@ -231,7 +230,7 @@ func (a *Agent) run(ctx context.Context, cancel context.CancelFunc, parts *runni
 	if err := a.machine.firewall.Ensure(ctx); err != nil {
 		a.Log.Error("cannot protect loopback addresses of this machine from pods, retrying", "err", err)
 	}
-	readCrashes(a, filepath.Join(c.RootDir, "crashes"))
+	a.tables.asides.Load(readCrashes(filepath.Join(c.RootDir, "crashes"), c.NodeName, a.records.events, a.Log))
 	group, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, cancel)()
 	if err := a.build(ctx, func(run func(context.Context) error) { launch(run, cancel) }); err != nil {
@@ -287,7 +286,7 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 	if a.machine.facts, err = node.Read(a.nodeConfig()); err != nil {
 		return fmt.Errorf("look at the machine: %w", err)
 	}
-	a.machine.ips = node.Follow(a.nodeConfig(), a.machine.facts, func() { addressesChanged(a) })
+	a.machine.ips = node.Follow(a.nodeConfig(), a.machine.facts)
 	if err := connect(a); err != nil {
 		return err
 	}

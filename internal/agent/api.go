@@ -10,14 +10,13 @@ import (
 	"github.com/berth-run/berth/internal/api/nodeinfo"
 	"github.com/berth-run/berth/internal/api/past"
 	"github.com/berth-run/berth/internal/api/server"
-	"github.com/berth-run/berth/internal/api/stream"
 )
 
 // node returns the state of this agent for the local API.
 func (a *Agent) node() local.Node {
 	return local.Node{Name: a.Config.NodeName, Root: a.Config.RootDir, Began: a.began, Engine: a.machine.engine,
 		Monitor: a.machine.monitor, Problems: a.demand.sources.Problems, Fleet: a.tables.fleet,
-		Conditions: a.tables.conditions, Embedded: a.Config.Runtime.Embedded,
+		Conditions: a.tables.conditions,
 		Evictions: pressure.View{Memory: a.doors.pressure.evictor, Pods: a.doors.pressure.pods,
 			Disk: a.doors.pressure.disk}}
 }
@@ -36,7 +35,7 @@ func (a *Agent) serverOptions(in input.Node) server.Options {
 		Amender: pods, Timelines: a.records.timeline, Streams: streamsOf(a),
 		Images: local.Images{Archives: a.machine.engine, Store: a.housekeeping.images, Puller: a.steps.images,
 			Pods: a.tables.fleet},
-		Files: files.Files{CRI: a.machine.engine.Client, Runtime: a.machine.engine.Name(), ID: stream.ContainerID},
+		Files: files.Files{CRI: a.machine.engine.Client, Runtime: a.machine.engine.Name()},
 		Info: nodeinfo.Info{Node: a.node(), Resources: a.steps.allocations, Metrics: a.metrics,
 			Stats: a.machine.stats},
 		Past:   past.Past{History: a.records.history, Lifelines: a.records.lifelines},

@@ -6,12 +6,9 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"runtime"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/agent/input"
 	"github.com/berth-run/berth/internal/agent/leftover"
@@ -26,7 +23,6 @@ import (
 	"github.com/berth-run/berth/internal/pod/status"
 	"github.com/berth-run/berth/internal/pod/steps/cgroup"
 	"github.com/berth-run/berth/internal/pod/steps/container"
-	"github.com/berth-run/berth/internal/pod/steps/container/render"
 	"github.com/berth-run/berth/internal/pod/steps/hook"
 	"github.com/berth-run/berth/internal/pod/steps/placement"
 	"github.com/berth-run/berth/internal/pod/steps/poddir"
@@ -99,9 +95,13 @@ func (a *Agent) buildSteps() error {
 	s.contained = newContainerDrift(a, rules)
 	updates := drift.Updates{RuntimeServiceClient: a.machine.engine.Client.Runtime, Containers: s.contained}
 	s.placements = newPlacements(a, ledger, updates)
-	renderNode, err := a.renderNode(rules)
+	renderNode, err := container.ReadNode("/", c, a.machine.facts, rules)
 	if err != nil {
 		return fmt.Errorf("look at the machine: %w", err)
+	}
+	if renderNode.MinOOMScoreAdj != nil && !a.machine.engine.LogsOOMFloor {
+		a.Log.Info("no CAP_SYS_RESOURCE: oom_score_adj of containers is never below this process's own", "own",
+			*renderNode.MinOOMScoreAdj)
 	}
 	places := sandbox.NewPlaces(startsAtOnce(), patience)
 	s.sandboxes = sandbox.New(sandbox.Options{
@@ -151,39 +151,6 @@ func logDamage(log *slog.Logger, err error) {
 	}
 }
 
-func (a *Agent) renderNode(rules placement.Rules) (n render.Node, err error) {
-	c := a.Config.Pods
-	_, statErr := os.Stat("/sys/fs/cgroup/cgroup.controllers")
-	v2 := statErr == nil
-	n = render.Node{
-		CgroupV2:       v2,
-		MemoryCapacity: a.machine.facts.Capacity.Memory().Value(),
-		Allocatable:    a.machine.facts.Allocatable,
-		CFSQuota:       c.CPUCFSQuota, CFSPeriod: c.CPUCFSQuotaPeriod,
-		LimitedSwap:    c.LimitedSwap,
-		StaticCritical: a.Config.Sources.StaticCritical,
-		MemoryQoS:      a.Config.Node.Enforce.MemoryQoS,
-		GroupOOMKill:   v2 && (c.SingleProcessOOMKill == nil || !*c.SingleProcessOOMKill),
-		SeccompDefault: c.SeccompDefault,
-		Unthrottled:    rules.Unthrottled,
-		SeccompRoot:    filepath.Join(a.Config.RootDir, "seccomp"),
-	}
-	if a.Config.Node.Enforce.ThrottleExclusive {
-		n.Unthrottled = nil
-	}
-	if swap := a.machine.facts.Info.Swap; swap != nil && swap.Capacity != nil {
-		n.SwapCapacity = *swap.Capacity
-	}
-	if n, err = container.ReadHost("/", n); err != nil {
-		return n, err
-	}
-	if n.MinOOMScoreAdj != nil && !a.machine.engine.LogsOOMFloor {
-		a.Log.Info("no CAP_SYS_RESOURCE: oom_score_adj of containers is never below this process's own", "own",
-			*n.MinOOMScoreAdj)
-	}
-	return n, nil
-}
-
 // buildFleet makes the parts that need the steps: statuses, servers and admission.
 func (a *Agent) buildFleet() error {
 	completeCluster(a)
@@ -224,7 +191,7 @@ func (a *Agent) stops() stop.Pods { return stop.Pods{Fleet: a.tables.fleet, Even
 
 // buildStatuses makes the part that publishes the statuses of pods.
 func (a *Agent) buildStatuses() error {
-	starts, err := telemetry.NewStarts(a.metrics, a.records.timeline.Get, time.Now)
+	starts, err := telemetry.NewStarts(a.metrics, a.records.timeline, time.Now)
 	if err != nil {
 		return err
 	}
@@ -239,10 +206,9 @@ func (a *Agent) buildStatuses() error {
 			Hidden: podstatus.Hidden{StartCondition: off.StartCondition, ResourceHealth: off.ResourceHealth,
 				ResourceHealthMessage: off.ResourceHealthMessage},
 		},
-		Gone: []func(types.UID){
-			a.doors.gate.Forget, s.containers.Forget, s.images.Forget, s.probes.Forget, s.resizes.Forget,
-			s.placements.Forget,
-			s.allocations.Free, a.demand.cluster.Forget, a.housekeeping.garbage.Gone, a.tables.asides.Forget,
+		Keepers: []status.Keeper{
+			a.doors.gate, s.containers, s.images, s.probes, s.resizes, s.placements, s.allocations, a.demand.cluster,
+			a.housekeeping.garbage, a.tables.asides,
 		},
 	})
 	return nil

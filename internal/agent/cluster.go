@@ -66,7 +66,7 @@ func buildDoors(a *Agent) error {
 
 // streamsOf returns the part that opens exec, attach and port-forward connections into pods.
 func streamsOf(a *Agent) stream.Streams {
-	return stream.Streams{CRI: a.machine.engine.Client, Observed: a.tables.observed.Observed}
+	return stream.Streams{CRI: a.machine.engine.Client, Observed: a.tables.observed}
 }
 
 // serveNode makes the node's HTTPS server for the cluster.
@@ -79,7 +79,7 @@ func serveNode(a *Agent) (*serve.Node, error) {
 		ClientCertificate: a.demand.cluster.Certificate(),
 		Node:              view(a), AddressesChanged: a.demand.cluster.AddressesChanged(),
 		Pods: a.tables.statuses.Pods(), Settled: a.tables.fleet.Settled(), Streams: streamsOf(a),
-		Runtime: serve.Commands{CRI: a.machine.engine.Client, ID: stream.ContainerID},
+		Runtime: serve.Commands{CRI: a.machine.engine.Client},
 		Health:  a.node(), Verbosity: a.Verbosity, Metrics: a.metrics, Log: a.Log,
 		Stats: a.machine.stats,
 	})
@@ -89,21 +89,13 @@ func serveNode(a *Agent) (*serve.Node, error) {
 func newStats(a *Agent) (*stats.Stats, error) {
 	return serve.Source{
 		CRI: a.machine.engine.Client, Cgroups: a.steps.cgroups.Containers(), Observed: a.tables.observed.Table,
-		Pod: a.tables.fleet.Pod, Named: serve.Named(a.Config), Volumes: a.steps.volumes.Mounted,
-		Logs: a.steps.dirs.LogDir, Endpoint: a.machine.engine.Endpoint(),
+		Fleet: a.tables.fleet, Named: serve.Named(a.Config), Mounts: a.steps.volumes,
+		Dirs: a.steps.dirs, Endpoint: a.machine.engine.Endpoint(),
 	}.Stats(stats.Options{
 		Node: a.Config.NodeName, Machine: a.steps.allocations.Machine(), Capacity: a.machine.facts.Capacity,
 		Identity: a.machine.facts.Info, Dir: a.Config.RootDir, Drivers: a.demand.cluster.Plugins(),
 		VolumePeriod: a.Config.Server.VolumePeriod, Log: a.Log,
 	})
-}
-
-// addressesChanged publishes new addresses of the machine: in the Node object and in the statuses of pods.
-func addressesChanged(a *Agent) {
-	if x := a.demand.cluster.Object(); x != nil {
-		x.UpdateSoon()
-	}
-	a.tables.stale.MarkAll()
 }
 
 // view returns the Node object, or the facts of the machine when there is no Node object.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -75,25 +76,24 @@ func bounded(ctx context.Context, patience time.Duration, run func(context.Conte
 	}
 }
 
-// readCrashes reports the panic of the agent before this one, and sets the pods aside that several agents panicked
-// about. From then on the text of a panic of this agent is kept. An agent that cannot keep it runs without.
-func readCrashes(a *Agent, dir string) {
+// readCrashes reports the panic of the agent before this one, and returns the reports of all panics. From then on the
+// text of a panic of this agent is kept in dir. An agent that cannot keep it runs without.
+func readCrashes(dir, node string, events event.Sink, log *slog.Logger) []crash.Report {
 	reports, fresh, err := crash.Open(dir)
 	if err != nil {
-		a.Log.Error("cannot keep all reports of panics, continuing", "err", err)
+		log.Error("cannot keep all reports of panics, continuing", "err", err)
 	}
 	if fresh != nil {
-		a.Log.Error("the previous agent ended with a panic", "at", fresh.Time, "panic", fresh.Cause, "subject",
+		log.Error("the previous agent ended with a panic", "at", fresh.Time, "panic", fresh.Cause, "subject",
 			fresh.Subject, "report", fresh.File)
-		a.records.events.Event(event.NodeRef(a.Config.NodeName), corev1.EventTypeWarning, AgentPanicked,
+		events.Event(event.NodeRef(node), corev1.EventTypeWarning, AgentPanicked,
 			"the previous agent ended with a panic at %s: %s; its stack is in %s",
 			fresh.Time.UTC().Format(time.RFC3339), fresh.Cause, fresh.File)
 		if s, ok := pod.ParseSubject(fresh.Subject); ok {
-			a.records.events.Event(s.Ref(), corev1.EventTypeWarning, AgentPanicked,
+			events.Event(s.Ref(), corev1.EventTypeWarning, AgentPanicked,
 				"the previous agent ended with a panic while it worked on this pod: %s; its stack is in %s",
-				fresh.Cause,
-				fresh.File)
+				fresh.Cause, fresh.File)
 		}
 	}
-	a.tables.asides.Load(reports)
+	return reports
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 
 	"github.com/berth-run/berth/internal/agent/engine"
+	"github.com/berth-run/berth/internal/base/librarylog"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -23,7 +23,7 @@ var errOffline = errors.New("no agent runs on this root, and its container runti
 // The caller holds the lock of the root directory until stop has returned.
 func Offline(ctx context.Context, a *Agent, runtime bool) (h http.Handler, stop func() error, err error) {
 	a.began = time.Now()
-	klog.SetSlogLogger(a.Log.With("component", "client-go"))
+	librarylog.Forward(a.Log)
 	a.machine.runtime = runtime
 	if err := makeDirs(a.Config); err != nil {
 		return nil, nil, err

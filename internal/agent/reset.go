@@ -43,7 +43,7 @@ func (a *Agent) Reset(ctx context.Context) (err error) {
 		failed = errors.Join(failed, a.machine.engine.RemoveNetwork(ctx))
 	}
 	failed = errors.Join(failed, a.machine.firewall.Remove(ctx), a.machine.chains.Remove(ctx))
-	run, err := rootdir.OpenRun(a.Config.RunDir, "berth.sock", "runtime")
+	run, err := rootdir.OpenRun(a.Config.RunDir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return reset(ctx, failed, root)

@@ -8,7 +8,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-run/berth/internal/agent/follow"
 	"github.com/berth-run/berth/internal/pod/steps/allocation"
+	"github.com/berth-run/berth/internal/record/event"
 )
 
 // loop is a part of the agent that works until its context ends.
@@ -20,18 +22,25 @@ type loop struct {
 // loops lists all loops of the agent, one a line.
 func (a *Agent) loops() []loop {
 	s, keep := &a.steps, &a.housekeeping
+	objects := follow.Objects{Local: a.demand.sources.Objects, Cluster: a.tables.changed, Fleet: a.tables.fleet,
+		Volumes: s.contents}
+	addresses := follow.Addresses{Changed: a.machine.ips.Changed(), Node: a.demand.cluster.Object(),
+		Statuses: a.tables.stale}
+	overlaps := follow.Overlaps{Table: a.machine.engine.Overlaps(), Node: event.NodeRef(a.Config.NodeName),
+		Conditions: a.demand.cluster.Conditions(), Events: a.records.events}
 	return []loop{
 		// the desired and the observed pods
 		{"runtime health", a.machine.monitor.Run},
 		{"observed pods", a.machine.pleg.Run},
 		{"pod sources", a.demand.sources.Run},
-		{"woken pods", a.wakePods},
-		{"changed objects", a.followObjects},
+		{"woken pods", objects.RunLocal},
+		{"changed objects", objects.RunCluster},
 		{"cluster", a.demand.cluster.Run},
 		{"node addresses", a.machine.ips.Run},
+		{"changed addresses", addresses.Run},
 		{"firewall", a.machine.firewall.Run},
 		{"iptables chains", a.machine.chains.Run},
-		{"pod ranges", func(ctx context.Context) error { return reportOverlaps(ctx, a) }},
+		{"pod ranges", overlaps.Run},
 		// pods and their status
 		{"fleet", func(ctx context.Context) error { return a.tables.fleet.Run(ctx, a.parts()) }},
 		{"pod statuses", a.tables.statuses.Run},

@@ -2,8 +2,13 @@ package agent
 
 import (
 	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-run/berth/internal/agent/pressure"
+	"github.com/berth-run/berth/internal/pod/steps/claim"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 	"github.com/berth-run/berth/internal/pod/steps/volume/attached"
 	"github.com/berth-run/berth/internal/pod/steps/volume/downwardapi"
@@ -36,4 +41,20 @@ func buildVolumes(a *Agent) {
 			Attachments: a.demand.cluster.Plugins().Attachments()})),
 	})
 	logDamage(a.Log, s.volumes.Adopt())
+}
+
+// newClaims makes the part that binds claims to volumes.
+func newClaims(a *Agent) *claim.Claims {
+	c := claim.Config{
+		Root: a.Config.RootDir, Objects: a.demand.sources.Objects, Labels: view(a),
+		Synced: a.demand.sources.LocalSynced(), Origins: a.demand.sources, Retention: a.Config.Sources.ClaimRetention,
+		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.machine.facts.Name,
+			Labels: a.machine.facts.Labels}},
+		Pods:   a.tables.fleet,
+		Events: a.records.events, Now: time.Now, Log: a.Log,
+	}
+	if a.demand.cluster != nil {
+		c.Cluster = a.demand.objects
+	}
+	return claim.New(c)
 }

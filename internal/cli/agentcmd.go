@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-run/berth/internal/agent/engine/kind"
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/agentflag"
 	"github.com/berth-run/berth/internal/cli/command"
@@ -106,7 +107,7 @@ func runAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
 	return process.Until(forced, func() error {
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return agent.Run(ctx) })
-		group.Go(func() error { doctor.Log(ctx, agent.Config, log); return nil })
+		group.Go(func() error { doctor.Log(ctx, agent.Config, kind.All{}, log); return nil })
 		group.Go(func() error {
 			select {
 			case <-agent.Ready():

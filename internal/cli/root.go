@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-run/berth/internal/agent/engine/kind"
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/checkpoint"
 	"github.com/berth-run/berth/internal/cli/command"
@@ -101,7 +102,7 @@ func newRoot(a *app) *cobra.Command {
 		resizeCommand(a), conditionCommand(a), eventsCommand(a), trace.Command(&a.App),
 		explain.Command(a.RootClient, command.ReadManifest), imageCommand(a),
 		topology.Command(&a.App), top.Command(&a.App), ui.Command(&a.App),
-		doctor.Command(&a.App), setup.Command(&a.App),
+		doctor.Command(&a.App, kind.All{}), setup.Command(&a.App),
 		agentCommand(a), runtimeCommand(a), dockershim.Command(), resetCommand(a), versionCommand(),
 	)
 	cmd.AddCommand(container.Commands(&a.App)...)

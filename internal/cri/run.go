@@ -3,11 +3,12 @@ package cri
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/wake"
 )
 
 // MonitorOptions configure a Monitor. The zero value suffices for a caller that only waits for the network.
@@ -33,8 +34,7 @@ type Monitor struct {
 	log     *slog.Logger
 	health  atomic.Pointer[Health]
 
-	mu      sync.Mutex
-	checked chan struct{} // closed by the next check
+	checked wake.Broadcast // after each check
 }
 
 // NewMonitor makes the monitor of client's runtime. There may be only one per Client.
@@ -42,7 +42,7 @@ func NewMonitor(client *Client, o MonitorOptions, log *slog.Logger) *Monitor {
 	if o.Period <= 0 {
 		o.Period = readyPeriod
 	}
-	m := &Monitor{client: client, options: o, log: log, checked: make(chan struct{})}
+	m := &Monitor{client: client, options: o, log: log}
 	m.health.Store(&Health{})
 	return m
 }
@@ -50,19 +50,12 @@ func NewMonitor(client *Client, o MonitorOptions, log *slog.Logger) *Monitor {
 // Health is the result of the last check.
 func (m *Monitor) Health() Health { return *m.health.Load() }
 
-// next returns a channel that the next check closes.
-func (m *Monitor) next() <-chan struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.checked
-}
-
 // AwaitNetwork returns nil when the runtime can connect pods to a network. It also returns nil if the runtime does not
 // answer, since the caller's next call then fails with a clearer error. Before it waits it calls wait once, with the
 // network's condition. If ctx ends first it returns ctx's error.
 func (m *Monitor) AwaitNetwork(ctx context.Context, wait func(Condition)) error {
 	for reported := false; ; {
-		checked := m.next()
+		checked := m.checked.C()
 		h := m.Health()
 		network := h.condition(runtimeapi.NetworkReady, time.Now())
 		if !h.FailingSince.IsZero() || network.Ready {
@@ -117,10 +110,7 @@ func (m *Monitor) check(ctx context.Context) (Health, error) {
 		}
 	}
 	m.health.Store(&h)
-	m.mu.Lock()
-	close(m.checked)
-	m.checked = make(chan struct{})
-	m.mu.Unlock()
+	m.checked.Wake()
 	switch {
 	case h.Err != nil && before.Err == nil:
 		m.log.Warn("runtime does not answer", "endpoint", m.client.Endpoint(), "error", h.Err)

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-func TestSocketOfEndpoint(t *testing.T) {
+func TestSocketOfEndpointRefusesOtherForms(t *testing.T) {
 	for endpoint, want := range map[string]string{
 		"docker://": DefaultSocket, "docker://unix://": DefaultSocket, "docker://unix:///run/d.sock": "/run/d.sock",
 		"unix:///run/d.sock": "/run/d.sock",
@@ -37,7 +37,7 @@ func TestSocketOfEndpoint(t *testing.T) {
 	}
 }
 
-func TestCodesOfErrors(t *testing.T) {
+func TestErrorsHaveTheirGRPCCodes(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		want codes.Code
@@ -75,7 +75,7 @@ func TestCallWithoutEngineIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestNameHolder(t *testing.T) {
+func TestNameHolderIsTheContainerOfAConflict(t *testing.T) {
 	const text = `Error response from daemon: Conflict. The container name "/a" is already in use by container ` +
 		`"0123abcd". You have to remove (or rename) that container to be able to reuse that name.`
 	if got := NameHolder(errors.New(text)); got != "0123abcd" {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/berth-run/berth/internal/base/routewatch"
+	"github.com/berth-run/berth/internal/base/wake"
 )
 
 // Addresses are the node's addresses. They follow the machine's network while the agent runs, for example when a DHCP
@@ -14,16 +15,19 @@ import (
 type Addresses struct {
 	config  Config
 	name    string
-	changed func()
+	changed wake.Signal
 
 	mu  sync.Mutex
 	ips []netip.Addr
 }
 
-// Follow starts with the addresses in f, which were read with c. changed is called after each change.
-func Follow(c Config, f Facts, changed func()) *Addresses {
-	return &Addresses{config: c, name: f.Name, changed: changed, ips: f.IPs}
+// Follow starts with the addresses in f, which were read with c.
+func Follow(c Config, f Facts) *Addresses {
+	return &Addresses{config: c, name: f.Name, changed: wake.New(), ips: f.IPs}
 }
+
+// Changed returns the channel that receives after the addresses have changed. One loop reads it.
+func (a *Addresses) Changed() <-chan struct{} { return a.changed.C() }
 
 // IPs returns the current addresses, in the form of Facts.IPs.
 func (a *Addresses) IPs() []netip.Addr {
@@ -54,6 +58,6 @@ func (a *Addresses) update() {
 	a.mu.Unlock()
 	if !slices.Equal(was, ips) {
 		a.config.Log.Info("addresses of the node changed", "from", was, "to", ips)
-		a.changed()
+		a.changed.Wake()
 	}
 }

@@ -77,8 +77,7 @@ func TestFollow(t *testing.T) {
 	if !slices.Equal(ips, addrs("192.0.2.10")) {
 		t.Fatalf("addresses of the node are %v", ips)
 	}
-	changed := make(chan struct{}, 1)
-	a := Follow(c, Facts{Name: "node", IPs: ips}, func() { changed <- struct{}{} })
+	a := Follow(c, Facts{Name: "node", IPs: ips})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- a.Run(ctx) }()
@@ -87,7 +86,7 @@ func TestFollow(t *testing.T) {
 	must(netlink.AddrAdd(link, address("198.51.100.7/24")))
 	gateway("198.51.100.1")
 	select {
-	case <-changed:
+	case <-a.Changed():
 	case <-time.After(20 * time.Second):
 		t.Error("the change was not noticed")
 	}

@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	goruntime "runtime"
 	"strings"
@@ -12,6 +11,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/berth-run/berth/internal/base/librarylog"
 )
 
 // forwardLogs forwards containerd's log, which goes to logrus's process-wide logger, to the agent's log.
@@ -22,17 +23,8 @@ import (
 //
 // A fatal error calls fatal and ends the goroutine that logged it. It does not end the process.
 func forwardLogs(ctx context.Context, to *slog.Logger, fatal func()) {
-	logger := logrus.StandardLogger()
-	logger.SetOutput(io.Discard)
-	logger.SetFormatter(discardFormat{})
-	logger.SetLevel(logrus.WarnLevel)
-	if to.Enabled(ctx, slog.LevelDebug) {
-		// Not debug: shims inherit the level, and at debug each opens a debug socket.
-		logger.SetLevel(logrus.InfoLevel)
-	}
-	logger.ReplaceHooks(logrus.LevelHooks{})
-	logger.AddHook(logHook{to: to, ended: ctx.Err})
-	logger.ExitFunc = func(int) {
+	librarylog.Logrus(to, logHook{to: to, ended: ctx.Err})
+	logrus.StandardLogger().ExitFunc = func(int) {
 		fatal()
 		goruntime.Goexit()
 	}
@@ -49,10 +41,6 @@ func (logHook) Levels() []logrus.Level { return logrus.AllLevels }
 
 // Fire implements logrus.Hook: it writes one entry.
 func (h logHook) Fire(entry *logrus.Entry) error {
-	attrs := make([]slog.Attr, 0, len(entry.Data))
-	for key, value := range entry.Data {
-		attrs = append(attrs, slog.Any(key, value))
-	}
 	level := slogLevel(entry.Level, entry.Message)
 	err, _ := entry.Data[logrus.ErrorKey].(error)
 	if errdefs.IsNotFound(err) && entry.Message == "failed to recover sandbox state" { // a sandbox from before a reboot
@@ -63,7 +51,7 @@ func (h logHook) Fire(entry *logrus.Entry) error {
 	case h.ended() != nil, errors.Is(err, context.Canceled), code == codes.Canceled, code == codes.NotFound:
 		level = slog.LevelDebug
 	}
-	h.to.LogAttrs(context.Background(), level, entry.Message, attrs...)
+	h.to.LogAttrs(context.Background(), level, entry.Message, librarylog.Attrs(entry)...)
 	return nil
 }
 
@@ -91,18 +79,5 @@ func slogLevel(level logrus.Level, message string) slog.Level {
 			return slog.LevelDebug
 		}
 	}
-	switch {
-	case level <= logrus.ErrorLevel:
-		return slog.LevelError
-	case level == logrus.WarnLevel:
-		return slog.LevelWarn
-	default:
-		return slog.LevelDebug
-	}
+	return librarylog.Level(level)
 }
-
-// discardFormat renders nothing, since logHook does not use logrus's text.
-type discardFormat struct{}
-
-// Format implements logrus.Formatter.
-func (discardFormat) Format(*logrus.Entry) ([]byte, error) { return nil, nil }

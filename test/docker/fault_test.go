@@ -15,7 +15,7 @@ import (
 
 // While dockerd does not run, containers run on (live-restore) and calls fail with Unavailable. Afterwards the shim
 // reports the exits of that time, and each log has each line once.
-func TestDockerdEnds(t *testing.T) {
+func TestPodsRunOnWhileDockerdIsDown(t *testing.T) {
 	n := start(t)
 	for name, signal := range map[string]unix.Signal{"restart": unix.SIGTERM, "kill": unix.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func (n *node) ready(t *testing.T) *runtimeapi.RuntimeCondition {
 }
 
 // A dockerd that hangs is not ready after the deadline of the check. Lists and statuses do not need it.
-func TestDockerdHangs(t *testing.T) {
+func TestListsAnswerWhileDockerdHangs(t *testing.T) {
 	n := start(t)
 	sandbox := n.run(t, n.pod("hang"))
 	if got := n.ready(t); !got.Status {

@@ -121,7 +121,7 @@ func (p *program) leases() []string {
 
 // berth docker-shim serves any client of the CRI on its socket. Pods have the network of a CNI configuration, run on
 // while no shim runs, and leave no address behind.
-func TestShimProgram(t *testing.T) {
+func TestShimProgramServesTheCRI(t *testing.T) {
 	p := newProgram(t)
 	pod := p.pod("shim")
 	sandbox := p.run(t, pod)

@@ -68,9 +68,7 @@ func Start(ctx context.Context, launch Launch, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{choice: choice, runtime: o.Kinds.Runtime(choice, o.Config, o.Tracer, o.Log),
-		rootDir: o.Config.RootDir, classes: o.Classes}
-	e.Traits = e.runtime.Traits()
+	e := o.engine(choice)
 	e.Client, err = e.runtime.Connect(ctx, launch, cri.Options{
 		Timeout: o.Config.Runtime.RequestTimeout, Log: o.Log, Registerer: o.Metrics,
 	})
@@ -80,6 +78,12 @@ func Start(ctx context.Context, launch Launch, o Options) (*Engine, error) {
 	return e, e.await(ctx, o.Config, o.Log)
 }
 
+// engine returns an engine whose runtime is made and not connected.
+func (o Options) engine(choice endpoint.Choice) *Engine {
+	return &Engine{Traits: o.Kinds.Traits(choice, o.Config), choice: choice, rootDir: o.Config.RootDir,
+		runtime: o.Kinds.Runtime(choice, o.Config, o.Tracer, o.Log), classes: o.Classes}
+}
+
 // Absent returns an engine whose runtime is not started, for commands that only read files. Every call to the runtime
 // fails with the error cause.
 func Absent(ctx context.Context, o Options, cause error) (*Engine, error) {
@@ -87,9 +91,8 @@ func Absent(ctx context.Context, o Options, cause error) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{choice: choice, runtime: o.Kinds.Runtime(choice, o.Config, o.Tracer, o.Log),
-		rootDir: o.Config.RootDir, classes: o.Classes, Driver: hierarchy.Driver(o.Config.Runtime.CgroupDriver)}
-	e.Traits = e.runtime.Traits()
+	e := o.engine(choice)
+	e.Driver = hierarchy.Driver(o.Config.Runtime.CgroupDriver)
 	e.Client, err = cri.NewFromDialer(choice.Endpoint, func(context.Context, string) (net.Conn, error) {
 		return nil, cause
 	}, cri.Options{Log: o.Log, Registerer: o.Metrics})

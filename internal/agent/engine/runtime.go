@@ -10,11 +10,12 @@ import (
 	"github.com/berth-run/berth/internal/agent/engine/endpoint"
 	"github.com/berth-run/berth/internal/base/diskusage"
 	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/config/embedded"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/runtime/network"
 )
 
-// Runtime is one kind of container runtime. Each difference between the kinds is a method.
+// Runtime is one kind of container runtime. What a kind does differently is a method. What it is, is in Traits.
 type Runtime interface {
 	// Connect returns the client of the runtime. For the embedded runtime it first uses launch to start the runtime.
 	Connect(ctx context.Context, launch Launch, o cri.Options) (*cri.Client, error)
@@ -31,14 +32,14 @@ type Runtime interface {
 	Overlaps() *network.Overlaps
 	// RemoveNetwork removes the interfaces and rules of the runtime's pod network from the machine.
 	RemoveNetwork(ctx context.Context) error
-	// Traits are the constant properties of this kind.
-	Traits() Traits
 }
 
 // Kinds makes runtimes. Package kind implements it with all kinds.
 type Kinds interface {
 	// Runtime returns the runtime that an endpoint stands for.
 	Runtime(endpoint.Choice, *config.Config, trace.TracerProvider, *slog.Logger) Runtime
+	// Traits returns the constant properties of that runtime, without making it.
+	Traits(endpoint.Choice, *config.Config) Traits
 }
 
 // Launch starts a part of the agent that must end after all other parts.
@@ -67,6 +68,10 @@ type Traits struct {
 	// InProcess means that the runtime is a part of this process. Containers get no capability that the process lacks,
 	// and the kernel compares their /proc with this process's.
 	InProcess bool
+	// BuiltInNetwork means that pods get the agent's own network while the machine has no CNI configuration.
+	BuiltInNetwork bool
+	// HandlerPrograms say what runs the pods of each handler, if the agent's configuration decides that.
+	HandlerPrograms []embedded.Description
 	// LogsOOMFloor means that the runtime itself logs that it cannot lower the oom_score_adj of containers below its
 	// own.
 	LogsOOMFloor bool

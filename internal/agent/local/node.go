@@ -18,7 +18,6 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/cluster/nodeobject"
-	"github.com/berth-run/berth/internal/config/embedded"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/condition"
@@ -39,8 +38,6 @@ type Node struct {
 	Fleet      *fleet.Fleet
 	Conditions *condition.Table
 	Evictions  Evictions
-	// Embedded are the settings of the embedded runtime.
-	Embedded embedded.Settings
 }
 
 // Status implements nodeinfo.Node.
@@ -83,13 +80,9 @@ func (x Node) Status(context.Context) api.Status {
 	return s
 }
 
-// handlerPrograms returns the program of each runtime handler, with its cgroup driver and options. It returns nil for
-// an external runtime.
+// handlerPrograms returns the program of each runtime handler, with its cgroup driver and options.
 func (x Node) handlerPrograms() (all []api.HandlerProgram) {
-	if !x.Engine.Traits.InProcess {
-		return nil
-	}
-	for _, d := range x.Embedded.Describe(string(x.Engine.Driver)) {
+	for _, d := range x.Engine.HandlerPrograms {
 		all = append(all, api.HandlerProgram(d))
 	}
 	return all

@@ -47,6 +47,11 @@ func EmptyDir(root string, mode storage.Mode, allocatable corev1.ResourceList, l
 				"enforces no project quotas; next: mount it with the option prjquota", "dir", root, "err", err)
 		}
 	}
-	return emptydir.Kind{Allocatable: allocatable.Memory().Value(), Quotas: q,
-		MemoryLimit: func(p *corev1.Pod) int64 { return cgroup.ForPod(p, cgroup.Options{}).Memory }}
+	return emptydir.Kind{Allocatable: allocatable.Memory().Value(), Quotas: q, Limits: memoryLimits{}}
 }
+
+// memoryLimits has the memory limits of the cgroups of pods. It implements emptydir.Limits.
+type memoryLimits struct{}
+
+// Memory implements emptydir.Limits.
+func (memoryLimits) Memory(p *corev1.Pod) int64 { return cgroup.ForPod(p, cgroup.Options{}).Memory }

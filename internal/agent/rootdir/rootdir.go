@@ -50,13 +50,13 @@ func Open(root string) (*Dir, error) {
 }
 
 // OpenRun opens the directory of sockets and mounts. Agents with other root directories may share it, so Remove removes
-// only the named entries, and the directory if it is empty then.
-func OpenRun(dir string, names ...string) (*Dir, error) {
+// only the entries that agents make, and the directory if it is empty then.
+func OpenRun(dir string) (*Dir, error) {
 	d, err := open(dir)
 	if err != nil {
 		return nil, err
 	}
-	d.keeps = func(name string) bool { return !slices.Contains(names, name) }
+	d.keeps = func(name string) bool { return !slices.Contains([]string{"berth.sock", "docker", "runtime"}, name) }
 	return d, nil
 }
 
@@ -97,12 +97,10 @@ func (d *Dir) Within(outer *Dir) bool {
 // made returns the names of the entries that agents make, or that a kubelet makes for pods.
 func made() []string {
 	return []string{
-		recall.File, "allocations", "applied", "checkpoints", "claims.json", "device-plugins", "devices", "dra",
-		"events", "history",
-		"identities.json",
-		"image_manager", "images.json", lock.RootFile, "offline", "offline.key", "plugins", "plugins_registry",
-		"pod-resources",
-		"pods", "probes", "resources", "run", "runtime", "status", "timelines", "volumes",
+		recall.File, "allocations", "applied", "checkpoints", "claims.json", "crashes", "device-plugins", "devices",
+		"docker", "dra", "events", "evictions.json", "history", "identities.json", "image_manager", "images.json",
+		"iptables-chains", lock.RootFile, "offline", "offline.key", "plugins", "plugins_registry", "pod-resources",
+		"pods", "probes", "resources", "run", "runtime", "shutdown.json", "static", "status", "timelines", "volumes",
 		// A kubelet's records of the same pods. The next kubelet would trust them.
 		"actuated_pods_state", "allocated_pods_state", "cpu_manager_state", "dra_manager_state", "memory_manager_state",
 	}

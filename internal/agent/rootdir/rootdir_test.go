@@ -96,10 +96,40 @@ func TestRemoveKeepsFilesOfOthersInTheKubeletsDirectory(t *testing.T) {
 	}
 }
 
+// ARCHITECTURE.md lists what agents and administrators have under the root directory.
+func TestRemoveKnowsEveryEntryOfTheTable(t *testing.T) {
+	page, err := os.ReadFile("../../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(page), "| under the root directory | what |\n|---|---|\n")
+	if !found {
+		t.Fatal("ARCHITECTURE.md has no table of the root directory")
+	}
+	administrators := []string{"certs.d", "hooks.d", "pki", "seccomp"}
+	rows := 0
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 3 {
+			break
+		}
+		rows++
+		for path := range strings.SplitSeq(cells[1], ",") {
+			name, _, _ := strings.Cut(strings.TrimSpace(path), "/")
+			if !slices.Contains(made(), name) && !slices.Contains(administrators, name) {
+				t.Errorf("a reset in the kubelet's directory leaves %s: add it to made", name)
+			}
+		}
+	}
+	if rows < 30 {
+		t.Errorf("only %d rows", rows)
+	}
+}
+
 // Another agent may use the same directory of sockets and mounts.
 func TestRemoveKeepsSocketsOfOtherAgents(t *testing.T) {
-	dir := fill(t, "runtime", "other")
-	d, err := OpenRun(dir, "runtime")
+	dir := fill(t, "runtime", "docker", "other")
+	d, err := OpenRun(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/berth-run/berth/internal/api/stream"
 	"github.com/berth-run/berth/internal/base/cgroupfile"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/base/unixsocket"
@@ -25,7 +26,10 @@ import (
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/stats"
+	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/steps/cgroup"
+	"github.com/berth-run/berth/internal/pod/steps/poddir"
+	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
 // Source gives package stats the pods, cgroups and file systems to measure.
@@ -33,15 +37,12 @@ type Source struct {
 	CRI      *cri.Client
 	Cgroups  cgroup.Containers
 	Observed *store.Table[types.UID, *pod.Observed]
-	// Pod finds a pod of this node by its UID.
-	Pod func(types.UID) (*corev1.Pod, bool)
-	// Volumes returns the mounted volumes of a pod, by name.
-	Volumes func(types.UID) map[string]pod.Volume
+	Fleet    *fleet.Fleet
+	Mounts   *volume.Volumes
 	// Named are the paths of further cgroups of the machine, by their names in the summary. A cgroup without a path is
 	// left out.
 	Named map[string]string
-	// Logs returns the directory of a pod's logs.
-	Logs func(*corev1.Pod) string
+	Dirs  *poddir.Dirs
 	// Endpoint is the address of the runtime, unix:///path. It is "" for the embedded runtime.
 	Endpoint string
 }
@@ -64,7 +65,7 @@ func (s Source) Pods() (pods []stats.Pod) {
 		if !ok {
 			continue
 		}
-		p, ok := s.Pod(uid)
+		p, ok := s.Fleet.Pod(uid)
 		if !ok {
 			continue
 		}
@@ -75,7 +76,7 @@ func (s Source) Pods() (pods []stats.Pod) {
 		one := stats.Pod{
 			Namespace: p.Namespace, Name: p.Name, UID: uid, Started: box.CreatedAt, Group: group, Path: at,
 			HostNetwork: box.HostNetwork,
-			Logs:        s.Logs(p), Volumes: s.volumes(p),
+			Logs:        s.Dirs.LogDir(p), Volumes: s.volumes(p),
 			Sandbox: stats.Container{ID: box.ID, RuntimeName: box.ID, Path: path.Join(at, box.ID),
 				Started: box.CreatedAt},
 		}
@@ -104,7 +105,7 @@ func base(g cgroupfile.Group) string {
 }
 
 func (s Source) volumes(p *corev1.Pod) (all []stats.Volume) {
-	mounted := s.Volumes(p.UID)
+	mounted := s.Mounts.Mounted(p.UID)
 	for _, v := range p.Spec.Volumes {
 		m, ok := mounted[v.Name]
 		if !ok {
@@ -224,13 +225,12 @@ func (s Source) Images(ctx context.Context) (bytes, inodes uint64, dir string, e
 // Commands runs commands and makes checkpoints through the CRI.
 type Commands struct {
 	CRI *cri.Client
-	// ID returns the runtime's id of a pod's container.
-	ID func(p *corev1.Pod, container string) string
 }
 
 // Run implements https.Runtime.
 func (c Commands) Run(ctx context.Context, p *corev1.Pod, container string, command []string) ([]byte, error) {
-	r, err := c.CRI.Runtime.ExecSync(ctx, &runtimeapi.ExecSyncRequest{ContainerId: c.ID(p, container), Cmd: command})
+	r, err := c.CRI.Runtime.ExecSync(ctx,
+		&runtimeapi.ExecSyncRequest{ContainerId: stream.ContainerID(p, container), Cmd: command})
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +244,7 @@ func (c Commands) Run(ctx context.Context, p *corev1.Pod, container string, comm
 // Checkpoint implements https.Runtime.
 func (c Commands) Checkpoint(ctx context.Context, p *corev1.Pod, container, path string, timeout time.Duration) error {
 	_, err := c.CRI.Runtime.CheckpointContainer(ctx, &runtimeapi.CheckpointContainerRequest{
-		ContainerId: c.ID(p, container), Location: path, Timeout: int64(timeout.Seconds()),
+		ContainerId: stream.ContainerID(p, container), Location: path, Timeout: int64(timeout.Seconds()),
 	})
 	return err
 }

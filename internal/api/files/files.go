@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/api/stream"
 	"github.com/berth-run/berth/internal/base/archive"
 	"github.com/berth-run/berth/internal/cri"
 )
@@ -27,8 +28,6 @@ type Files struct {
 	CRI *cri.Client
 	// Runtime is the runtime's name for error messages.
 	Runtime string
-	// ID returns the runtime's id of a pod's container.
-	ID func(p *corev1.Pod, container string) string
 }
 
 // process opens the root directory of a running container. owner is the user and group of the container's process. New
@@ -107,7 +106,7 @@ func ownerOf(status []byte) (o archive.Owner, err error) {
 
 // Pack implements server.Files.
 func (x Files) Pack(ctx context.Context, p *corev1.Pod, container, path string, w io.Writer) error {
-	root, _, err := x.process(ctx, x.ID(p, container))
+	root, _, err := x.process(ctx, stream.ContainerID(p, container))
 	if err != nil {
 		return err
 	}
@@ -118,7 +117,7 @@ func (x Files) Pack(ctx context.Context, p *corev1.Pod, container, path string, 
 // Unpack implements server.Files.
 func (x Files) Unpack(ctx context.Context, p *corev1.Pod, t server.FileTarget, r io.Reader) (skipped []string,
 	err error) {
-	root, owner, err := x.process(ctx, x.ID(p, t.Container))
+	root, owner, err := x.process(ctx, stream.ContainerID(p, t.Container))
 	if err != nil {
 		return nil, err
 	}

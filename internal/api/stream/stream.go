@@ -7,18 +7,16 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cri"
-	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/model/observed"
 )
 
 // Streams prepares connections into pods. The runtime's streaming server then serves them.
 type Streams struct {
-	CRI *cri.Client
-	// Observed returns the last observed state of a pod.
-	Observed func(types.UID) *pod.Observed
+	CRI      *cri.Client
+	Observed *observed.Table
 }
 
 // ContainerID returns the runtime's id of a pod's container.
@@ -50,7 +48,7 @@ func (x Streams) AttachURL(ctx context.Context, p *corev1.Pod, o *corev1.PodAtta
 
 // PortForwardURL implements server.Streams.
 func (x Streams) PortForwardURL(ctx context.Context, p *corev1.Pod) (string, error) {
-	box, ok := x.Observed(p.UID).Sandbox()
+	box, ok := x.Observed.Observed(p.UID).Sandbox()
 	if !ok {
 		return "", errors.New("the pod has no sandbox")
 	}

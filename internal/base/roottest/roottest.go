@@ -7,9 +7,10 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/eventually"
 )
 
 // Need skips the test unless it runs as root. what names the reason in the present participle: "mounting".
@@ -102,16 +103,16 @@ func Disk(t testing.TB) (dir string, powerCut func()) {
 		run("umount", dir)
 		// A container that another test makes at this moment has a copy of all mounts. While it has, the next mount
 		// would be the same file system, which is dead.
-		const limit = time.Minute
-		attached := []byte("?")
-		for start := time.Now(); len(attached) > 0; time.Sleep(10 * time.Millisecond) {
-			if attached, err = exec.CommandContext(t.Context(), "losetup", "-j", image).Output(); err != nil {
+		eventually.Nothing(t, func() string {
+			attached, err := exec.CommandContext(t.Context(), "losetup", "-j", image).Output()
+			if err != nil {
 				t.Fatalf("losetup -j %s: %v", image, err)
 			}
-			if len(attached) > 0 && time.Since(start) > limit {
-				t.Fatalf("the file system is still mounted somewhere after %s: %s", limit, attached)
+			if len(attached) > 0 {
+				return "the file system is still mounted somewhere: " + string(attached)
 			}
-		}
+			return ""
+		})
 		mount()
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/base/librarylog"
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/process"
 	"github.com/berth-run/berth/internal/docker/dockershim"
@@ -102,6 +103,7 @@ func run(cmd *cobra.Command, o options) error {
 	if err != nil {
 		return err
 	}
+	librarylog.Forward(log)
 	if os.Geteuid() != 0 {
 		return client.Next(errors.New("this command needs root"), "run this command as root")
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-run/berth/internal/agent/engine"
+	"github.com/berth-run/berth/internal/agent/engine/endpoint"
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/cli/agentflag"
 	"github.com/berth-run/berth/internal/cli/command"
@@ -22,7 +24,7 @@ import (
 )
 
 // Command returns "berth doctor".
-func Command(a *command.App) *cobra.Command {
+func Command(a *command.App, kinds engine.Kinds) *cobra.Command {
 	var f config.Flags
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -42,7 +44,7 @@ when it starts.`,
 	write := command.FormatFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f.RootDir = a.Root
-		findings, err := look(cmd.Context(), f)
+		findings, err := look(cmd.Context(), f, kinds)
 		if err != nil {
 			return err
 		}
@@ -71,7 +73,7 @@ const configCheck = "configuration"
 
 // look checks the configuration and the machine. If the configuration cannot be used, look checks the machine with the
 // defaults.
-func look(ctx context.Context, f config.Flags) ([]doctor.Finding, error) {
+func look(ctx context.Context, f config.Flags, kinds engine.Kinds) ([]doctor.Finding, error) {
 	if f.ConfigFile == "" && f.ConfigDir == "" {
 		root := cmp.Or(f.RootDir, config.DefaultRootDir)
 		last, err := recall.Load(root, recall.SystemFile)
@@ -94,17 +96,33 @@ func look(ctx context.Context, f config.Flags) ([]doctor.Finding, error) {
 		}
 		c = &config.Config{RootDir: cmp.Or(f.RootDir, config.DefaultRootDir)}
 	}
-	facts, err := doctor.Read(ctx, settings(c))
+	s, err := settings(ctx, c, kinds)
+	if err != nil {
+		findings = append(findings, noRuntime(err))
+	}
+	facts, err := doctor.Read(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("check the machine: %w", err)
 	}
 	return append(findings, doctor.Examine(facts)...), nil
 }
 
-// settings returns the parts of a configuration that the checks depend on.
-func settings(c *config.Config) doctor.Config {
-	return doctor.Config{RootDir: c.RootDir, PodRanges: c.Runtime.PodCIDRs, SwapUsed: c.Pods.LimitedSwap,
-		Embedded: c.Runtime.Endpoint == config.EmbeddedRuntime || c.Runtime.Endpoint == "" && c.Cluster == nil}
+// settings returns the parts of a configuration that the checks depend on. The error says why an agent could not choose
+// a runtime.
+func settings(ctx context.Context, c *config.Config, kinds engine.Kinds) (doctor.Config, error) {
+	s := doctor.Config{RootDir: c.RootDir, PodRanges: c.Runtime.PodCIDRs, SwapUsed: c.Pods.LimitedSwap}
+	choice, err := endpoint.Choose(ctx, c, slog.New(slog.DiscardHandler))
+	if err == nil {
+		traits := kinds.Traits(choice, c)
+		s.BuiltInNetwork, s.OwnImages = traits.BuiltInNetwork, !traits.Shared
+	}
+	return s, err
+}
+
+// noRuntime is the finding about an agent that could not choose a runtime.
+func noRuntime(err error) doctor.Finding {
+	return doctor.Finding{Check: configCheck, Level: doctor.Problem, Message: fmt.Sprintf("container runtime: %v", err),
+		Next: "start the runtime, or set containerRuntimeEndpoint"}
 }
 
 // show writes a line for each check, and what to do about each finding.
@@ -127,8 +145,9 @@ func show(w io.Writer, findings []doctor.Finding) error {
 }
 
 // Log logs the findings about the machine of an agent that starts.
-func Log(ctx context.Context, c *config.Config, log *slog.Logger) {
-	facts, err := doctor.Read(ctx, settings(c))
+func Log(ctx context.Context, c *config.Config, kinds engine.Kinds, log *slog.Logger) {
+	s, _ := settings(ctx, c, kinds) // the agent itself fails, and says why
+	facts, err := doctor.Read(ctx, s)
 	if err != nil {
 		log.Warn("cannot read all facts of this machine, checking the others", "err", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/cgroups"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/kubeapi"
 	"github.com/berth-run/berth/internal/node/kernel"
 	"github.com/berth-run/berth/internal/node/stats"
@@ -90,19 +91,16 @@ func (c *Cluster) nodeChanged(context.Context, *corev1.Node) time.Duration {
 
 // answers reports to the status writer whether the API server answers.
 type answers struct {
-	health *kubeapi.Health
-
-	mu      sync.Mutex
-	changed chan struct{}
+	health  *kubeapi.Health
+	changed wake.Broadcast
 }
 
-func newAnswers(h *kubeapi.Health) *answers { return &answers{health: h, changed: make(chan struct{})} }
+func newAnswers(h *kubeapi.Health) *answers { return &answers{health: h} }
 
 // Answers implements report.Health.
 func (a *answers) Answers() (bool, <-chan struct{}) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return !a.health.State().Away(), a.changed
+	changed := a.changed.C() // before the state
+	return !a.health.State().Away(), changed
 }
 
 func (a *answers) run(ctx context.Context) error {
@@ -112,9 +110,6 @@ func (a *answers) run(ctx context.Context) error {
 		if _, err := w.Next(ctx); err != nil {
 			return err
 		}
-		a.mu.Lock()
-		close(a.changed)
-		a.changed = make(chan struct{})
-		a.mu.Unlock()
+		a.changed.Wake()
 	}
 }

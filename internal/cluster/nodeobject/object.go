@@ -59,12 +59,12 @@ type Object struct {
 	o          Options
 	registered chan struct{} // see Registered
 
-	mu       sync.Mutex    // held for each write to o.Nodes
-	gone     bool          // the object was deleted
-	received chan struct{} // closed with the first object
-	changed  chan struct{} // closed and replaced when node changes
-	doubted  bool          // Confirm was called
-	asOf     time.Time     // node is at least as new as this; zero: never confirmed
+	mu       sync.Mutex     // held for each write to o.Nodes
+	gone     bool           // the object was deleted
+	received chan struct{}  // closed with the first object
+	changed  wake.Broadcast // of the object
+	doubted  bool           // Confirm was called
+	asOf     time.Time      // node is at least as new as this; zero: never confirmed
 
 	sending sync.Mutex // held while a status is computed and sent
 	report  schedule
@@ -87,7 +87,7 @@ func New(o Options) *Object {
 		o.ReportEvery = 5 * time.Minute
 	}
 	return &Object{
-		o: o, registered: make(chan struct{}), received: make(chan struct{}), changed: make(chan struct{}),
+		o: o, registered: make(chan struct{}), received: make(chan struct{}),
 	}
 }
 
@@ -116,11 +116,7 @@ func (x *Object) Registered() <-chan struct{} { return x.registered }
 func (x *Object) Received() <-chan struct{} { return x.received }
 
 // Changed returns a channel that is closed when Node returns another object than at this call.
-func (x *Object) Changed() <-chan struct{} {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.changed
-}
+func (x *Object) Changed() <-chan struct{} { return x.changed.C() }
 
 // UpdateSoon computes and sends the status soon, because a fact has changed. Changes of conditions need no call.
 func (x *Object) UpdateSoon() { x.o.FactsChanged.Wake() }
@@ -152,8 +148,7 @@ func (x *Object) confirm(requested time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.doubted, x.asOf = false, requested
-	close(x.changed)
-	x.changed = make(chan struct{})
+	x.changed.Wake()
 }
 
 // receive stores an object from the API server. An object from a list always counts, because a list starts anew. Any
@@ -171,8 +166,7 @@ func (x *Object) receive(n *corev1.Node, list bool) {
 	if was == nil {
 		close(x.received)
 	}
-	close(x.changed)
-	x.changed = make(chan struct{})
+	x.changed.Wake()
 	x.mu.Unlock()
 
 	if was != nil && was.UID != n.UID {

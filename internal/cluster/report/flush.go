@@ -45,8 +45,5 @@ func (w *Writer) left(open map[types.UID]uint64) (int, <-chan struct{}) {
 			n++
 		}
 	}
-	if w.settled == nil {
-		w.settled = make(chan struct{})
-	}
-	return n, w.settled
+	return n, w.settled.C()
 }

@@ -75,7 +75,7 @@ type Writer struct {
 	picks   int
 	outage  outage
 	stats   Stats
-	settled chan struct{} // closed and replaced after a row was sent or forgotten; nil: no call waits
+	settled wake.Broadcast // a row was sent or forgotten
 }
 
 // row is the state of one pod.
@@ -153,7 +153,7 @@ func (w *Writer) Forget(uid types.UID) {
 	defer w.mu.Unlock()
 	delete(w.rows, uid)
 	delete(w.dirty, uid)
-	w.settle()
+	w.settled.Wake()
 }
 
 // Stats returns the counters.
@@ -167,12 +167,4 @@ func (w *Writer) Stats() Stats {
 		s.OldestAge = max(s.OldestAge, now.Sub(e.since))
 	}
 	return s
-}
-
-// settle notifies callers of Flush that one row less is waiting.
-func (w *Writer) settle() {
-	if w.settled != nil {
-		close(w.settled)
-		w.settled = nil
-	}
 }

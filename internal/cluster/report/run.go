@@ -250,7 +250,7 @@ func (w *Writer) delivered(e *row, f *flight) {
 		e.since = time.Now()
 		e.class = urgency(e.Pod.Status, e.Status, e.Gone)
 	}
-	w.settle()
+	w.settled.Wake()
 }
 
 // failed schedules the next try of a row.

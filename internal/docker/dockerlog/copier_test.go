@@ -355,7 +355,7 @@ func TestLagLosesWholeFiles(t *testing.T) {
 }
 
 // Docker truncates its file if it may have only one.
-func TestTruncatedFile(t *testing.T) {
+func TestTruncatedFileIsReadFromItsStart(t *testing.T) {
 	e, target := newEngine(t, 0, 1), targetIn(t)
 	e.write(e.tick(), stdout, "a line that is longer than the next one\n")
 	c, _, _ := start(t, e, target)
@@ -369,7 +369,7 @@ func TestTruncatedFile(t *testing.T) {
 }
 
 // Damaged lines are skipped and counted. They do not end the copying.
-func TestDamagedLines(t *testing.T) {
+func TestDamagedLinesAreSkippedAndCounted(t *testing.T) {
 	e, target := newEngine(t, 0, 2), targetIn(t)
 	e.write(e.tick(), stdout, "one\n")
 	e.raw([]byte("\x00\x00\x00\n"))
@@ -389,7 +389,7 @@ func TestDamagedLines(t *testing.T) {
 }
 
 // Another process renames the log and asks for a new file while output flows. The files together have every line once.
-func TestReopenWhileOutputFlows(t *testing.T) {
+func TestReopenLosesNoLine(t *testing.T) {
 	e, target := newEngine(t, 1<<20, 100), targetIn(t)
 	if err := Create(target); err != nil {
 		t.Fatal(err)
@@ -421,7 +421,7 @@ func TestReopenWhileOutputFlows(t *testing.T) {
 	}
 }
 
-func TestReopenOfUnknownContainer(t *testing.T) {
+func TestReopenOfUnknownContainerFails(t *testing.T) {
 	c := New(slog.New(slog.DiscardHandler))
 	if err := c.Reopen("none"); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("error %v", err)
@@ -432,7 +432,7 @@ func TestReopenOfUnknownContainer(t *testing.T) {
 }
 
 // The disk of the log is full. The lines wait in Docker's files, and Drain returns an error.
-func TestFullDisk(t *testing.T) {
+func TestLinesWaitWhileTheDiskIsFull(t *testing.T) {
 	roottest.Need(t, "mounting")
 	dir := filepath.Join(t.TempDir(), "small")
 	if err := errors.Join(os.Mkdir(dir, 0o700), unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k")); err != nil {
@@ -476,7 +476,7 @@ func TestLogMustBeAFile(t *testing.T) {
 }
 
 // Drain ends with its context, and with the container's removal.
-func TestDrainEnds(t *testing.T) {
+func TestDrainEndsWithItsContextOrTheContainer(t *testing.T) {
 	c := New(slog.New(slog.DiscardHandler)) // it does not run
 	c.Add(Container{ID: "c1", File: "/none/c1-json.log", Log: "/none/pod/app/0.log"})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

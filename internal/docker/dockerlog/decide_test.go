@@ -12,7 +12,7 @@ import (
 
 const at = "2026-03-01T12:00:00.000000001Z"
 
-func TestParse(t *testing.T) {
+func TestParseReadsDockersLines(t *testing.T) {
 	of := func(text, stream string) entry { return entry{[]byte(text), stream, at} }
 	for name, tt := range map[string]struct {
 		line string
@@ -68,7 +68,7 @@ func TestParseRefusesDamagedLines(t *testing.T) {
 	}
 }
 
-func TestAppendLine(t *testing.T) {
+func TestAppendLineTagsParts(t *testing.T) {
 	for text, want := range map[string]string{
 		"one\n":                        at + " stdout F one\n",
 		"of a tty\r\n":                 at + " stdout F of a tty\n",

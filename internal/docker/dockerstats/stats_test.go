@@ -148,7 +148,7 @@ func both(t *testing.T, f func(t *testing.T, unified bool)) {
 	t.Run("cgroup v2", func(t *testing.T) { f(t, true) })
 }
 
-func TestContainer(t *testing.T) {
+func TestContainerReportsItsCgroup(t *testing.T) {
 	both(t, func(t *testing.T, unified bool) {
 		s, now := node(t, unified)
 		first, err := s.Container(app(11))
@@ -189,7 +189,7 @@ func TestContainer(t *testing.T) {
 
 // A container that does not run has the last size of its layer. A container that ends meanwhile is an error: the usage
 // of the machine is never reported as the container's.
-func TestContainerThatDoesNotRun(t *testing.T) {
+func TestContainerThatDoesNotRunHasNoUsage(t *testing.T) {
 	both(t, func(t *testing.T, unified bool) {
 		s, _ := node(t, unified)
 		ended := app(0)
@@ -205,7 +205,7 @@ func TestContainerThatDoesNotRun(t *testing.T) {
 	})
 }
 
-func TestSandbox(t *testing.T) {
+func TestSandboxReportsItsCgroupOrTheSum(t *testing.T) {
 	both(t, func(t *testing.T, unified bool) {
 		for _, own := range []bool{true, false} {
 			s, now := node(t, unified)
@@ -283,7 +283,7 @@ func TestCgroupsStayOpen(t *testing.T) {
 }
 
 // Every series has a descriptor with as many labels.
-func TestMetrics(t *testing.T) {
+func TestMetricsHaveDescriptors(t *testing.T) {
 	both(t, func(t *testing.T, unified bool) {
 		s, _ := node(t, unified)
 		got, err := s.Metrics(pod(true))
@@ -320,7 +320,7 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-func TestUpperOf(t *testing.T) {
+func TestUpperOfIsTheOverlayOfTheRoot(t *testing.T) {
 	for text, want := range map[string]string{
 		mounts: "/data/upper", "": "", "x\n": "",
 		"1 2 8:1 / / rw - ext4 /dev/vda rw\n":                                                 "",

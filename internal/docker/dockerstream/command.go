@@ -51,8 +51,8 @@ func (e *notStarted) Error() string { return "the command could not be started" 
 // wait waits for the end of a command whose output has ended, and returns its exit code. Docker notices the end of the
 // process a little later than the end of its output. The process may also close its output and run on.
 func (c *command) wait(ctx context.Context) (code int, err error) {
-	const first, longest = time.Millisecond, 200 * time.Millisecond
-	for pause := first; ; pause = min(2*pause, longest) {
+	pauses := retry.Doubling(time.Millisecond, 200*time.Millisecond)
+	for {
 		r, err := c.docker.ExecInspect(ctx, c.id, client.ExecInspectOptions{})
 		if err != nil {
 			return 0, fmt.Errorf("look at command in container %s: %w", c.container, err)
@@ -70,7 +70,7 @@ func (c *command) wait(ctx context.Context) (code int, err error) {
 				return 0, err
 			}
 		}
-		if err := retry.Sleep(ctx, pause); err != nil {
+		if err := retry.Sleep(ctx, pauses.Step()); err != nil {
 			return 0, err
 		}
 	}
@@ -79,8 +79,8 @@ func (c *command) wait(ctx context.Context) (code int, err error) {
 // signal sends a signal to the process group of a command. It waits until Docker has started the command. found is
 // false if the command has ended.
 func (c *command) signal(ctx context.Context, signal unix.Signal) (found bool, err error) {
-	const first, longest = 5 * time.Millisecond, 500 * time.Millisecond
-	for pause := first; ; pause = min(2*pause, longest) {
+	pauses := retry.Doubling(5*time.Millisecond, 500*time.Millisecond)
+	for {
 		r, err := c.docker.ExecInspect(ctx, c.id, client.ExecInspectOptions{})
 		switch {
 		case errdefs.IsNotFound(err): // with its container
@@ -92,7 +92,7 @@ func (c *command) signal(ctx context.Context, signal unix.Signal) (found bool, e
 		case r.PID != 0:
 			return signalGroup(r.PID, c.container, signal)
 		}
-		if err := retry.Sleep(ctx, pause); err != nil {
+		if err := retry.Sleep(ctx, pauses.Step()); err != nil {
 			return false, err
 		}
 	}

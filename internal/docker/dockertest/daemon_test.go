@@ -16,7 +16,7 @@ import (
 const imageName = "berth.test/workload:1"
 
 // A container runs on while its dockerd does not. Close leaves no process, mount, cgroup or file.
-func TestDaemon(t *testing.T) {
+func TestContainersOutliveTheirDaemon(t *testing.T) {
 	roottest.Need(t, "running dockerd")
 	archive, err := image.Build(t.Context(), t.TempDir(), imageName)
 	if err != nil {

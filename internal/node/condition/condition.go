@@ -9,18 +9,20 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-run/berth/internal/base/wake"
 )
 
 // Table holds the facts about this node. It is safe for concurrent use.
 type Table struct {
 	mu      sync.Mutex
 	facts   Facts
-	changed chan struct{} // closed and replaced when conditions may have changed
+	changed wake.Broadcast // of the conditions, perhaps
 }
 
 // New returns a table without facts: the node is not ready.
 func New() *Table {
-	return &Table{facts: Facts{}, changed: make(chan struct{})}
+	return &Table{facts: Facts{}}
 }
 
 // Set reports a problem of a kind, or "" if there is none. The problem becomes part of Ready's message. For the
@@ -83,13 +85,8 @@ func (t *Table) set(problems map[Kind]string) {
 		changed = changed || !known || was.Problem != problem || wasSilent
 	}
 	if changed {
-		t.wake()
+		t.changed.Wake()
 	}
-}
-
-func (t *Table) wake() {
-	close(t.changed)
-	t.changed = make(chan struct{})
 }
 
 // Conditions decides the current conditions. before are the conditions of the Node object, or nil if there is none yet.
@@ -113,11 +110,7 @@ func (t *Table) Ready() string {
 }
 
 // Changed returns a channel that is closed when the conditions may have changed since the call.
-func (t *Table) Changed() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.changed
-}
+func (t *Table) Changed() <-chan struct{} { return t.changed.C() }
 
 // Run wakes the watchers when a condition changes by time alone, because the runtime has been silent too long.
 func (t *Table) Run(ctx context.Context) error {
@@ -146,6 +139,6 @@ func (t *Table) expire() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if time.Since(t.facts[Runtime].Well) >= RuntimeSilence {
-		t.wake()
+		t.changed.Wake()
 	}
 }

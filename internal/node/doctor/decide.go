@@ -114,7 +114,7 @@ func modules(f Facts) (all []Finding) {
 	}
 	switch {
 	case f.Nftables:
-	case f.Embedded:
+	case f.BuiltInNetwork:
 		all = append(all, one(Problem, nftables,
 			"the kernel has no nftables: only pods of a CNI configuration have a network and host ports")...)
 	case f.IPTables:
@@ -227,7 +227,7 @@ func runtimes(f Facts) (all []Finding) {
 			"stop it (systemctl disable --now kubelet); docs/takeover.md keeps its pods running",
 			"a kubelet runs here (pid %d): it ends pods that it does not know", pid)...)
 	}
-	if f.Embedded && len(f.Runtimes) > 0 {
+	if f.OwnImages && len(f.Runtimes) > 0 {
 		all = append(all, one(Note, "set containerRuntimeEndpoint to use another one",
 			"other container runtimes answer at %s: their images and containers are apart from Berth's",
 			strings.Join(f.Runtimes, ", "))...)

@@ -46,9 +46,12 @@ type Facts struct {
 	// Networks are the routes of the machine. PodRanges are the configured addresses of pods.
 	Networks  []Network
 	PodRanges []netip.Prefix
-	// Embedded means that pods run in the embedded runtime. Runtimes are the sockets of others that answer.
-	Embedded bool
-	Runtimes []string
+	// BuiltInNetwork means that pods get the agent's own network while the machine has no CNI configuration.
+	BuiltInNetwork bool
+	// OwnImages means that the runtime of pods shares no images with other programs. Runtimes are the sockets of other
+	// runtimes that answer.
+	OwnImages bool
+	Runtimes  []string
 	// Kubelets are the process IDs of kubelets.
 	Kubelets []int
 	// Missing are the capabilities that this process lacks.

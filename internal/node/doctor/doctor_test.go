@@ -17,8 +17,10 @@ func healthy() Facts {
 		Kernel: "6.12.9-amd64", Cgroup: Cgroup{2, []string{"cpuset", "cpu", "io", "memory", "pids"}},
 		Overlay: true, Nftables: true, IPTables: true,
 		Sysctls: map[string]int64{"fs.inotify.max_user_instances": 8192, "kernel.pid_max": 4194304},
-		Disk:    Disk{Path: "/var/lib/berth", Type: "ext4", Size: 100 * gib, Free: 50 * gib, Inodes: 100, InodesOK: 50},
-		Clock:   Clock{Now: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), Synchronized: true}, Embedded: true,
+		Disk: Disk{Path: "/var/lib/berth", Type: "ext4", Size: 100 * gib, Free: 50 * gib, Inodes: 100,
+			InodesOK: 50},
+		Clock:          Clock{Now: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), Synchronized: true},
+		BuiltInNetwork: true, OwnImages: true,
 		CRIU: true,
 		Networks: []Network{{"eth0", netip.MustParsePrefix("0.0.0.0/0")},
 			{"eth0", netip.MustParsePrefix("10.1.0.0/16")}},
@@ -44,10 +46,10 @@ func TestExamine(t *testing.T) {
 		{"no overlayfs", func(f *Facts) { f.Overlay = false }, []string{"modules warning the kernel has no overlayfs"}},
 		{"iptables alone", func(f *Facts) { f.Nftables = false },
 			[]string{"modules problem the kernel has no nftables"}},
-		{"iptables alone, another runtime", func(f *Facts) { f.Nftables, f.Embedded = false, false },
+		{"iptables alone, another runtime", func(f *Facts) { f.Nftables, f.BuiltInNetwork = false, false },
 			[]string{"modules note the kernel has no nftables"}},
 		{"no packet filter, another runtime",
-			func(f *Facts) { f.Nftables, f.IPTables, f.Embedded = false, false, false },
+			func(f *Facts) { f.Nftables, f.IPTables, f.BuiltInNetwork = false, false, false },
 			[]string{"modules problem the kernel has neither nftables nor iptables"}},
 		{"few inotify instances", func(f *Facts) { f.Sysctls["fs.inotify.max_user_instances"] = 128 },
 			[]string{"sysctls warning fs.inotify.max_user_instances is 128: programs"}},
@@ -74,8 +76,7 @@ func TestExamine(t *testing.T) {
 		{"another runtime", func(f *Facts) { f.Runtimes = []string{"/run/docker.sock"} },
 			[]string{"runtimes note other container runtimes answer at /run/docker.sock"}},
 		{"the runtime of the configuration", func(f *Facts) {
-			f.Runtimes, f.Embedded =
-				[]string{"/run/x.sock"}, false
+			f.Runtimes, f.OwnImages = []string{"/run/x.sock"}, false
 		}, nil},
 		{"no CRIU", func(f *Facts) { f.CRIU = false },
 			[]string{"checkpoints note the program criu is not in PATH"}},
@@ -104,7 +105,7 @@ func TestExamine(t *testing.T) {
 // The facts of the machine that runs this test agree with what its files say.
 func TestReadThisMachine(t *testing.T) {
 	dir := t.TempDir() + "/not/there/yet"
-	f, err := Read(t.Context(), Config{RootDir: dir, Embedded: true})
+	f, err := Read(t.Context(), Config{RootDir: dir, BuiltInNetwork: true, OwnImages: true})
 	if err != nil {
 		t.Fatal(err)
 	}

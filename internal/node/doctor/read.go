@@ -32,16 +32,16 @@ type Config struct {
 	RootDir   string
 	PodRanges []netip.Prefix
 	SwapUsed  bool
-	// Embedded means that pods run in the embedded runtime.
-	Embedded bool
+	// BuiltInNetwork and OwnImages are properties of the runtime, see Facts.
+	BuiltInNetwork, OwnImages bool
 }
 
 // Read reads the facts of this machine. It leaves out what it cannot read. The error names these parts.
 func Read(ctx context.Context, c Config) (Facts, error) {
 	f := Facts{
 		Nftables: packetfilter.Nftables(), Sysctls: map[string]int64{}, SwapUsed: c.SwapUsed,
-		Clock: readClock(), PodRanges: c.PodRanges, Embedded: c.Embedded, Kubelets: processes("kubelet"),
-		Missing: lacking(),
+		Clock: readClock(), PodRanges: c.PodRanges, BuiltInNetwork: c.BuiltInNetwork, OwnImages: c.OwnImages,
+		Kubelets: processes("kubelet"), Missing: lacking(),
 	}
 	var errs []error
 	f.Kernel = text("/proc/sys/kernel/osrelease")

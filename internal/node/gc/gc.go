@@ -88,8 +88,8 @@ func New(o Options) *Collector {
 	}
 }
 
-// Gone requests the removal of everything that is left of an ended pod. It may be called from any goroutine.
-func (g *Collector) Gone(uid types.UID) {
+// Forget requests the removal of everything that is left of an ended pod. It may be called from any goroutine.
+func (g *Collector) Forget(uid types.UID) {
 	g.mu.Lock()
 	g.gone[uid] = true
 	g.mu.Unlock()

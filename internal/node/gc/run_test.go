@@ -216,7 +216,7 @@ func TestLeftoversOfEndedPodAreRemoved(t *testing.T) {
 	n.mu.Lock()
 	delete(n.known, "u")
 	n.mu.Unlock()
-	n.collector.Gone("u")
+	n.collector.Forget("u")
 	eventually.True(n.t, "nothing is left", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 // excludes image pulls and init containers, and it covers only the pods that the pod startup latency SLI of
 // sig-scalability covers.
 type Starts struct {
-	timeline func(types.UID) (timeline.Timeline, bool)
-	now      func() time.Time
+	timelines Timelines
+	now       func() time.Time
 
 	seen, total, sli prometheus.Histogram
 	first            prometheus.Gauge
@@ -43,16 +43,20 @@ const (
 	excluded          // it started before this process, or once had no node
 )
 
-// NewStarts returns a Starts. timeline returns the recorded timeline of a pod, which includes its image pulls.
-func NewStarts(reg prometheus.Registerer, timeline func(types.UID) (timeline.Timeline, bool),
-	now func() time.Time) (*Starts, error) {
+// Timelines has the recorded timelines of pods, which include their image pulls.
+type Timelines interface {
+	Get(types.UID) (timeline.Timeline, bool)
+}
+
+// NewStarts returns a Starts.
+func NewStarts(reg prometheus.Registerer, timelines Timelines, now func() time.Time) (*Starts, error) {
 	histogram := func(name, help string) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: []float64{
 			0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700,
 			3600}})
 	}
 	s := &Starts{
-		timeline: timeline, now: now, starting: map[types.UID]progress{}, ends: newEnds(now()),
+		timelines: timelines, now: now, starting: map[types.UID]progress{}, ends: newEnds(now()),
 		seen: histogram("kubelet_pod_start_duration_seconds",
 			"Duration in seconds from the node's first sight of a pod until all its containers run."),
 		total: histogram("kubelet_pod_start_total_duration_seconds",
@@ -125,7 +129,7 @@ func (s *Starts) Forget(uid types.UID) {
 
 // pulls returns for how long the pod waited for at least one image.
 func (s *Starts) pulls(uid types.UID) time.Duration {
-	line, ok := s.timeline(uid)
+	line, ok := s.timelines.Get(uid)
 	if !ok {
 		return 0
 	}

@@ -219,13 +219,11 @@ func TestStarts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := at(2)
 			reg := prometheus.NewPedanticRegistry()
-			s, err := NewStarts(reg, func(types.UID) (timeline.Timeline, bool) {
-				return timeline.Timeline{Spans: []timeline.Span{
-					{Kind: timeline.KindImage, Start: at(2), End: at(4)},
-					{Kind: timeline.KindImage, Start: at(2), End: at(3)},
-					{Kind: timeline.KindCRI, Start: at(0), End: at(9)},
-				}}, true
-			}, func() time.Time { return now })
+			s, err := NewStarts(reg, recorded{Spans: []timeline.Span{
+				{Kind: timeline.KindImage, Start: at(2), End: at(4)},
+				{Kind: timeline.KindImage, Start: at(2), End: at(3)},
+				{Kind: timeline.KindCRI, Start: at(0), End: at(9)},
+			}}, func() time.Time { return now })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -305,3 +303,8 @@ kubelet_terminated_containers_total{container_type="container",exit_code="137",r
 kubelet_terminated_containers_total{container_type="ephemeral_container",exit_code="1",reason="Error"} 1
 `)
 }
+
+// recorded is the timeline of every pod.
+type recorded timeline.Timeline
+
+func (r recorded) Get(types.UID) (timeline.Timeline, bool) { return timeline.Timeline(r), true }

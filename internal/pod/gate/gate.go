@@ -91,7 +91,7 @@ type Ledger interface {
 	Reserve(p *corev1.Pod, staying []types.UID)
 	Drop(types.UID)
 	// Free releases what a pod holds.
-	Free(types.UID)
+	Forget(types.UID)
 	// Refused counts a rejection in the metrics.
 	Refused(why, message string)
 }

@@ -121,7 +121,7 @@ func (s *station) Reserve(p *corev1.Pod, staying []types.UID) {
 	s.call("keep for %s beside %v", p.Name, staying)
 }
 func (s *station) Drop(uid types.UID)    { s.call("drop %s", uid) }
-func (s *station) Free(uid types.UID)    { s.call("free %s", uid) }
+func (s *station) Forget(uid types.UID)  { s.call("free %s", uid) }
 func (s *station) Refused(why, _ string) { s.call("count %s", why) }
 
 func (s *station) Allocate(want *pod.Pod, alone, beside func(*pod.Pod) string) *pod.Pod {

@@ -163,7 +163,7 @@ func (g *Gate) ledger(q *question) {
 				Again: g.Now().Add(bookingRetry)}
 		}
 	case v.Ended, v.Reject && !g.observed(p.UID).Running():
-		g.Ledger.Free(p.UID)
+		g.Ledger.Forget(p.UID)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/logfile"
+	"github.com/berth-run/berth/internal/base/poll"
 	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/record/podlog"
@@ -59,15 +60,10 @@ func messageInLog(run pod.ContainerStatus) bool {
 // needsRead reports whether a file has to be read for the message of a container.
 func needsRead(run pod.ContainerStatus, path string) bool { return path != "" || messageInLog(run) }
 
-// Runtimes report the end of a container without waiting for the process that copies its last output into the log. That
-// takes some milliseconds.
-const (
-	writersPatience = 200 * time.Millisecond
-	writersPause    = 2 * time.Millisecond
-)
-
 // awaitWriters returns when no process has the log open for writing any more: only then does the kernel grant a read
-// lease (fcntl(2), F_SETLEASE). It also returns after writersPatience, and when a lease fails for another reason.
+// lease (fcntl(2), F_SETLEASE). It also returns after 200 ms, and when a lease fails for another reason. Runtimes
+// report the end of a container without waiting for the process that copies its last output into the log. That takes
+// some milliseconds.
 func awaitWriters(path string) error {
 	f, err := safepath.File(path, logfile.Depth)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,11 +73,10 @@ func awaitWriters(path string) error {
 		return err
 	}
 	defer f.Close()
-	for end := time.Now().Add(writersPatience); time.Now().Before(end); time.Sleep(writersPause) {
-		if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK); !errors.Is(err, unix.EAGAIN) {
-			return nil // closing the file gives the lease back
-		}
-	}
+	poll.Pace{First: 2 * time.Millisecond, Limit: 200 * time.Millisecond}.Until(func() bool {
+		_, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+		return !errors.Is(err, unix.EAGAIN) // closing the file gives the lease back
+	})
 	return nil
 }
 

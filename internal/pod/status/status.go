@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/guard"
+	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -20,7 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// Options of Statuses. All are required but Gone.
+// Options of Statuses. All are required but Keepers.
 type Options struct {
 	Record *Record
 	Stale  *Stale
@@ -32,8 +33,14 @@ type Options struct {
 	Asides   Asides
 	Starts   *telemetry.Starts
 	Timeline *timeline.Recorder
-	// Gone are called in their order when a pod has left the fleet. The pod's row goes after that.
-	Gone []func(types.UID)
+	// Keepers forget a pod, in their order, when it has left the fleet. The pod's row goes after that.
+	Keepers []Keeper
+}
+
+// Keeper is a part that keeps something about each pod.
+type Keeper interface {
+	// Forget drops what the part keeps about a pod.
+	Forget(types.UID)
 }
 
 // Reporter reports the status of a pod to the API server.
@@ -52,9 +59,11 @@ type Asides interface {
 // Statuses computes the status of each pod when something about the pod has changed. It is the only writer of the
 // tables that the local API and the API server see.
 type Statuses struct {
-	opts  Options
-	pods  *store.Table[types.NamespacedName, *corev1.Pod]
-	turns turns
+	opts Options
+	pods *store.Table[types.NamespacedName, *corev1.Pod]
+	// turns lets one goroutine at a time publish a pod, so that a status computed from older facts never replaces one
+	// computed from newer facts.
+	turns lock.Keyed
 
 	mu    sync.Mutex
 	shown map[types.UID]shown
@@ -73,8 +82,7 @@ type shown struct {
 // New returns Statuses without any pod.
 func New(o Options) *Statuses {
 	return &Statuses{opts: o, pods: store.New[types.NamespacedName, *corev1.Pod](),
-		turns: turns{pods: map[types.UID]*turn{}}, shown: map[types.UID]shown{},
-		behind: map[types.UID][]types.UID{}, broken: map[types.UID]time.Time{}}
+		shown: map[types.UID]shown{}, behind: map[types.UID][]types.UID{}, broken: map[types.UID]time.Time{}}
 }
 
 // Pods is the table of pods with their statuses by name, for reading.
@@ -126,7 +134,7 @@ func (s *Statuses) Publish(uid types.UID) { await(func() *reading { return s.pub
 func (s *Statuses) PublishNow(uid types.UID) { s.publishNow(uid) }
 
 func (s *Statuses) publishNow(uid types.UID) (wait *reading) {
-	defer s.turns.take(uid)()
+	defer s.turn(uid)()
 	if m, ok := s.opts.Fleet.Member(uid); ok {
 		return s.publish(m)
 	}
@@ -139,7 +147,7 @@ func (s *Statuses) publishNow(uid types.UID) (wait *reading) {
 func (s *Statuses) Refresh(uid types.UID) { s.refresh(uid) }
 
 func (s *Statuses) refresh(uid types.UID) (wait *reading) {
-	defer s.turns.take(uid)()
+	defer s.turn(uid)()
 	if m, ok := s.opts.Fleet.Member(uid); ok {
 		return s.publish(m)
 	}
@@ -160,6 +168,12 @@ func await(publish func() *reading) {
 func (s *Statuses) SetCondition(uid types.UID, c corev1.PodCondition) {
 	s.opts.Record.setCondition(uid, c)
 	await(func() *reading { return s.refresh(uid) })
+}
+
+// turn waits for the turn of a pod. The caller must give it back with the returned function.
+func (s *Statuses) turn(uid types.UID) (giveBack func()) {
+	giveBack, _ = s.turns.Lock(context.Background(), string(uid)) // fails only with its context
+	return giveBack
 }
 
 // publish is for the holder of the pod's turn. It does nothing and returns the reading that the status waits for, if
@@ -266,8 +280,8 @@ func (s *Statuses) remove(uid types.UID) {
 	s.opts.Timeline.Finish(uid, reason.New(string(pod.StopDeleted), "the pod was removed before it was ready"))
 	s.opts.Record.forget(uid)
 	s.opts.Starts.Forget(uid)
-	for _, gone := range s.opts.Gone {
-		gone(uid)
+	for _, k := range s.opts.Keepers {
+		k.Forget(uid)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

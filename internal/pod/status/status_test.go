@@ -70,7 +70,7 @@ func (w *world) build() {
 	close(synced)
 	log := slog.New(slog.DiscardHandler)
 	recorder := timeline.NewRecorder(timeline.RecorderOptions{Log: log})
-	starts, err := telemetry.NewStarts(prometheus.NewRegistry(), recorder.Get, time.Now)
+	starts, err := telemetry.NewStarts(prometheus.NewRegistry(), recorder, time.Now)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func (w *world) build() {
 	w.fleet = fleet.New(time.Now, log)
 	w.statuses = New(Options{Record: record, Stale: w.stale, Fleet: w.fleet, Source: w, Reporter: w, Starts: starts,
 		Asides:   w.asides,
-		Timeline: recorder, Gone: []func(types.UID){w.forget}})
+		Timeline: recorder, Keepers: []Keeper{w}})
 	w.parts = fleet.Parts{
 		Desired: w.desired, Observed: w.observed, DesiredSynced: synced,
 		Admission: w, Leftovers: w, Manifests: w, Prefetcher: w, Statuses: w.statuses, Asides: w.asides, Heap: w,
@@ -141,8 +141,8 @@ func (w *world) Report(m fleet.Member, s corev1.PodStatus) {
 	w.reported = fmt.Sprintf("%s %s", m.Pod.UID, short(s))
 }
 
-// forget notes whether the row of a pod that is gone is still there.
-func (w *world) forget(uid types.UID) {
+// Forget implements Keeper. It notes whether the row of a pod that is gone is still there.
+func (w *world) Forget(uid types.UID) {
 	_, there := w.statuses.Pods().Get(name("web"))
 	w.mu.Lock()
 	defer w.mu.Unlock()

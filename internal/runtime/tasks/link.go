@@ -19,6 +19,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/ttrpc"
+
+	"github.com/berth-run/berth/internal/base/poll"
 )
 
 // link is the connection to the shim. It starts a shim when none answers.
@@ -141,16 +143,13 @@ func (l *link) dial() (net.Conn, error) {
 
 // awaitUpgrade connects to a shim that becomes another version.
 func (l *link) awaitUpgrade() (net.Conn, error) {
-	const (
-		limit = 10 * time.Second
-		again = 5 * time.Millisecond
-	)
-	for start := time.Now(); ; time.Sleep(again) {
-		conn, err := l.dial()
-		if err == nil || time.Since(start) > limit {
-			return conn, err
-		}
-	}
+	var conn net.Conn
+	var err error
+	poll.Pace{First: 5 * time.Millisecond, Limit: 10 * time.Second}.Until(func() bool {
+		conn, err = l.dial()
+		return err == nil
+	})
+	return conn, err
 }
 
 // current returns the connection, or nil if there is none.

@@ -188,9 +188,6 @@ func (d *docker) Overlaps() *network.Overlaps { return d.network.Overlaps() }
 // RemoveNetwork implements Runtime.
 func (d *docker) RemoveNetwork(ctx context.Context) error { return d.network.Remove(ctx) }
 
-// Traits implements Runtime.
-func (*docker) Traits() engine.Traits { return engine.Traits{Shared: true, StateDir: "/"} }
-
 // builtIn is the built-in network as the shim calls it.
 type builtIn struct {
 	*network.Network

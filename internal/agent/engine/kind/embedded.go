@@ -68,14 +68,6 @@ func (e embedded) Progress() engine.Progress { return e }
 // Layers implements Runtime.
 func (e embedded) Layers() engine.Layers { return e }
 
-// Traits implements Runtime.
-func (e embedded) Traits() engine.Traits {
-	return engine.Traits{
-		NoSELinux: "the embedded runtime sets none; use a containerd that does (enable_selinux)",
-		StateDir:  e.config.RunDir, InProcess: true, LogsOOMFloor: true,
-	}
-}
-
 // RuntimeConfig returns the configuration of the embedded runtime of an agent. Each root directory has a runtime with
 // its own directories, bridge and network.
 func RuntimeConfig(c *config.Config, log *slog.Logger) runtime.Config {

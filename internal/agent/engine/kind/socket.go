@@ -62,6 +62,3 @@ func (socket) Overlaps() *network.Overlaps { return nil }
 
 // RemoveNetwork implements Runtime: the network of pods belongs to the runtime.
 func (socket) RemoveNetwork(context.Context) error { return nil }
-
-// Traits implements Runtime.
-func (socket) Traits() engine.Traits { return engine.Traits{Shared: true, StateDir: "/"} }

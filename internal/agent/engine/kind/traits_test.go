@@ -18,11 +18,16 @@ func TestKindsOfRuntimeDiffer(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	own, external := newEmbedded(c, nil, log), socket{endpoint.Choice{Endpoint: "unix:///run/x.sock"}, c}
 	want := map[string]engine.Traits{
-		"embedded": {NoSELinux: "the embedded runtime sets none; use a containerd that does (enable_selinux)",
-			StateDir: "/run/berth", InProcess: true, LogsOOMFloor: true},
-		"socket": {Shared: true, StateDir: "/"},
+		"": {NoSELinux: "the embedded runtime sets none; use a containerd that does (enable_selinux)",
+			StateDir: "/run/berth", InProcess: true, BuiltInNetwork: true, LogsOOMFloor: true,
+			HandlerPrograms: []inprocess.Description{{Name: "runc", Program: "runc (built in)"}}},
+		"docker://":          {Shared: true, StateDir: "/", BuiltInNetwork: true},
+		"unix:///run/x.sock": {Shared: true, StateDir: "/"},
 	}
-	got := map[string]engine.Traits{"embedded": own.Traits(), "socket": external.Traits()}
+	got := map[string]engine.Traits{}
+	for e := range want {
+		got[e] = All{}.Traits(endpoint.Choice{Endpoint: e}, c)
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -48,15 +53,12 @@ func TestSocketRefusesFlagsOfTheEmbeddedRuntime(t *testing.T) {
 	}
 }
 
-// Docker's shim is shared with other agents. Settings of the embedded runtime that it does not have are errors.
-func TestDockerKind(t *testing.T) {
+// Settings of the embedded runtime that Docker's shim does not have are errors.
+func TestDockerRefusesFlagsOfTheEmbeddedRuntime(t *testing.T) {
 	c := &config.Config{RootDir: t.TempDir(), RunDir: t.TempDir(), Runtime: config.Runtime{
 		Embedded: inprocess.Settings{NRISocket: "/run/nri.sock"}}}
 	choice := endpoint.Choice{Endpoint: "docker://", Reason: "containerRuntimeEndpoint says so"}
 	d := All{}.Runtime(choice, c, nil, slog.New(slog.DiscardHandler))
-	if diff := cmp.Diff(engine.Traits{Shared: true, StateDir: "/"}, d.Traits()); diff != "" {
-		t.Error(diff)
-	}
 	_, err := d.Connect(t.Context(), nil, cri.Options{})
 	want := "--nri-socket is about the embedded runtime, but the runtime is docker:// (containerRuntimeEndpoint says " +
 		"so): leave it out"

@@ -27,7 +27,7 @@ func TestReasonOfTheEnd(t *testing.T) {
 }
 
 // Only numeric users are reported: what a name means depends on files in the container.
-func TestUserOfAContainer(t *testing.T) {
+func TestOnlyNumericUsersAreReported(t *testing.T) {
 	want := &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{Uid: 1, Gid: 2,
 		SupplementalGroups: []int64{3}}}
 	if diff := cmp.Diff(want, userOf("1:2", []string{"3"}), protocmp.Transform()); diff != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/internal/docker/dockershim/index"
 )
 
-func TestHolderOfAName(t *testing.T) {
+func TestDecideAboutTheHolderOfAName(t *testing.T) {
 	record := func(spec string, state runtimeapi.ContainerState) *index.Record {
 		return &index.Record{Identity: identity.Identity{Spec: spec}, State: state}
 	}

@@ -41,7 +41,7 @@ func TestReadContainerOfCRIDockerd(t *testing.T) {
 	}
 }
 
-func TestReadOtherContainers(t *testing.T) {
+func TestReadRefusesOtherContainers(t *testing.T) {
 	for name, labels := range map[string]map[string]string{
 		"/db": {}, "/k8s_a_b": {kindLabel: containerKind}, "/k8s_c_p_n_u_x": {kindLabel: containerKind},
 	} {

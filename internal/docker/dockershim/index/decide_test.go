@@ -28,7 +28,7 @@ func TestStateOfContainers(t *testing.T) {
 	}
 }
 
-func TestTimesOfDocker(t *testing.T) {
+func TestZeroTimesOfDockerAreUnset(t *testing.T) {
 	for text, want := range map[string]int64{
 		"": 0, "0001-01-01T00:00:00Z": 0, "1970-01-01T00:00:01.000000002Z": 1_000_000_002,
 	} {

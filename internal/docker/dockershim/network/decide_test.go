@@ -7,7 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func TestCapabilityArgs(t *testing.T) {
+func TestCapabilityArgsHavePortsRangesAndBandwidth(t *testing.T) {
 	annotations := map[string]string{"kubernetes.io/egress-bandwidth": "1M"}
 	got, err := capabilityArgs(&runtimeapi.PodSandboxConfig{
 		Annotations: annotations,

@@ -29,7 +29,7 @@ func TestStatusOfASandbox(t *testing.T) {
 	}
 }
 
-func TestFiltersOfSandboxes(t *testing.T) {
+func TestFiltersSelectSandboxes(t *testing.T) {
 	p := &runtimeapi.PodSandbox{Id: "i", Labels: map[string]string{"a": ""}}
 	for _, test := range []struct {
 		filter *runtimeapi.PodSandboxFilter
@@ -47,7 +47,7 @@ func TestFiltersOfSandboxes(t *testing.T) {
 	}
 }
 
-func TestResolvConf(t *testing.T) {
+func TestResolvConfHasContainerdsOrder(t *testing.T) {
 	got := resolvConf(&runtimeapi.DNSConfig{Servers: []string{"192.0.2.1", "192.0.2.2"}, Searches: []string{"a", "b"},
 		Options: []string{"ndots:5"}})
 	if want := "search a b\nnameserver 192.0.2.1\nnameserver 192.0.2.2\noptions ndots:5\n"; got != want {

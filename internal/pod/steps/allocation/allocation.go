@@ -277,8 +277,8 @@ func (s *Allocations) held(uid types.UID, beside []types.UID) resource.Held {
 	return held
 }
 
-// Free releases the resources that a pod holds.
-func (s *Allocations) Free(uid types.UID) {
+// Forget releases the resources that a pod holds.
+func (s *Allocations) Forget(uid types.UID) {
 	_ = s.takeLost(uid) // the pod gets no event any more
 	s.Drop(uid)
 	if err := s.Release(uid); err != nil {
@@ -291,7 +291,7 @@ func (s *Allocations) Free(uid types.UID) {
 func (s *Allocations) Retain() {
 	for uid := range s.All() {
 		if !s.opts.Pods.Known(uid) {
-			s.Free(uid)
+			s.Forget(uid)
 		}
 	}
 }
@@ -300,7 +300,7 @@ func (s *Allocations) Retain() {
 func (s *Allocations) Step() worker.Step {
 	return worker.Step{
 		Name: "allocation", Phase: worker.Prepare,
-		Teardown: func(_ context.Context, run *worker.Run) error { s.Free(run.Pod.UID); return nil },
+		Teardown: func(_ context.Context, run *worker.Run) error { s.Forget(run.Pod.UID); return nil },
 	}
 }
 

@@ -313,7 +313,7 @@ func TestWhatIsKeptForAPodThatWaits(t *testing.T) {
 	}
 	first, later := w.want("first", "12"), w.want("later", "8")
 	s.Reserve(first, []types.UID{"stays"})
-	s.Free("ends")
+	s.Forget("ends")
 	book(t, s, later, "stays", "first")
 	if got, _ := s.Get("later"); got.CPUs().String() != "12-15,28-31" {
 		t.Errorf("the second pod got %s, which is reserved for the first", got.CPUs())
@@ -322,7 +322,7 @@ func TestWhatIsKeptForAPodThatWaits(t *testing.T) {
 	if _, err := s.Allot(w.want("last", "4"), []types.UID{"stays", "later", "first"}); err == nil {
 		t.Error("a third pod fits")
 	}
-	s.Free("first")
+	s.Forget("first")
 	book(t, s, w.want("last", "4"), "stays", "later", "first")
 }
 

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -8,8 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/pod/plan"
+	"github.com/berth-run/berth/internal/pod/steps/container/render"
 )
 
 // effect is the last change to a container: its id, and the state that it has reached at least. The zero value means
@@ -143,4 +147,25 @@ func failureEvent(why, message, id, name string) (eventReason, text string) {
 	}
 	// Package image has already recorded the details in its own events.
 	return reason.Failed, "Error: " + why
+}
+
+// nodeOf returns what the configuration of the agent and the facts of the machine say about a node. v2 means that it
+// has cgroup v2.
+func nodeOf(c *config.Config, facts node.Facts, v2 bool) render.Node {
+	n := render.Node{
+		CgroupV2:       v2,
+		MemoryCapacity: facts.Capacity.Memory().Value(),
+		Allocatable:    facts.Allocatable,
+		CFSQuota:       c.Pods.CPUCFSQuota, CFSPeriod: c.Pods.CPUCFSQuotaPeriod,
+		LimitedSwap:    c.Pods.LimitedSwap,
+		StaticCritical: c.Sources.StaticCritical,
+		MemoryQoS:      c.Node.Enforce.MemoryQoS,
+		GroupOOMKill:   v2 && (c.Pods.SingleProcessOOMKill == nil || !*c.Pods.SingleProcessOOMKill),
+		SeccompDefault: c.Pods.SeccompDefault,
+		SeccompRoot:    filepath.Join(c.RootDir, "seccomp"),
+	}
+	if swap := facts.Info.Swap; swap != nil && swap.Capacity != nil {
+		n.SwapCapacity = *swap.Capacity
+	}
+	return n
 }

@@ -12,8 +12,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 )
+
+// ReadNode returns the properties of this node that the configurations of containers depend on. root is the host's file
+// system, "/". quota exempts containers with exclusive CPUs from CPU quotas, unless the configuration throttles them.
+func ReadNode(root string, c *config.Config, facts node.Facts, quota render.Quota) (render.Node, error) {
+	n := nodeOf(c, facts, host(root).exists("sys/fs/cgroup/cgroup.controllers"))
+	if !c.Node.Enforce.ThrottleExclusive {
+		n.Quota = quota
+	}
+	return ReadHost(root, n)
+}
 
 // ReadHost adds to n the kernel's features for containers: huge page sizes, swap accounting, SELinux, the paths to
 // mask, and the lowest oom_score_adj that may be set. root is the host's file system, "/". n.CgroupV2 must be set

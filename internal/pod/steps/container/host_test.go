@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/node"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 )
 
@@ -82,5 +84,25 @@ func TestReadHost(t *testing.T) {
 func TestReadThisHost(t *testing.T) {
 	if _, err := ReadHost("/", render.Node{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// The kernel kills the processes of a container together on cgroup v2 only, unless the configuration says otherwise.
+func TestNodeOfKillsProcessesTogether(t *testing.T) {
+	for name, test := range map[string]struct {
+		single *bool
+		v2     bool
+		want   bool
+	}{
+		"cgroup v1":          {nil, false, false},
+		"cgroup v2":          {nil, true, true},
+		"one process only":   {new(true), true, false},
+		"explicitly grouped": {new(false), true, true},
+	} {
+		c := &config.Config{RootDir: "/root", Pods: config.Pods{SingleProcessOOMKill: test.single}}
+		want := render.Node{CgroupV2: test.v2, GroupOOMKill: test.want, SeccompRoot: "/root/seccomp"}
+		if diff := cmp.Diff(want, nodeOf(c, node.Facts{}, test.v2)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/guard"
 	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/container/handler"
@@ -47,8 +48,8 @@ type ending struct {
 type deadline struct {
 	mu        sync.Mutex
 	at        time.Time
-	exact     bool          // pod.Stop.Exact
-	shortened chan struct{} // closed when at or exact changes
+	exact     bool           // pod.Stop.Exact
+	shortened wake.Broadcast // at or exact has changed
 }
 
 // follow applies the grace period of a pod that ends.
@@ -67,10 +68,7 @@ func (d *deadline) move(at time.Time, exact bool) {
 		return
 	}
 	d.at, d.exact = at, d.exact || exact
-	if d.shortened != nil {
-		close(d.shortened)
-		d.shortened = nil
-	}
+	d.shortened.Wake()
 }
 
 // least is the least time between the stop signal and the kill.
@@ -87,13 +85,11 @@ func (d *deadline) least() time.Duration {
 func (d *deadline) left() (time.Duration, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.shortened == nil {
-		d.shortened = make(chan struct{})
-	}
+	shortened := d.shortened.C()
 	if d.at.IsZero() {
-		return math.MaxInt64, d.shortened
+		return math.MaxInt64, shortened
 	}
-	return time.Until(d.at), d.shortened
+	return time.Until(d.at), shortened
 }
 
 // context returns a context that ends at the deadline, even if the deadline moves.

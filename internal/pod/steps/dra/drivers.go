@@ -74,13 +74,13 @@ type drivers struct {
 	// gone holds the drivers without a connection, each with the time since when it has none. Such a driver may have
 	// ResourceSlices.
 	gone    map[string]time.Time
-	changed chan struct{} // closed when a driver connects, disconnects, registers or deregisters
+	changed wake.Broadcast // a driver connected, disconnected, registered or deregistered
 	health  map[deviceKey]health
 }
 
 func newDrivers(o Options, m *metrics, users func(string) []types.UID) *drivers {
 	return &drivers{opts: o, metrics: m, users: users, wake: wake.New(), gone: map[string]time.Time{},
-		changed: make(chan struct{}), health: map[deviceKey]health{}}
+		health: map[deviceKey]health{}}
 }
 
 func (d *drivers) add(p plugin.Plugin) error {
@@ -174,16 +174,8 @@ func (d *drivers) refresh() {
 			d.gone[name] = d.opts.Now()
 		}
 	}
-	close(d.changed)
-	d.changed = make(chan struct{})
+	d.changed.Wake()
 	d.wake.Wake()
-}
-
-// changes returns a channel that is closed at the next change of a driver.
-func (d *drivers) changes() <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.changed
 }
 
 // of returns the plugin to call for a driver, nil if the driver is not registered. It returns a plugin without a

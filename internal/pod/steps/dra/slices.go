@@ -26,7 +26,7 @@ const (
 func (d *drivers) sweep(ctx context.Context) {
 	retries := retry.Doubling(sweepFirst, sweepMax)
 	for known := false; ; {
-		changed := d.changes()
+		changed := d.changed.C()
 		var next time.Time
 		err := error(nil)
 		if !known {

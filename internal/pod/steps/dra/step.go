@@ -57,7 +57,7 @@ func (c *Claims) setup(ctx context.Context, r *worker.Run) (err error) {
 	delay := retries.Step()
 	defer func() { done() }()
 	for {
-		changed := c.drivers.changes()
+		changed := c.drivers.changed.C()
 		p := c.newest(r.Pod.Pod)
 		lacks, err := c.try(ctx, p, r.Observed.Running())
 		if ctx.Err() != nil {

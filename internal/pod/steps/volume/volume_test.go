@@ -50,7 +50,7 @@ func node(t *testing.T) (v *volume.Volumes, root string, events *recorded) {
 }
 
 func again(root string, events *recorded) *volume.Volumes {
-	memory := emptydir.Kind{Allocatable: 1 << 30, MemoryLimit: func(*corev1.Pod) int64 { return 0 }}
+	memory := emptydir.Kind{Allocatable: 1 << 30, Limits: memoryLimit(0)}
 	return volume.New(volume.Config{Root: root, Kinds: []volume.Kind{memory, hostpath.Kind{}}, Events: events})
 }
 
@@ -259,3 +259,8 @@ func TestNamesThatArePathsAreRefused(t *testing.T) {
 		t.Error("UID at removal: no error")
 	}
 }
+
+// memoryLimit is the limit of every pod. It implements emptydir.Limits.
+type memoryLimit int64
+
+func (m memoryLimit) Memory(*corev1.Pod) int64 { return int64(m) }

@@ -1,8 +1,6 @@
 package cgroup
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +15,8 @@ import (
 	"github.com/containerd/cgroups/v3/cgroup2"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/inotify"
+	"github.com/berth-run/berth/internal/base/poll"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
 )
 
@@ -113,28 +113,26 @@ func (g *Group) Kill() error {
 	if g.v2 != nil {
 		return g.v2.Kill()
 	}
-	const (
-		limit = 10 * time.Second
-		again = time.Millisecond
-	)
-	for start := time.Now(); ; time.Sleep(again) {
-		pids, err := g.Processes()
-		if err != nil {
-			return err
+	pace := poll.Pace{First: time.Millisecond, Limit: 10 * time.Second}
+	var err error
+	alive := 0
+	ended := pace.Until(func() (done bool) {
+		var pids []int
+		if pids, err = g.Processes(); err != nil {
+			return true
 		}
-		alive := 0
+		alive = 0
 		for _, pid := range pids {
 			if killProcess(pid) {
 				alive++
 			}
 		}
-		if alive == 0 {
-			return nil
-		}
-		if time.Since(start) > limit {
-			return fmt.Errorf("kill processes of container: %d still run after %s", alive, limit)
-		}
+		return alive == 0
+	})
+	if !ended {
+		return fmt.Errorf("kill processes of container: %d still run after %s", alive, pace.Limit)
 	}
+	return err
 }
 
 // killProcess sends SIGKILL to a process, and returns false if it has ended.
@@ -174,8 +172,8 @@ func (g *Group) OOMKills() uint64 {
 // OOMWatch notifies of OOM kills: by an eventfd for each container on cgroup v1, by one inotify for all on v2.
 type OOMWatch struct {
 	mu      sync.Mutex
-	inotify *os.File
-	notify  map[int32]func() bool
+	inotify *inotify.Instance
+	notify  map[inotify.Watch]func() bool
 }
 
 // Add calls notify after each OOM kill in a cgroup, and perhaps without one, until the cgroup is removed. notify
@@ -205,10 +203,7 @@ func (w *OOMWatch) Add(g *Group, notify func() bool) error {
 				return // the last event is the removal
 			}
 			// The kernel notifies when the memory is used up, and looks for a process to kill afterwards.
-			const longest = time.Second
-			for wait := time.Millisecond; !notify() && wait < longest; wait *= 2 {
-				time.Sleep(wait)
-			}
+			poll.Pace{First: time.Millisecond, Slowest: time.Second, Limit: time.Second}.Until(notify)
 		}
 	}()
 	return nil
@@ -218,42 +213,34 @@ func (w *OOMWatch) addFile(file string, notify func() bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.inotify == nil {
-		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+		instance, err := inotify.Open()
 		if err != nil {
 			return fmt.Errorf("watch for OOM kills: %w", err)
 		}
-		w.inotify, w.notify = os.NewFile(uintptr(fd), "inotify"), map[int32]func() bool{}
-		go w.run(w.inotify)
+		w.inotify, w.notify = instance, map[inotify.Watch]func() bool{}
+		go w.run(instance)
 	}
-	conn, err := w.inotify.SyscallConn()
+	watch, err := w.inotify.Add(file, unix.IN_MODIFY)
 	if err != nil {
-		return err
+		return fmt.Errorf("watch for OOM kills: %w", err)
 	}
-	var wd int
-	failed := conn.Control(func(fd uintptr) { wd, err = unix.InotifyAddWatch(int(fd), file, unix.IN_MODIFY) })
-	if failed != nil || err != nil {
-		return fmt.Errorf("watch %s for OOM kills: %w", file, err)
-	}
-	w.notify[int32(wd)] = notify
+	w.notify[watch] = notify
 	return nil
 }
 
 // run reads the events of inotify for ever.
-func (w *OOMWatch) run(inotify *os.File) {
-	buffer := make([]byte, 64*unix.SizeofInotifyEvent)
+func (w *OOMWatch) run(instance *inotify.Instance) {
+	buffer := make([]byte, 4<<10)
 	for {
-		n, err := inotify.Read(buffer)
+		events, err := instance.Read(buffer)
 		if err != nil {
 			return
 		}
-		for at := buffer[:n]; len(at) >= unix.SizeofInotifyEvent; {
-			var event unix.InotifyEvent
-			_ = binary.Read(bytes.NewReader(at), binary.NativeEndian, &event)
-			at = at[unix.SizeofInotifyEvent+int(event.Len):]
+		for _, e := range events {
 			w.mu.Lock()
-			notify := w.notify[event.Wd]
-			if event.Mask&unix.IN_IGNORED != 0 {
-				delete(w.notify, event.Wd)
+			notify := w.notify[e.Watch]
+			if e.Mask&unix.IN_IGNORED != 0 {
+				delete(w.notify, e.Watch)
 			}
 			w.mu.Unlock()
 			if notify != nil {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/containerd/cgroups/v3"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/poll"
 )
 
 // mountPoint is where the kernel's hierarchies of cgroups are mounted.
@@ -71,37 +73,38 @@ func pathOf(name string) string {
 // remove ends the processes of a cgroup and of those in it, and removes them. The kernel refuses to remove a cgroup
 // until its last process has been reaped.
 func remove(dir string) error {
-	const (
-		limit = 10 * time.Second
-		again = time.Millisecond
-	)
-	for start := time.Now(); ; time.Sleep(again) {
-		err := unix.Rmdir(dir)
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			return nil
+	var err error
+	poll.Pace{First: time.Millisecond, Limit: 10 * time.Second}.Until(func() (done bool) {
+		if err = unix.Rmdir(dir); !errors.Is(err, unix.EBUSY) {
+			return true
 		}
-		if !errors.Is(err, unix.EBUSY) || time.Since(start) > limit {
-			return fmt.Errorf("remove cgroup %s: %w", dir, err)
+		if inner := empty(dir); inner != nil {
+			err = inner
+			return true
 		}
-		inner, err := os.ReadDir(dir)
-		if err != nil {
-			continue // it is gone, or the next attempt fails too
-		}
-		for _, entry := range inner {
-			if entry.IsDir() {
-				if err := remove(filepath.Join(dir, entry.Name())); err != nil {
-					return err
-				}
-			}
-		}
-		procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-		if err != nil {
-			continue
-		}
-		for text := range strings.FieldsSeq(string(procs)) {
-			if pid, err := strconv.Atoi(text); err == nil && pid > 0 {
-				killProcess(pid)
+		return false
+	})
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("remove cgroup %s: %w", dir, err)
+}
+
+// empty removes the cgroups in a cgroup, and kills its own processes. It returns the first error of a removal.
+func empty(dir string) error {
+	inner, _ := os.ReadDir(dir) // without it: the cgroup is gone, or its removal fails too
+	for _, entry := range inner {
+		if entry.IsDir() {
+			if err := remove(filepath.Join(dir, entry.Name())); err != nil {
+				return err
 			}
 		}
 	}
+	procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")) // the same
+	for text := range strings.FieldsSeq(string(procs)) {
+		if pid, err := strconv.Atoi(text); err == nil && pid > 0 {
+			killProcess(pid)
+		}
+	}
+	return nil
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/containerd/go-runc"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/poll"
 )
 
 // UnknownStatus is the exit code of a process whose real code is unknown. containerd uses the same code.
@@ -43,22 +45,19 @@ func Watch(pid, fd int) (<-chan runc.Exit, error) {
 // exitOf returns the exit code of a process that has ended. While its parent has not taken the code, /proc has it.
 // Afterwards the kernel has it, since version 6.15. Without either the code is unknown.
 func exitOf(pid, fd int) int {
-	const (
-		limit = time.Second
-		again = time.Millisecond
-	)
-	for start := time.Now(); ; time.Sleep(again) {
+	code := UnknownStatus
+	poll.Pace{First: time.Millisecond, Limit: time.Second}.Until(func() (done bool) {
 		if stat, err := ReadStat(pid); err == nil && (stat.State == "Z" || stat.State == "X") {
-			return codeOf(stat.Status)
+			code = codeOf(stat.Status)
+			return true
 		}
 		status, known, supported := exitInfo(fd)
-		switch {
-		case known:
-			return codeOf(status)
-		case !supported || time.Since(start) > limit:
-			return UnknownStatus
+		if known {
+			code = codeOf(status)
 		}
-	}
+		return known || !supported
+	})
+	return code
 }
 
 // exitInfo asks the kernel for the exit of a process that its parent has waited for (PIDFD_GET_INFO).

@@ -12,6 +12,8 @@ import (
 	"github.com/containerd/ttrpc"
 	"github.com/containerd/typeurl/v2"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-run/berth/internal/base/wake"
 )
 
 // Outbox delivers events to containerd, in order. While containerd is away, it keeps them.
@@ -20,7 +22,7 @@ type Outbox struct {
 
 	mu      sync.Mutex
 	pending []message
-	changed chan struct{} // closed and replaced at each change of pending
+	changed wake.Broadcast // of pending
 }
 
 // message is an event. sent is called when containerd has it, unless it is nil.
@@ -31,7 +33,7 @@ type message struct {
 
 // New makes an outbox for containerd's socket.
 func New(address string) *Outbox {
-	return &Outbox{address: address, changed: make(chan struct{})}
+	return &Outbox{address: address}
 }
 
 // Publish queues an event. It calls sent, unless that is nil, when containerd has the event.
@@ -45,13 +47,7 @@ func (o *Outbox) Publish(namespace, topic string, event any, sent func()) {
 	o.pending = append(o.pending, message{&types.Envelope{
 		Timestamp: timestamppb.Now(), Namespace: namespace, Topic: topic, Event: content,
 	}, sent})
-	o.notify()
-}
-
-// notify wakes all who wait for a change. Call it with the lock.
-func (o *Outbox) notify() {
-	close(o.changed)
-	o.changed = make(chan struct{})
+	o.changed.Wake()
 }
 
 // Flush waits until nothing is pending, for at most the given time.
@@ -59,7 +55,7 @@ func (o *Outbox) Flush(limit time.Duration) {
 	late := time.After(limit)
 	for {
 		o.mu.Lock()
-		empty, changed := len(o.pending) == 0, o.changed
+		empty, changed := len(o.pending) == 0, o.changed.C()
 		o.mu.Unlock()
 		if empty {
 			return
@@ -82,7 +78,7 @@ func (o *Outbox) Run() {
 		if len(o.pending) > 0 {
 			next = o.pending[0]
 		}
-		changed := o.changed
+		changed := o.changed.C()
 		o.mu.Unlock()
 		if next.envelope == nil {
 			<-changed
@@ -107,7 +103,7 @@ func (o *Outbox) Run() {
 		}
 		o.mu.Lock()
 		o.pending = o.pending[1:]
-		o.notify()
+		o.changed.Wake()
 		o.mu.Unlock()
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/poll"
 )
 
 // Lock keeps other shims from the socket at a path. One that was killed may keep it for a moment, until all its threads
@@ -18,19 +20,14 @@ func Lock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	const (
-		limit = 5 * time.Second
-		again = 2 * time.Millisecond
-	)
-	for start := time.Now(); ; time.Sleep(again) {
-		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return lock, nil
-		}
-		if time.Since(start) > limit {
-			return nil, fmt.Errorf("lock %s: another shim serves there: %w", lock.Name(), err)
-		}
+	held := poll.Pace{First: 2 * time.Millisecond, Limit: 5 * time.Second}.Until(func() bool {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		return err == nil
+	})
+	if !held {
+		return nil, errors.Join(fmt.Errorf("lock %s: another shim serves there: %w", lock.Name(), err), lock.Close())
 	}
+	return lock, nil
 }
 
 // Listener is a socket with its connections.

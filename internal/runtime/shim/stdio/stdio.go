@@ -19,6 +19,7 @@ import (
 	"github.com/containerd/log"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/poll"
 	"github.com/berth-run/berth/internal/runtime/shim/logger"
 )
 
@@ -311,21 +312,17 @@ func (s *IO) Drain() {
 	for _, stream := range s.streams() {
 		stream.CloseCopy()
 	}
-	const slowest = 500 * time.Millisecond // while the agent is away
-	for wait := 100 * time.Microsecond; !s.drained(); wait = min(2*wait, slowest) {
-		time.Sleep(wait)
-	}
+	// The agent may be away for long.
+	poll.Pace{First: 100 * time.Microsecond, Slowest: 500 * time.Millisecond}.Until(s.drained)
 }
 
 // AwaitRead ends the output of a process that has ended. It waits until all of it is in the log and has been read, or
 // the time is over.
 func (s *IO) AwaitRead(limit time.Duration) {
-	const slowest = 10 * time.Millisecond
 	start := time.Now()
 	s.awaitLogged(limit)
-	for wait := 100 * time.Microsecond; s.unread() && time.Since(start) < limit; wait = min(2*wait, slowest) {
-		time.Sleep(wait)
-	}
+	poll.Pace{First: 100 * time.Microsecond, Slowest: 10 * time.Millisecond,
+		Limit: max(1, limit-time.Since(start))}.Until(func() bool { return !s.unread() })
 }
 
 // awaitLogged waits until the output of a process that has ended is in the log. It returns false if that takes longer

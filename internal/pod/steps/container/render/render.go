@@ -39,6 +39,12 @@ type Input struct {
 	Node           Node
 }
 
+// Quota exempts containers from CPU quotas.
+type Quota interface {
+	// Unthrottled reports whether a container has exclusive CPUs and therefore no quota.
+	Unthrottled(*corev1.Pod, pod.Container) bool
+}
+
 // Node has the properties of the node that a configuration depends on.
 type Node struct {
 	// CgroupV2 is set if the node uses the unified cgroup hierarchy.
@@ -53,9 +59,8 @@ type Node struct {
 	// CFSQuota enforces CPU limits, in periods of CFSPeriod (default 100 ms).
 	CFSQuota  bool
 	CFSPeriod time.Duration
-	// Unthrottled reports whether a container has exclusive CPUs and therefore no quota. nil means that no container
-	// has.
-	Unthrottled func(*corev1.Pod, pod.Container) bool
+	// Quota exempts containers from CPU quotas. nil means that it exempts none.
+	Quota Quota
 	// SwapController is set if the kernel accounts for swap. LimitedSwap is memorySwap.swapBehavior LimitedSwap
 	// (KEP-2400), which works on cgroup v2 only.
 	SwapController bool

@@ -301,8 +301,8 @@ func TestResources(t *testing.T) {
 	guaranteed, burstable, bestEffort := corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort
 	throttling, tiered := &config.MemoryQoS{ThrottlingFactor: 0.9},
 		&config.MemoryQoS{ThrottlingFactor: 0.5, Tiered: true}
-	own := func(p *corev1.Pod, c pod.Container) bool { return p.Name == "web" && c.Name == "app" }
-	other := func(_ *corev1.Pod, c pod.Container) bool { return c.Name != "app" }
+	own := exempt("app")
+	other := exempt("other")
 	none := map[string]string{"memory.min": "0", "memory.low": "0"}
 	for _, test := range []struct {
 		name             string
@@ -318,13 +318,13 @@ func TestResources(t *testing.T) {
 		}, 0, nil},
 		{"no CPU limit", burstable, list("1", "64Mi"), nil, func(*Node) {}, 0, nil},
 		{"CPUs of its own", guaranteed, list("2", "64Mi"), list("2", "64Mi"), func(n *Node) {
-			n.Unthrottled = own
+			n.Quota = own
 		}, -1, nil},
 		{"CPUs of its own, and quotas are off", guaranteed, list("2", "64Mi"), list("2", "64Mi"), func(n *Node) {
-			n.Unthrottled, n.CFSQuota = own, false
+			n.Quota, n.CFSQuota = own, false
 		}, -1, nil},
 		{"another container has CPUs of its own", guaranteed, list("2", "64Mi"), list("2", "64Mi"), func(n *Node) {
-			n.Unthrottled = other
+			n.Quota = other
 		}, 200000, nil},
 		{
 			"slowed down between request and limit, in whole pages", burstable, list("", "100Mi"), list("", "200Mi"),
@@ -372,4 +372,11 @@ func TestResources(t *testing.T) {
 			}
 		})
 	}
+}
+
+// exempt is the name of the container of the pod web that has no quota.
+type exempt string
+
+func (e exempt) Unthrottled(p *corev1.Pod, c pod.Container) bool {
+	return p.Name == "web" && c.Name == string(e)
 }

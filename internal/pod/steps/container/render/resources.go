@@ -32,7 +32,7 @@ func Resources(in Input) *runtimeapi.LinuxContainerResources {
 		HugepageLimits:     hugePageLimits(in),
 	}
 	setQuota(r, node, cpuLimit)
-	if node.Unthrottled != nil && node.Unthrottled(in.Pod, c) {
+	if node.Quota != nil && node.Quota.Unthrottled(in.Pod, c) {
 		r.CpuQuota = -1
 	}
 	unified := map[string]string{}

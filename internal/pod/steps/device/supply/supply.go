@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/node/resource/device"
 	"github.com/berth-run/berth/internal/node/resource/topology"
@@ -88,13 +89,13 @@ type Supply struct {
 	mu        sync.Mutex
 	supplies  map[corev1.ResourceName]*state
 	inventory device.Inventory // replaced at each change
-	changed   chan struct{}    // closed at each change
+	changed   wake.Broadcast   // of the inventory
 }
 
 // New returns a Supply without plugins.
 func New(o Options) *Supply {
 	d := &Supply{opts: o, arrived: make(chan *Client), supplies: map[corev1.ResourceName]*state{},
-		inventory: device.Inventory{}, changed: make(chan struct{}),
+		inventory: device.Inventory{},
 		registrations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubelet_device_plugin_registration_total",
 			Help: "Cumulative number of device plugin registrations, by resource name.",
@@ -156,7 +157,7 @@ func (d *Supply) Serving(name corev1.ResourceName, ids []device.ID) (p *Client, 
 	if s := d.supplies[name]; s != nil && s.plugin != nil {
 		p, bad = s.plugin, unhealthy(s.devices, ids)
 	}
-	return p, bad, d.changed
+	return p, bad, d.changed.C()
 }
 
 // Health returns the health of the devices that a container holds (KEP-4680), nil if it holds none.
@@ -195,8 +196,7 @@ func (d *Supply) refresh() {
 		}
 	}
 	d.inventory = inv
-	close(d.changed)
-	d.changed = make(chan struct{})
+	d.changed.Wake()
 }
 
 // announce stores the resources and reports the change of one resource to admission and to the pods that hold its

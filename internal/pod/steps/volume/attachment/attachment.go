@@ -56,15 +56,14 @@ type Table struct {
 
 	mu sync.Mutex
 	// inUse are the attached volumes. restored is set if inUse includes the volumes of an earlier agent.
-	inUse    map[corev1.UniqueVolumeName]bool
-	restored bool
-	// nodeChanged is closed and replaced whenever the Node has changed.
-	nodeChanged chan struct{}
+	inUse       map[corev1.UniqueVolumeName]bool
+	restored    bool
+	nodeChanged wake.Broadcast
 }
 
 // New makes a Table without volumes. It does no I/O.
 func New(o Options) *Table {
-	return &Table{o: o, inUse: map[corev1.UniqueVolumeName]bool{}, nodeChanged: make(chan struct{})}
+	return &Table{o: o, inUse: map[corev1.UniqueVolumeName]bool{}}
 }
 
 // InUse returns the volumes for the Node's status.volumesInUse: they must stay attached. known is false until Restore
@@ -76,12 +75,7 @@ func (t *Table) InUse() (volumes []corev1.UniqueVolumeName, known bool) {
 }
 
 // NodeChanged ends the pauses of Poll, after a change of the Node's status. It does not block.
-func (t *Table) NodeChanged() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	close(t.nodeChanged)
-	t.nodeChanged = make(chan struct{})
-}
+func (t *Table) NodeChanged() { t.nodeChanged.Wake() }
 
 // Restore adds the volumes of an earlier agent: those in names, and those in files of shared parts.
 func (t *Table) Restore(names []corev1.UniqueVolumeName) {
@@ -129,9 +123,7 @@ func (t *Table) Poll(ctx context.Context, attached func(context.Context) (bool, 
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrNotYet)
 	defer cancel()
 	for pauses := retry.Doubling(firstPoll, Pause); ; {
-		t.mu.Lock()
-		nodeChanged := t.nodeChanged
-		t.mu.Unlock()
+		nodeChanged := t.nodeChanged.C()
 		done, err := attached(ctx)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -24,12 +24,18 @@ import (
 type Kind struct {
 	// Allocatable is the memory in bytes that all pods of the node may have.
 	Allocatable int64
-	// MemoryLimit is the memory limit of the pod's cgroup in bytes; 0 is none.
-	MemoryLimit func(*corev1.Pod) int64
+	// Limits has the memory limits of pods.
+	Limits Limits
 	// HugePages is the kernel's directory with the sizes of huge pages. The default is /sys/kernel/mm/hugepages.
 	HugePages string
 	// Quotas count what lies in volumes on disk. The zero value counts nothing.
 	Quotas Quotas
+}
+
+// Limits has the memory limits of the cgroups of pods.
+type Limits interface {
+	// Memory returns the limit of a pod in bytes; 0 is none.
+	Memory(*corev1.Pod) int64
 }
 
 // Quotas count what lies in the volumes on disk that a limit of local storage applies to, where the file system has
@@ -86,7 +92,7 @@ func (k Kind) Publish(_ context.Context, r volume.Request) (string, error) {
 	case source.Medium == corev1.StorageMediumDefault:
 		err = k.directory(r, mode, fsGroup)
 	case source.Medium == corev1.StorageMediumMemory:
-		err = tmpfs(r.Target, tmpfsSize(source.SizeLimit, k.MemoryLimit(r.Pod), k.Allocatable), mode, fsGroup)
+		err = tmpfs(r.Target, tmpfsSize(source.SizeLimit, k.Limits.Memory(r.Pod), k.Allocatable), mode, fsGroup)
 	case strings.HasPrefix(string(source.Medium), string(corev1.StorageMediumHugePages)):
 		err = k.hugetlbfs(r, mode, fsGroup)
 	default:

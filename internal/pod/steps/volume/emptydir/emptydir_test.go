@@ -60,7 +60,7 @@ func TestPublish(t *testing.T) {
 	needRoot(t)
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
-	k := Kind{Allocatable: 1 << 30, MemoryLimit: func(*corev1.Pod) int64 { return 8 << 20 }}
+	k := Kind{Allocatable: 1 << 30, Limits: memoryLimit(8 << 20)}
 	tests := map[string]struct {
 		source  corev1.EmptyDirVolumeSource
 		fsGroup *int64
@@ -134,7 +134,7 @@ func TestPublishKeepsWhatThePodChanged(t *testing.T) {
 
 func TestTmpfsIsNoswapWhereTheKernelSupportsIt(t *testing.T) {
 	needRoot(t)
-	k := Kind{MemoryLimit: func(*corev1.Pod) int64 { return 0 }}
+	k := Kind{Limits: memoryLimit(0)}
 	r := request(t, k, corev1.EmptyDirVolumeSource{Medium: "Memory"}, nil)
 	if _, err := k.Publish(t.Context(), r); err != nil {
 		t.Fatal(err)
@@ -201,7 +201,7 @@ func TestHugePages(t *testing.T) {
 
 func TestPublishRefuses(t *testing.T) {
 	needRoot(t)
-	k := Kind{MemoryLimit: func(*corev1.Pod) int64 { return 0 }}
+	k := Kind{Limits: memoryLimit(0)}
 	r := request(t, k, corev1.EmptyDirVolumeSource{Medium: "Floppy"}, nil)
 	if _, err := k.Publish(t.Context(), r); err == nil || !strings.Contains(err.Error(), "Floppy") {
 		t.Errorf("unknown medium: %v", err)
@@ -218,3 +218,8 @@ func TestPublishRefuses(t *testing.T) {
 		t.Errorf("something else is mounted there: %v", err)
 	}
 }
+
+// memoryLimit is the limit of every pod. It implements Limits.
+type memoryLimit int64
+
+func (m memoryLimit) Memory(*corev1.Pod) int64 { return int64(m) }

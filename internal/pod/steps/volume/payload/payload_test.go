@@ -90,7 +90,7 @@ func (n *node) start(ctx context.Context, synced <-chan struct{}) agent {
 	}
 	v := payload.New(payload.Config{
 		Objects: objects, Synced: synced, Events: n.events, Log: slog.New(slog.DiscardHandler),
-		EmptyDir: emptydir.Kind{Allocatable: 1 << 30, MemoryLimit: func(*corev1.Pod) int64 { return 256 << 10 }},
+		EmptyDir: emptydir.Kind{Allocatable: 1 << 30, Limits: memoryLimit(256 << 10)},
 	})
 	go func() { _ = v.Run(ctx) }()
 	return agent{n, v, v.Disk(keyvalue.ConfigMap), v.Memory(keyvalue.Secret),
@@ -494,3 +494,8 @@ func TestManyPodsFollowOneConfigMap(t *testing.T) {
 		}
 	})
 }
+
+// memoryLimit is the limit of every pod. It implements emptydir.Limits.
+type memoryLimit int64
+
+func (m memoryLimit) Memory(*corev1.Pod) int64 { return int64(m) }

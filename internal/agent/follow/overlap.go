@@ -1,4 +1,4 @@
-package agent
+package follow
 
 import (
 	"context"
@@ -10,20 +10,28 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/node/condition"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// reportOverlaps reports in events and in the node's conditions when the addresses of pods overlap with another network
-// of this machine.
-func reportOverlaps(ctx context.Context, a *Agent) error {
-	table := a.machine.engine.Overlaps()
-	if table == nil {
+// Overlaps are the ranges of pod addresses that overlap with another network of the machine.
+type Overlaps struct {
+	// Table has the other network of each range. nil: nothing reports overlaps.
+	Table *store.Table[netip.Prefix, string]
+	Node  corev1.ObjectReference
+	// Conditions of the node; nil without a cluster.
+	Conditions *condition.Table
+	Events     event.Sink
+}
+
+// Run reports each overlap and its end in an event, and all of them in a condition of the node.
+func (o Overlaps) Run(ctx context.Context) error {
+	if o.Table == nil {
 		return nil
 	}
-	watcher := table.Watch()
+	watcher := o.Table.Watch()
 	defer watcher.Stop()
-	node := event.NodeRef(a.Config.NodeName)
 	current := map[netip.Prefix]string{}
 	for {
 		changes, err := watcher.Next(ctx)
@@ -33,17 +41,17 @@ func reportOverlaps(ctx context.Context, a *Agent) error {
 		for _, c := range changes {
 			if c.Deleted {
 				delete(current, c.Key)
-				a.records.events.Event(node, corev1.EventTypeNormal, "PodRangeFree",
+				o.Events.Event(o.Node, corev1.EventTypeNormal, "PodRangeFree",
 					"pod addresses %s no longer overlap with %s", c.Key, c.Value)
 				continue
 			}
 			current[c.Key] = c.Value
-			a.records.events.Event(node, corev1.EventTypeWarning, "PodRangeOverlap",
+			o.Events.Event(o.Node, corev1.EventTypeWarning, "PodRangeOverlap",
 				"pod addresses %s overlap with %s: one of the two networks is unreachable; next: set podCIDR to free "+
 					"ranges and restart the agent, or change that network", c.Key, c.Value)
 		}
-		if conditions := a.demand.cluster.Conditions(); conditions != nil {
-			conditions.Set(condition.PodRange, overlapText(current))
+		if o.Conditions != nil {
+			o.Conditions.Set(condition.PodRange, overlapText(current))
 		}
 	}
 }
