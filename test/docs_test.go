@@ -98,6 +98,27 @@ func TestDocsLinksLeadToFiles(t *testing.T) {
 	}
 }
 
+// place is a folder or a file of the code between backquotes.
+var place = regexp.MustCompile("`([a-z]+(?:/[a-z0-9_]+)+(?:\\.go)?)`")
+
+// The folders in ARCHITECTURE.md exist, most of them below internal.
+func TestDocsArchitectureNamesFolders(t *testing.T) {
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := place.FindAllStringSubmatch(string(text), -1)
+	if len(found) < 30 {
+		t.Errorf("only %d folders found", len(found))
+	}
+	for _, m := range found {
+		_, err := os.Stat(filepath.Join("../internal", m[1]))
+		if _, err2 := os.Stat(filepath.Join("..", m[1])); err != nil && err2 != nil {
+			t.Errorf("ARCHITECTURE.md names %s, which does not exist", m[1])
+		}
+	}
+}
+
 var (
 	heading = regexp.MustCompile(`(?m)^(#+) `)
 	block   = regexp.MustCompile("(?s)```([a-z ]*)\n(.*?)```")

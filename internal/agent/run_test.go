@@ -1,15 +1,21 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-run/berth/internal/pod/steps/dra"
 )
 
 func TestALoopThatFailsSaysItsName(t *testing.T) {
@@ -67,5 +73,29 @@ func TestBoundedReturnsError(t *testing.T) {
 		func() { t.Error("left behind") })
 	if !errors.Is(err, want) {
 		t.Errorf("%v", err)
+	}
+}
+
+// The table in ARCHITECTURE.md lists the steps in their order. It also has the step that a node of a cluster adds.
+func TestArchitectureListsTheSteps(t *testing.T) {
+	page, err := os.ReadFile("../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| step | phase | after |\n|---|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var got []string
+	for row := range strings.Lines(table) {
+		if !strings.HasPrefix(row, "| "+dra.StepName+" ") {
+			got = append(got, strings.ReplaceAll(strings.TrimSpace(row), ", "+dra.StepName, ""))
+		}
+	}
+	var want []string
+	for _, s := range Steps() {
+		want = append(want,
+			fmt.Sprintf("| %s | %s | %s |", s.Name, s.Phase, cmp.Or(strings.Join(s.After, ", "), "-")))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("ARCHITECTURE.md lists\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
