@@ -245,17 +245,21 @@ const (
 	Controllers
 )
 
-// Pause stops a server until Resume. Its connections stay open.
-func (c *Cluster) Pause(s Server) { c.signal(s, unix.SIGSTOP) }
+// Pause stops a server until Resume, and returns when it has stopped. Its connections stay open.
+func (c *Cluster) Pause(s Server) {
+	c.t.Helper()
+	c.check(c.process(s).pause())
+}
 
 // Resume continues a server after Pause.
-func (c *Cluster) Resume(s Server) { c.signal(s, unix.SIGCONT) }
-
-func (c *Cluster) signal(s Server, what unix.Signal) {
+func (c *Cluster) Resume(s Server) {
 	c.t.Helper()
-	c.check(
-		map[Server]*process{Etcd: c.servers.etcd, APIServer: c.servers.api,
-			Controllers: c.servers.controllers}[s].signal(what))
+	c.check(c.process(s).signal(unix.SIGCONT))
+}
+
+func (c *Cluster) process(s Server) *process {
+	return map[Server]*process{Etcd: c.servers.etcd, APIServer: c.servers.api,
+		Controllers: c.servers.controllers}[s]
 }
 
 // CutConnections closes the connections of nodes, including watches. Nodes can connect again at once.

@@ -92,6 +92,23 @@ func (p *process) signal(s syscall.Signal) error {
 	return nil
 }
 
+// pause stops the process. On a busy machine its threads run on for a moment after the signal, so pause waits until the
+// kernel reports that all have stopped.
+func (p *process) pause() error {
+	if err := p.signal(unix.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WSTOPPED, nil)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("wait until %s has stopped: %w", p.name, err)
+		}
+	}
+}
+
 // kill returns after the process has ended.
 func (p *process) kill() error {
 	err := p.signal(unix.SIGKILL)
