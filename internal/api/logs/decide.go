@@ -36,12 +36,10 @@ func chooseInstance(p *corev1.Pod, opts *corev1.PodLogOptions, requested *int64)
 			"it has not been restarted; leave out --previous")
 	case opts.Previous && ran:
 		return max(newest-1, 0), nil
-	case ran:
-		return newest, nil
-	case ranBefore && st.ContainerID != "" && st.ContainerID != st.LastTerminationState.Terminated.ContainerID:
-		return max(newest-1, 0), nil // the next instance is created and has not started yet
-	case ranBefore:
-		return newest, nil // while a container waits for its restart, its last instance is also the previous one
+	}
+	// While a container waits for its restart, its last instance is also the previous one.
+	if n, started := containers.Newest(st); started {
+		return n, nil
 	}
 	why := "its pod is " + strings.ToLower(cmp.Or(string(p.Status.Phase), "not started"))
 	if w := st.State.Waiting; w != nil && w.Reason != "" {

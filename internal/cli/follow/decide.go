@@ -185,11 +185,6 @@ func exitCodes(p *corev1.Pod) (codes []int, complete bool) {
 	return codes, complete
 }
 
-// ran reports whether an instance of the container has started.
-func ran(st corev1.ContainerStatus) bool {
-	return st.State.Running != nil || st.State.Terminated != nil || st.LastTerminationState.Terminated != nil
-}
-
 // eventLine returns the progress line for an event. It is "" for an event whose content is also in the
 // pod's status, and for an image that was already present.
 func eventLine(e *corev1.Event) string {

@@ -21,8 +21,8 @@ type logTrack struct {
 // between two reports of the watch.
 func (s *session) followLogs(t *track) {
 	for _, c := range pod.Containers(t.pod) {
-		st := containers.Status(t.pod, c.Name)
-		if !ran(st) {
+		newest, started := containers.Newest(containers.Status(t.pod, c.Name))
+		if !started {
 			continue
 		}
 		l := t.logs[c.Name]
@@ -31,7 +31,7 @@ func (s *session) followLogs(t *track) {
 			close(l.done)
 			t.logs[c.Name] = l
 		}
-		for ; l.next <= int(st.RestartCount); l.next++ {
+		for ; l.next <= newest; l.next++ {
 			s.followInstance(t, l, c.Name, l.next)
 		}
 	}
