@@ -131,6 +131,8 @@ var errorExits = []struct{ name, stdin, args string }{
 	{"logs of no pod", "", "logs"},
 	{"logs of a pod and a selector", "", "logs web -l app=web"},
 	{"logs of a wrong selector", "", "logs -l a=b=c"},
+	{"followed logs of a wrong selector", "", "logs -l a=b=c -f"},
+	{"no followed log", "", "logs -l app=web -f --max-log-requests 0"},
 	{"negative tail", "", "logs web --tail x"},
 	{"events of no pod", "", "events --for service/web"},
 	{"events of an empty name", "", "events --for pod/"},

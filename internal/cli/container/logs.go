@@ -34,6 +34,7 @@ type logFlags struct {
 	limit      int64
 	since      time.Duration
 	sinceTime  string
+	most       int
 }
 
 func logsCommand(a *command.App) *cobra.Command {
@@ -42,10 +43,12 @@ func logsCommand(a *command.App) *cobra.Command {
 		Use:   "logs POD|-l SELECTOR [-c CONTAINER]",
 		Short: "Show the logs of containers, or follow them with -f",
 		Long: `Show the log of a container of a pod, or of all its containers. With -l, show the logs of all pods that
-the selector selects now, each line with its pod and container; on a terminal each of them has a color.
+the selector selects, each line with its pod and container; on a terminal each of them has a color.
 Lines of different containers are not in the order of time.
 
-With -f, keep showing new lines until the containers end.`,
+With -f, keep showing new lines until the containers end. With -l and -f, also follow pods and restarted
+containers that come later, from their first line, until all selected pods have ended by themselves. Deleted
+pods do not end the command, because others may replace them.`,
 		Example: "  berth logs web -f --tail 20\n  berth logs -l app=web -f --all-containers",
 		Args:    command.Usage(cobra.MaximumNArgs(1)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return logs(a, cmd, &f, args) },
@@ -63,6 +66,7 @@ With -f, keep showing new lines until the containers end.`,
 	flags.Int64Var(&f.limit, "limit-bytes", 0, "show at most this number of `bytes`; 0: all")
 	flags.DurationVar(&f.since, "since", 0, "only lines of the last `duration`, such as 5s or 10m")
 	flags.StringVar(&f.sinceTime, "since-time", "", "only lines since this `time` (RFC 3339)")
+	flags.IntVar(&f.most, "max-log-requests", 50, "with -l and -f, follow at most this `number` of logs at a time")
 	cmd.MarkFlagsMutuallyExclusive("container", "all-containers")
 	cmd.MarkFlagsMutuallyExclusive("since", "since-time")
 	cmd.ValidArgsFunction = a.CompletePod(&f.Scope)
@@ -99,6 +103,9 @@ func logs(a *command.App, cmd *cobra.Command, f *logFlags, args []string) error 
 	if (len(args) == 0) == (f.selector == "") {
 		return client.Next(errors.New("expected one pod, or a selector"), "write POD, or -l SELECTOR")
 	}
+	if f.most < 1 {
+		return client.Next(fmt.Errorf("--max-log-requests %d allows no log", f.most), "give 1 or more")
+	}
 	opts, err := f.options()
 	if err != nil {
 		return err
@@ -106,6 +113,9 @@ func logs(a *command.App, cmd *cobra.Command, f *logFlags, args []string) error 
 	c := a.RootClient()
 	if f.follow {
 		c = a.Client() // only an agent has more to come
+	}
+	if f.follow && f.selector != "" && !f.previous {
+		return followSelected(cmd, c, f, opts)
 	}
 	pods, err := f.pods(cmd.Context(), c, args)
 	if err != nil {
@@ -116,17 +126,16 @@ func logs(a *command.App, cmd *cobra.Command, f *logFlags, args []string) error 
 		return nil
 	}
 	sources := f.sources(cmd, pods)
-	color := terminal.Of(cmd.OutOrStdout()).Color
-	lines := follow.NewLines(cmd.OutOrStdout())
+	screen := newLogScreen(cmd, f)
+	out := make([]*follow.Prefixed, len(sources))
+	for i, src := range sources {
+		out[i] = screen.writer(src)
+	}
 	show := func(i int) error {
 		s, opts := sources[i], opts
 		opts.Container = s.container
-		prefix := ""
-		if f.prefixed(cmd) {
-			prefix = terminal.Origin(i).Paint(color, fmt.Sprintf("[pod/%s/%s]", s.pod.Name, s.container)) + " "
-		}
 		key := types.NamespacedName{Namespace: s.pod.Namespace, Name: s.pod.Name}
-		return copyLog(cmd.Context(), c, key, opts, lines.Prefixed(prefix))
+		return copyLog(cmd.Context(), c, key, opts, out[i])
 	}
 	return each(cmd.ErrOrStderr(), len(sources), f.follow, show)
 }
@@ -207,21 +216,38 @@ func (f *logFlags) sources(cmd *cobra.Command, pods []corev1.Pod) (all []source)
 	return all
 }
 
-// prefixed reports whether each line begins with its pod and container. The lines of several pods do so unless the user
-// decides otherwise.
-func (f *logFlags) prefixed(cmd *cobra.Command) bool {
-	if cmd.Flags().Changed("prefix") {
-		return f.prefix
-	}
-	return f.selector != ""
+// logScreen shows the lines of several logs together.
+type logScreen struct {
+	lines           *follow.Lines
+	prefixed, color bool
+	styles          map[string]terminal.Style // by prefix
 }
 
-type writeCloser interface {
-	io.Writer
-	io.Closer
+// newLogScreen returns the screen of a command. The lines of several pods begin with their pod and container unless the
+// user decides otherwise.
+func newLogScreen(cmd *cobra.Command, f *logFlags) *logScreen {
+	s := &logScreen{lines: follow.NewLines(cmd.OutOrStdout()), prefixed: f.selector != "",
+		color: terminal.Of(cmd.OutOrStdout()).Color, styles: map[string]terminal.Style{}}
+	if cmd.Flags().Changed("prefix") {
+		s.prefixed = f.prefix
+	}
+	return s
+}
+
+// writer returns a writer for the lines of a log. The logs of a container, and those of a container with the same name
+// in a pod with the same name, have the same color.
+func (s *logScreen) writer(from source) *follow.Prefixed {
+	if !s.prefixed {
+		return s.lines.Prefixed("")
+	}
+	name := fmt.Sprintf("[pod/%s/%s]", from.pod.Name, from.container)
+	if _, known := s.styles[name]; !known {
+		s.styles[name] = terminal.Origin(len(s.styles))
+	}
+	return s.lines.Prefixed(s.styles[name].Paint(s.color, name) + " ")
 }
 
 func copyLog(ctx context.Context, c *client.Client, key types.NamespacedName, opts client.LogOptions,
-	w writeCloser) error {
+	w *follow.Prefixed) error {
 	return errors.Join(c.Pod(key).Logs(ctx, opts, w), w.Close())
 }
