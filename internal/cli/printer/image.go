@@ -43,19 +43,22 @@ func PrunedImages(w io.Writer, images api.ImageList) error {
 	return err
 }
 
+// inUse and unused are states of an image.
+const inUse, unused = "in use", "unused"
+
 // imageState returns the reasons why a prune keeps an image, or "unused".
 func imageState(i api.Image) string {
 	var why []string
 	for _, s := range []struct {
 		is   bool
 		text string
-	}{{i.InUse, "in use"}, {i.Pinned, "pinned"}, {i.Loaded, "loaded"}} {
+	}{{i.InUse, inUse}, {i.Pinned, "pinned"}, {i.Loaded, "loaded"}} {
 		if s.is {
 			why = append(why, s.text)
 		}
 	}
 	if len(why) == 0 {
-		return "unused"
+		return unused
 	}
 	return strings.Join(why, ", ")
 }

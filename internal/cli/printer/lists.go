@@ -45,8 +45,8 @@ type Pods struct {
 func NewPods(w io.Writer, o Options) Pods {
 	t := NewTable(w,
 		o.columns("NAMESPACE", []string{"NAME", "READY", "STATUS", "RESTARTS", "AGE"}, []string{"IP", "NODE"})...)
-	t.Style("READY", func(ready string, _ []string) terminal.Style { return readyStyle(ready) })
-	t.Style("STATUS", func(status string, _ []string) terminal.Style { return statusStyle(status) })
+	t.StyleText("READY", readyStyle)
+	t.StyleText("STATUS", statusStyle)
 	return Pods{t, o}
 }
 
@@ -88,7 +88,7 @@ type Events struct {
 func NewEvents(w io.Writer, o Options) Events {
 	t := NewTable(w, o.columns("NAMESPACE", []string{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"},
 		[]string{"SUBOBJECT", "FIRST SEEN", "COUNT", "NAME"})...)
-	t.Style("TYPE", func(kind string, _ []string) terminal.Style { return eventStyle(kind) })
+	t.StyleText("TYPE", eventStyle)
 	return Events{t, o}
 }
 
@@ -112,6 +112,7 @@ func seen(e *corev1.Event, now time.Time) string {
 // Images writes a table of images, one row for each name.
 func Images(w io.Writer, images []api.Image, o Options) error {
 	t := NewTable(w, o.columns("", []string{"IMAGE", "IMAGE ID", "SIZE"}, []string{"STATE", "DIGEST"})...)
+	t.StyleText("STATE", imageStyle)
 	for _, i := range images {
 		digest := "<none>"
 		if len(i.Digests) > 0 {
@@ -157,6 +158,7 @@ func Bytes(n uint64) string {
 // Problems writes a table of faults that users have to correct.
 func Problems(w io.Writer, problems []api.Problem, now time.Time) error {
 	t := NewTable(w, "ORIGIN", "SINCE", "PROBLEM")
+	t.StyleText("PROBLEM", func(string) terminal.Style { return terminal.Bad })
 	for _, p := range problems {
 		t.Row(p.Origin, age(p.Since, now), p.Message)
 	}

@@ -46,9 +46,9 @@ func DescribeNode(w io.Writer, s *api.Status, p *api.Pressure, events []corev1.E
 	if len(p.Signals) == 0 && p.Problem == "" {
 		fmt.Fprintln(&d.out, "  no thresholds")
 	}
-	var signals strings.Builder
-	_ = Signals(&signals, p) // a strings.Builder takes everything
-	for line := range strings.Lines(signals.String()) {
+	var table strings.Builder
+	_ = signals(&table, p, d.color) // a strings.Builder takes everything
+	for line := range strings.Lines(table.String()) {
 		d.out.WriteString("  " + line)
 	}
 	d.events(events, now)

@@ -11,6 +11,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/berth-run/berth/internal/cli/terminal"
 	"github.com/berth-run/berth/internal/model/object"
 )
 
@@ -18,6 +19,8 @@ import (
 func Objects(w io.Writer, kind object.Kind, items []object.Value, o Options, now time.Time) error {
 	t := NewTable(w,
 		o.columns("NAMESPACE", append(append([]string{"NAME"}, objectColumns(kind.Name)...), "AGE"), nil)...)
+	t.StyleText("STATUS", claimStyle)
+	t.StyleText("REMOVAL", func(string) terminal.Style { return terminal.Waiting })
 	for _, v := range items {
 		cells := append(append([]string{v.GetName()}, objectCells(v, now)...), age(v.GetCreationTimestamp(), now))
 		t.Row(o.columns(v.GetNamespace(), cells, nil)...)

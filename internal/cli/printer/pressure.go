@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/cli/terminal"
 	"github.com/berth-run/berth/internal/node/eviction"
 )
 
@@ -39,8 +40,13 @@ func amount(signal string, v int64) string {
 }
 
 // Signals writes a table of the signals of eviction, with their thresholds, their distance from these and their trend.
-func Signals(w io.Writer, p *api.Pressure) error {
+func Signals(w io.Writer, p *api.Pressure) error { return signals(w, p, terminal.Of(w).Color) }
+
+func signals(w io.Writer, p *api.Pressure, color bool) error {
 	t := NewTable(w, "SIGNAL", "AVAILABLE", "THRESHOLD", "DISTANCE", "TREND")
+	t.Color(color)
+	t.StyleText("DISTANCE", distanceStyle)
+	t.StyleText("TREND", trendStyle)
 	for _, s := range p.Signals {
 		for i, threshold := range s.Thresholds {
 			name, available := s.Name, amount(s.Name, s.Available)
@@ -60,6 +66,9 @@ func Signals(w io.Writer, p *api.Pressure) error {
 	return t.Flush()
 }
 
+// reachedIn precedes the time until a signal reaches a threshold.
+const reachedIn = ", reached in "
+
 // trend says how a signal changes, and when it would reach a threshold at this speed.
 func trend(s *api.Signal, t api.Threshold) string {
 	if s.ChangePerSecond == nil {
@@ -76,7 +85,7 @@ func trend(s *api.Signal, t api.Threshold) string {
 	}
 	text += " " + amount(s.Name, int64(math.Ceil(math.Abs(speed)))) + "/s"
 	if left := float64(t.Distance) / -speed; speed < 0 && t.Distance > 0 {
-		text += ", reached in " + duration.HumanDuration(time.Duration(left*float64(time.Second)))
+		text += reachedIn + duration.HumanDuration(time.Duration(left*float64(time.Second)))
 	}
 	return text
 }

@@ -76,3 +76,44 @@ func stateStyle(s corev1.ContainerState) terminal.Style {
 	}
 	return terminal.Waiting
 }
+
+// claimStyle returns the style of the phase of a claim or volume.
+func claimStyle(phase string) terminal.Style {
+	switch corev1.PersistentVolumePhase(phase) {
+	case corev1.VolumeBound, corev1.VolumeAvailable:
+		return terminal.Good
+	case corev1.VolumeReleased:
+		return terminal.Faint
+	case corev1.VolumePending, "":
+		return terminal.Waiting
+	case corev1.VolumeFailed:
+	}
+	return terminal.Bad // also of a claim that has lost its volume
+}
+
+// imageStyle returns the style of an image's state: faint for an image that a prune removes.
+func imageStyle(state string) terminal.Style {
+	switch {
+	case strings.HasPrefix(state, inUse):
+		return terminal.Good
+	case state == unused:
+		return terminal.Faint
+	}
+	return ""
+}
+
+// distanceStyle returns the style of the distance from a threshold of eviction: bad if the threshold is reached.
+func distanceStyle(distance string) terminal.Style {
+	if distance == "0" || strings.HasPrefix(distance, "-") {
+		return terminal.Bad
+	}
+	return terminal.Good
+}
+
+// trendStyle returns the style of the trend of a signal of eviction.
+func trendStyle(trend string) terminal.Style {
+	if strings.Contains(trend, reachedIn) {
+		return terminal.Waiting
+	}
+	return ""
+}

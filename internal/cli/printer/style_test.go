@@ -63,6 +63,27 @@ func TestTableStylesKeepColumnsAligned(t *testing.T) {
 	}
 }
 
+func TestStylesOfText(t *testing.T) {
+	for _, test := range []struct {
+		of   func(string) terminal.Style
+		want map[string]terminal.Style
+	}{
+		{claimStyle, map[string]terminal.Style{"Bound": terminal.Good, "Available": terminal.Good,
+			"Pending": terminal.Waiting, "": terminal.Waiting, "Released": terminal.Faint, "Failed": terminal.Bad,
+			"Lost": terminal.Bad}},
+		{imageStyle, map[string]terminal.Style{"in use, pinned": terminal.Good, "pinned": "",
+			"unused": terminal.Faint}},
+		{distanceStyle, map[string]terminal.Style{"80Mi": terminal.Good, "0": terminal.Bad, "-320Mi": terminal.Bad}},
+		{trendStyle, map[string]terminal.Style{"steady": "", "falling 20Mi/s, reached in 4s": terminal.Waiting}},
+	} {
+		for text, want := range test.want {
+			if got := test.of(text); got != want {
+				t.Errorf("%q: %q, want %q", text, got, want)
+			}
+		}
+	}
+}
+
 // A container chooses its termination message, and a terminal obeys its control characters.
 func TestControlCharactersStayOutOfTheTerminal(t *testing.T) {
 	var out bytes.Buffer

@@ -43,6 +43,13 @@ func (t *Table) Style(column string, of func(cell string, row []string) terminal
 	t.styles[slices.Index(t.header, column)] = of
 }
 
+// StyleText is Style for a style that depends on the text only. A table without the column stays as it is.
+func (t *Table) StyleText(column string, of func(cell string) terminal.Style) {
+	if slices.Contains(t.header, column) {
+		t.Style(column, func(cell string, _ []string) terminal.Style { return of(cell) })
+	}
+}
+
 // Row adds a row. It replaces line breaks and other control characters in cells with spaces. A cell may contain text
 // from a container or a registry, and a terminal obeys control characters.
 func (t *Table) Row(cells ...string) {

@@ -46,7 +46,7 @@ type row struct {
 func Draw(w io.Writer, t Timeline, width int, o DrawOptions) error {
 	width = max(width, 40)
 	out := bufio.NewWriter(w)
-	fmt.Fprintln(out, clip(headline(&t), width))
+	fmt.Fprintln(out, paintState(&t, clip(headline(&t), width), o.Color))
 	fmt.Fprintf(out, "%s\n\n", clip(fmt.Sprintf("%s, %s, uid %s", printable(t.What),
 		t.Start.UTC().Format("2006-01-02 15:04:05.000 MST"), printable(string(t.UID))), width))
 
@@ -61,6 +61,23 @@ func Draw(w io.Writer, t Timeline, width int, o DrawOptions) error {
 		fmt.Fprintf(out, "%d earlier spans are omitted\n", t.Dropped)
 	}
 	return out.Flush()
+}
+
+// paintState colors the part of a headline behind the pod's name.
+func paintState(t *Timeline, head string, color bool) string {
+	name, state, ok := strings.Cut(head, ": ")
+	if !color || !ok {
+		return head
+	}
+	code := "33" // yellow
+	switch t.State() {
+	case StateReady:
+		code = "32" // green
+	case StateFailed, StateInterrupted:
+		code = "31" // red
+	case StateOpen:
+	}
+	return name + ": \x1b[" + code + "m" + state + "\x1b[0m"
 }
 
 // headline returns the state of the pod.
