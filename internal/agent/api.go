@@ -7,6 +7,7 @@ import (
 	"github.com/berth-run/berth/internal/agent/pressure"
 	"github.com/berth-run/berth/internal/agent/problem"
 	"github.com/berth-run/berth/internal/api/files"
+	"github.com/berth-run/berth/internal/api/live"
 	"github.com/berth-run/berth/internal/api/nodeinfo"
 	"github.com/berth-run/berth/internal/api/past"
 	"github.com/berth-run/berth/internal/api/server"
@@ -32,13 +33,17 @@ func (a *Agent) serverOptions(in input.Node) server.Options {
 		Explainer: pods, Checkpoints: local.Checkpoints{CRI: a.machine.engine.Client, RootDir: a.Config.RootDir},
 		Objects: local.Objects{Table: a.demand.sources.Objects, Claims: a.steps.claims,
 			Local: a.demand.sources.Local},
-		Amender: pods, Timelines: a.records.timeline, Streams: streamsOf(a),
+		Amender: pods, Streams: streamsOf(a),
 		Images: local.Images{Archives: a.machine.engine, Store: a.housekeeping.images, Puller: a.steps.images,
 			Pods: a.tables.fleet},
 		Files: files.Files{CRI: a.machine.engine.Client, Runtime: a.machine.engine.Name()},
 		Info: nodeinfo.Info{Node: a.node(), Resources: a.steps.allocations, Metrics: a.metrics,
 			Stats: a.machine.stats},
-		Past:   past.Past{History: a.records.history, Lifelines: a.records.lifelines},
+		Past: past.Past{History: a.records.history, Lifelines: a.records.lifelines, Timelines: a.records.timeline},
+		Changes: live.Changes{
+			live.Images: {a.housekeeping.images.Changed()}, live.Starts: {a.records.timeline.Changed()},
+			live.Topology: {a.steps.allocations.Changed(), a.steps.devices.Supply().Changed()},
+		},
 		LogDir: a.Config.Pods.LogsDir, Started: a.began, Log: a.Log,
 	}
 }

@@ -16,3 +16,9 @@ type History struct {
 	// Samples has the values of each sample. -1 is unknown.
 	Samples [][]float32 `json:"samples"`
 }
+
+// Changes names answers that have changed: images, starts (timelines) and topology. A client asks for them again.
+type Changes struct {
+	metav1.TypeMeta `json:",inline"`
+	Of              []string `json:"of"`
+}

@@ -32,6 +32,7 @@ type Lifelines interface {
 type Past struct {
 	History   History
 	Lifelines Lifelines
+	Timelines Timelines
 }
 
 // Node answers GET /berth/v1/history.

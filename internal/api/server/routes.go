@@ -46,7 +46,7 @@ func (s *Server) routes() []route {
 	amend := amendRoutes{table, s.Amender}
 	stream, file := streamRoutes{table, s.Streams}, fileRoutes{table, s.Files}
 	checkpoint := checkpointRoutes{table, s.Checkpoints}
-	event, timeline := eventRoutes{s.Events}, timelineRoutes{s.Timelines}
+	event := eventRoutes{s.Events}
 	image := imageRoutes{s.Images}
 	object := objectRoutes{s.Objects, table.versions}
 	const pods = "/api/v1/namespaces/{namespace}/pods"
@@ -88,13 +88,14 @@ func (s *Server) routes() []route {
 			"read a file or directory of a container, as a tar stream", s.settled(file.pack)},
 		{"PUT", "/berth/v1/pods/{namespace}/{name}/files", "container path name", "write a tar stream into a container",
 			s.settled(file.unpack)},
-		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", timeline.get},
-		{"GET", "/berth/v1/timelines", "last", "starts of pods; last: only so many, with spans", timeline.list},
+		{"GET", "/berth/v1/pods/{namespace}/{name}/timeline", "", "the recorded start of a pod", s.Past.Start},
+		{"GET", "/berth/v1/timelines", "last", "starts of pods; last: only so many, with spans", s.Past.Starts},
 		{"GET", "/berth/v1/pods/{namespace}/{name}/lifeline", "",
 			"when the containers of a pod ran and what their probes found, since the agent's start",
 			s.settled(s.Past.Pod)},
 		{"GET", "/berth/v1/history", "sinceTime follow", "what the node used over the last day",
 			s.Past.Node},
+		{"GET", "/berth/v1/changes", "", "a line for each change of images, starts or topology", s.Changes.Stream},
 		{"GET", "/berth/v1/status", "", "version, runtime, conditions and problems of the agent", s.Info.Status},
 		{"GET", "/berth/v1/topology", "",
 			"what the machine is built of, and which pods hold which CPUs, memory and devices",

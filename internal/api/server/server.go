@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api/limit"
+	"github.com/berth-run/berth/internal/api/live"
 	"github.com/berth-run/berth/internal/api/nodeinfo"
 	"github.com/berth-run/berth/internal/api/past"
 	"github.com/berth-run/berth/internal/api/socket"
@@ -46,7 +47,6 @@ type Options struct {
 	Explainer Explainer
 	Objects   Objects
 	Amender   Amender
-	Timelines Timelines
 	Images    Images
 	Streams   Streams
 	Files     Files
@@ -54,6 +54,7 @@ type Options struct {
 	Checkpoints Checkpoints
 	Info        nodeinfo.Info
 	Past        past.Past
+	Changes     live.Changes
 	// LogDir holds the pods' log directories. Default: podlog.DefaultDir.
 	LogDir string
 	// Started is the start time of this process. Resource versions contain it, so they keep growing after a restart.

@@ -18,10 +18,12 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/live"
 	"github.com/berth-run/berth/internal/api/nodeinfo"
 	"github.com/berth-run/berth/internal/api/past"
 	"github.com/berth-run/berth/internal/api/server"
 	"github.com/berth-run/berth/internal/base/store"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/node/history"
 	"github.com/berth-run/berth/internal/node/resource"
@@ -55,6 +57,7 @@ type Agent struct {
 	images    *images
 	node      *node
 	samples   *samples
+	changed   struct{ images, starts, topology wake.Broadcast }
 }
 
 // Start serves the local API until the test ends.
@@ -95,10 +98,12 @@ func StartAt(t testing.TB, socket string) *Agent {
 	a.pods = &pods{table: a.Pods}
 	s := server.New(server.Options{
 		Socket: socket, Pods: a.Pods, Events: a.Events, Applier: a.pods, Explainer: a.pods,
-		Objects: objects{a.Objects}, Amender: a.pods, Timelines: a.timelines,
+		Objects: objects{a.Objects}, Amender: a.pods,
 		Images: a.images, Streams: a.exec, Files: files{a.Files},
-		Info:   nodeinfo.Info{Node: a.node, Resources: a.node, Metrics: prometheus.NewRegistry(), Stats: a.node},
-		Past:   past.Past{History: a.samples, Lifelines: a.Lifelines},
+		Info: nodeinfo.Info{Node: a.node, Resources: a.node, Metrics: prometheus.NewRegistry(), Stats: a.node},
+		Past: past.Past{History: a.samples, Lifelines: a.Lifelines, Timelines: a.timelines},
+		Changes: live.Changes{live.Images: {&a.changed.images}, live.Starts: {&a.changed.starts},
+			live.Topology: {&a.changed.topology}},
 		LogDir: a.LogDir, Started: time.Unix(1000, 0), Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -159,10 +164,14 @@ func (a *Agent) SetExplanations(all ...api.Explanation) { set(&a.pods.mu, &a.pod
 // SetTimelines sets the recorded timelines.
 func (a *Agent) SetTimelines(lines ...timeline.Timeline) {
 	set(&a.timelines.mu, &a.timelines.lines, lines)
+	a.changed.starts.Wake()
 }
 
 // SetImages sets the images of the runtime.
-func (a *Agent) SetImages(all ...api.Image) { set(&a.images.mu, &a.images.all, all) }
+func (a *Agent) SetImages(all ...api.Image) {
+	set(&a.images.mu, &a.images.all, all)
+	a.changed.images.Wake()
+}
 
 // SetStatus sets the agent's own state.
 func (a *Agent) SetStatus(st api.Status) { set(&a.node.mu, &a.node.status, st) }
@@ -174,6 +183,7 @@ func (a *Agent) SetHealth(err error) { set(&a.node.mu, &a.node.health, err) }
 func (a *Agent) SetResources(n resource.Node, held resource.Held) {
 	set(&a.node.mu, &a.node.machine, n)
 	set(&a.node.mu, &a.node.held, held)
+	a.changed.topology.Wake()
 }
 
 // SetHistory sets the samples of what the node used.

@@ -13,7 +13,7 @@ type timelines struct {
 	lines []timeline.Timeline
 }
 
-// Find implements server.Timelines.
+// Find implements past.Timelines.
 func (l *timelines) Find(namespace, name string) (timeline.Timeline, bool) {
 	for _, t := range get(&l.mu, &l.lines) {
 		if t.Namespace == namespace && t.Name == name {
@@ -23,13 +23,13 @@ func (l *timelines) Find(namespace, name string) (timeline.Timeline, bool) {
 	return timeline.Timeline{}, false
 }
 
-// Last implements server.Timelines.
+// Last implements past.Timelines.
 func (l *timelines) Last(n int) []timeline.Timeline {
 	all := slices.Clone(get(&l.mu, &l.lines))
 	return all[max(0, len(all)-n):]
 }
 
-// List implements server.Timelines.
+// List implements past.Timelines.
 func (l *timelines) List() []timeline.Timeline {
 	all := slices.Clone(get(&l.mu, &l.lines))
 	for i := range all {

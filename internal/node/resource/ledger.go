@@ -41,6 +41,7 @@ type Ledger struct {
 	mu          sync.RWMutex
 	held        Held
 	subscribers []wake.Signal
+	changed     wake.Broadcast
 }
 
 // NewLedger returns an empty ledger. Load fills it.
@@ -246,6 +247,9 @@ func (l *Ledger) Subscribe() <-chan struct{} {
 	return changed.C()
 }
 
+// Changed wakes after every change, and can be left at any time.
+func (l *Ledger) Changed() *wake.Broadcast { return &l.changed }
+
 // publish replaces the table and wakes the subscribers.
 func (l *Ledger) publish(held Held) {
 	l.mu.Lock()
@@ -254,4 +258,5 @@ func (l *Ledger) publish(held Held) {
 	for _, s := range l.subscribers {
 		s.Wake()
 	}
+	l.changed.Wake()
 }

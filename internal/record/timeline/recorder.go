@@ -38,7 +38,8 @@ type Recorder struct {
 	now   func() time.Time
 	log   *slog.Logger
 
-	dirty wake.Signal // wakes Run
+	dirty   wake.Signal    // wakes Run
+	changed wake.Broadcast // when a start has begun or ended
 
 	mu     sync.Mutex
 	open   map[trace.TraceID]*trail // those with a span that has not ended
@@ -107,6 +108,7 @@ func (r *Recorder) OnStart(_ context.Context, s sdktrace.ReadWriteSpan) {
 		r.open[t.id] = t
 		r.trails = append(r.trails, t)
 		r.forget()
+		r.changed.Wake()
 	case t.finished:
 		return
 	case len(t.spans) >= maxSpans:
@@ -167,6 +169,9 @@ func (r *Recorder) OnEnd(s sdktrace.ReadOnlySpan) {
 		}
 		if t.finished && t.running == 0 {
 			delete(r.open, t.id)
+		}
+		if t.finished {
+			r.changed.Wake()
 		}
 		r.touch(t)
 		return
@@ -260,6 +265,9 @@ func (r *Recorder) readUnlock(t *trail) Timeline {
 	r.mu.Unlock()
 	return render(&copied, spans, now)
 }
+
+// Changed wakes when a start has begun or ended.
+func (r *Recorder) Changed() *wake.Broadcast { return &r.changed }
 
 // Context returns ctx with the root span of the pod's open timeline, so that Start adds spans to the timeline. Without
 // an open timeline it returns ctx unchanged.

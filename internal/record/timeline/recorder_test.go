@@ -60,6 +60,33 @@ func parents(line Timeline) map[string]string {
 	return all
 }
 
+func TestChangedWakesWhenAStartBeginsAndEnds(t *testing.T) {
+	r, tp := tracing(t, RecorderOptions{})
+	changed := r.Changed().C()
+	woken := func() bool {
+		select {
+		case <-changed:
+			changed = r.Changed().C()
+			return true
+		default:
+			return false
+		}
+	}
+	ctx, _ := StartPod(t.Context(), tp, newPod("web"))
+	if !woken() {
+		t.Error("a start that begins wakes nobody")
+	}
+	_, step := Start(ctx, "sandbox")
+	End(step, nil)
+	if woken() {
+		t.Error("a step wakes")
+	}
+	r.Finish("uid-web", nil)
+	if !woken() {
+		t.Error("a start that ends wakes nobody")
+	}
+}
+
 func TestRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, tp := tracing(t, RecorderOptions{})

@@ -137,6 +137,9 @@ func (d *Supply) Inventory() device.Inventory {
 	return d.inventory
 }
 
+// Changed wakes after every change of the inventory.
+func (d *Supply) Changed() *wake.Broadcast { return &d.changed }
+
 // Plugins returns the state of the plugin of each resource in the inventory.
 func (d *Supply) Plugins() map[corev1.ResourceName]Plugin {
 	d.mu.Lock()

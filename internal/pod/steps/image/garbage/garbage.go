@@ -75,8 +75,9 @@ type Options struct {
 // Collector removes images. Its methods may be called from any goroutine, after
 // Load.
 type Collector struct {
-	opts  Options
-	again wake.Signal // wakes Run
+	opts    Options
+	again   wake.Signal    // wakes Run
+	changed wake.Broadcast // when there are other images
 	// removed counts removed images.
 	removed *prometheus.CounterVec
 
@@ -138,13 +139,19 @@ func (c *Collector) Imported(ids ...string) error {
 		e.Imported = true
 		c.ledger[id] = e
 	}
+	c.changed.Wake()
 	return c.save()
 }
 
 // Look wakes Run to check the disk, because an image was pulled.
 func (c *Collector) Look() {
 	c.again.Wake()
+	c.changed.Wake()
 }
+
+// Changed wakes when images were pulled, imported or removed. If another program has pulled or removed an image in the
+// runtime, Changed wakes after the next List or check of the disk.
+func (c *Collector) Changed() *wake.Broadcast { return &c.changed }
 
 // save writes the ledger. The caller holds mu.
 func (c *Collector) save() error {
@@ -179,6 +186,7 @@ func (c *Collector) list(ctx context.Context) ([]Image, error) {
 		e, known := c.ledger[m.Id]
 		if !known {
 			e.FirstSeen, changed = now, true
+			c.changed.Wake()
 		}
 		i := Image{ID: m.Id, Tags: m.RepoTags, Digests: m.RepoDigests, Size: int64(m.Size), Pinned: m.Pinned,
 			Used: used.has(m.Id, m.RepoTags, m.RepoDigests)}
@@ -207,6 +215,7 @@ func (c *Collector) list(ctx context.Context) ([]Image, error) {
 // gone removes an image from the ledger. The caller holds mu.
 func (c *Collector) gone(id string) {
 	delete(c.ledger, id)
+	c.changed.Wake()
 	if err := c.opts.Records.Forget(id); err != nil {
 		c.opts.Log.Warn("cannot delete the pull record of a removed image", "image", id, "err", err)
 	}

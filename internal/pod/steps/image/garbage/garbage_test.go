@@ -92,6 +92,44 @@ func (e *eventLog) Event(ref corev1.ObjectReference, _, reason, format string, a
 	*e = append(*e, fmt.Sprintf("%s %s: "+format, append([]any{ref.Kind, reason}, args...)...))
 }
 
+// Whoever shows the images lists them again after each wake. So a list that finds nothing new wakes nobody.
+func TestChangedWakesWhenThereAreOtherImages(t *testing.T) {
+	n := newNode(t, t.TempDir())
+	changed := n.Changed().C()
+	woken := func() bool {
+		select {
+		case <-changed:
+			changed = n.Changed().C()
+			return true
+		default:
+			return false
+		}
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+		want bool
+	}{
+		{"the first list", func() error { return nil }, true},
+		{"another program has pulled", func() error { n.fake.AddImage("registry.test/a:1"); return nil }, true},
+		{"nothing new", func() error { return nil }, false},
+		{"a pull", func() error { n.Look(); return nil }, true},
+		{"an import", func() error { return n.Imported("sha256:1") }, true},
+		{"a removal", func() error { _, err := n.Remove(t.Context(), "registry.test/a:1", true); return err }, true},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if _, err := n.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := woken(); got != step.want {
+			t.Errorf("%s: woken %v, want %v", step.name, got, step.want)
+		}
+		woken()
+	}
+}
+
 // node is a Collector on the fake runtime.
 type node struct {
 	*Collector

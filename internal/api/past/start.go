@@ -1,4 +1,4 @@
-package server
+package past
 
 import (
 	"fmt"
@@ -22,24 +22,24 @@ type Timelines interface {
 	Last(n int) []timeline.Timeline
 }
 
-// timelineRoutes shows the recorded starts of pods.
-type timelineRoutes struct{ timelines Timelines }
-
-func (s timelineRoutes) get(w http.ResponseWriter, r *http.Request) error {
-	line, ok := s.timelines.Find(r.PathValue("namespace"), r.PathValue("name"))
+// Start answers GET /berth/v1/pods/{namespace}/{name}/timeline.
+func (p Past) Start(w http.ResponseWriter, r *http.Request) error {
+	namespace, name := r.PathValue("namespace"), r.PathValue("name")
+	line, ok := p.Timelines.Find(namespace, name)
 	if !ok {
 		return answer.Next(answer.Failure(http.StatusNotFound, metav1.StatusReasonNotFound,
-			fmt.Sprintf("no start of pod %s is recorded", key(r))),
+			fmt.Sprintf("no start of pod %s/%s is recorded", namespace, name)),
 			`the last starts are kept: "berth trace" lists them, "berth get pods -A" the pods`)
 	}
 	answer.WriteJSON(w, http.StatusOK, line)
 	return nil
 }
 
-func (s timelineRoutes) list(w http.ResponseWriter, r *http.Request) error {
-	q, lines := query.Of(r), s.timelines.List()
+// Starts answers GET /berth/v1/timelines.
+func (p Past) Starts(w http.ResponseWriter, r *http.Request) error {
+	q, lines := query.Of(r), p.Timelines.List()
 	if n := q.Number("last", 1); n != nil {
-		lines = s.timelines.Last(int(*n))
+		lines = p.Timelines.Last(int(*n))
 	}
 	if q.Err == nil {
 		answer.WriteJSON(w, http.StatusOK, api.TimelineList{TypeMeta: api.Type("TimelineList"), Items: lines})
