@@ -54,7 +54,7 @@ var requests = []string{
 
 // streams are the routes of the agent that the page may use below /live, as WebSockets.
 var streams = []string{"/api/v1/pods", "/api/v1/events", "/api/v1/namespaces/{namespace}/events", podPath + "/log",
-	"/berth/v1/history"}
+	"/berth/v1/history", "/berth/v1/changes"}
 
 func (s *Server) routes(mux *http.ServeMux) {
 	agent := httputil.ReverseProxy{

@@ -73,8 +73,11 @@ func TestNodeShowsItsPartsAndWhoHoldsThem(t *testing.T) {
 	b.shows("CPU 1: default/web · app")
 	b.picture("node")
 
-	// The map follows the pods.
-	n, _ := machine(t)
+	// The map follows what pods hold, also without a change of a pod: here a device plugin has left.
+	n, held := machine(t)
+	n.Devices = nil
+	b.withinASecond(`document.querySelector(".unhealthy").textContent === "example.com/gpu 0"`,
+		func() { b.agent.SetResources(n, held) })
 	b.withinASecond(`document.querySelectorAll(".cpu.h0").length === 0`, func() {
 		b.agent.SetResources(n, resource.Held{})
 		b.agent.Remove(types.NamespacedName{Namespace: "default", Name: "web"})
@@ -115,8 +118,16 @@ func TestImagesAndStarts(t *testing.T) {
 	b.shows("7.0 MiB")
 	b.shows("in use")
 	b.shows("60m")
+
+	// Images and starts change without a change of a pod: a pull, the end of a start.
+	b.withinASecond(`document.body.innerText.includes("example.com/pulled:1")`, func() {
+		b.agent.SetImages(api.Image{ID: "sha256:3", Tags: []string{"example.com/pulled:1"}, Size: 7 << 20})
+	})
 	b.press("4")
 	b.shows("551 ms") // the whole start
+	b.withinASecond(`document.querySelector("table.starts tbody td:nth-child(2)").innerText === "2"`, func() {
+		b.agent.SetTimelines(start("web"), start("again"))
+	})
 	b.shows("cri/RunPodSandbox")
 	b.shows("waited for image")
 	b.press(kb.Escape)

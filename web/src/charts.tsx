@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { bytes } from "./kube";
-import { again, frozen, lines, open, Stream } from "./live";
+import { frozen, keepOpen, lines } from "./live";
 import { t } from "./words";
 
 interface History { intervalSeconds: number; fields: string[]; times: number[]; samples: number[][] }
@@ -34,20 +34,13 @@ function useHistory(): { data: Data; problem: string; known: boolean } {
   const [state, setState] = useState(() => ({ data: frozen ? extend(none, frozen.answers["/berth/v1/history"] as History) : none, problem: "", known: Boolean(frozen) }));
   useEffect(() => {
     if (frozen) return;
-    let stream: Stream, timer = 0, over = false;
-    const connect = () => {
+    return keepOpen("/berth/v1/history?follow=true", () => {
       let data = none;
-      stream = open("/berth/v1/history?follow=true", lines(text => {
+      return lines(text => {
         data = extend(data, JSON.parse(text));
         setState({ data, problem: "", known: true });
-      }), cause => {
-        if (over) return;
-        setState(s => ({ ...s, problem: cause }));
-        timer = window.setTimeout(connect, again);
       });
-    };
-    connect();
-    return () => { over = true; stream.close(); clearTimeout(timer); };
+    }, problem => setState(s => ({ ...s, problem })));
   }, []);
   return state;
 }

@@ -68,6 +68,21 @@ export function lines(line: (text: string) => void): (text: string) => void {
 
 export const again = 1000; // milliseconds until a lost stream is opened again
 
+// keepOpen opens a stream again after each end, until the returned function is called. begin returns what takes the text
+// of a new stream. lost gets the cause of each end.
+export function keepOpen(path: string, begin: () => (text: string) => void, lost?: (cause: string) => void): () => void {
+  let stream: Stream, timer = 0, over = false;
+  const connect = () => {
+    stream = open(path, begin(), cause => {
+      if (over) return;
+      lost?.(cause || "connection closed");
+      timer = window.setTimeout(connect, again);
+    });
+  };
+  connect();
+  return () => { over = true; stream.close(); clearTimeout(timer); };
+}
+
 interface Named { metadata: { uid: string; name: string; namespace: string } }
 
 export interface Table<T> { items: Map<string, T>; synced: boolean; lost: string }
@@ -77,8 +92,8 @@ export function useWatch<T extends Named>(path: string, key: (o: T) => string): 
   const [table, setTable] = useState<Table<T>>(() => frozen ? frozenTable(path, key) : { items: new Map(), synced: false, lost: "" });
   useEffect(() => {
     if (frozen) return;
-    let stream: Stream, timer = 0, frame = 0, over = false;
-    const connect = () => {
+    let frame = 0;
+    const stop = keepOpen(path + (path.includes("?") ? "&" : "?") + "watch=true&allowWatchBookmarks=true", () => {
       const items = new Map<string, T>();
       let synced = false;
       const show = () => {
@@ -87,20 +102,15 @@ export function useWatch<T extends Named>(path: string, key: (o: T) => string): 
           if (synced) setTable({ items: new Map(items), synced, lost: "" });
         });
       };
-      stream = open(path + (path.includes("?") ? "&" : "?") + "watch=true&allowWatchBookmarks=true", lines(text => {
+      return lines(text => {
         const change = JSON.parse(text);
         if (change.type === "BOOKMARK") synced = true;
         else if (change.type === "DELETED") items.delete(key(change.object));
         else items.set(key(change.object), change.object);
         show();
-      }), cause => {
-        if (over) return;
-        setTable(t => ({ ...t, lost: cause || "connection closed" }));
-        timer = window.setTimeout(connect, again);
       });
-    };
-    connect();
-    return () => { over = true; stream.close(); clearTimeout(timer); cancelAnimationFrame(frame); };
+    }, lost => setTable(t => ({ ...t, lost })));
+    return () => { stop(); cancelAnimationFrame(frame); };
   }, [path]);
   return table;
 }
@@ -123,16 +133,25 @@ export function useUsage(): Record<string, Usage> {
   const [all, setAll] = useState<Record<string, Usage>>(() => (frozen?.answers["/usage"] ?? {}) as Record<string, Usage>);
   useEffect(() => {
     if (frozen) return;
-    let stream: Stream, timer = 0, over = false;
-    const connect = () => {
-      stream = open("/usage", text => setAll(JSON.parse(text)), () => {
-        if (!over) timer = window.setTimeout(connect, again);
-      });
-    };
-    connect();
-    return () => { over = true; stream.close(); clearTimeout(timer); };
+    return keepOpen("/usage", () => text => setAll(JSON.parse(text)));
   }, []);
   return all;
+}
+
+// Changes counts the changes of what has no watch of its own.
+export interface Changes { images?: number; starts?: number; topology?: number }
+
+// useChanges follows these changes. The first line of a stream names everything, because a change may have been missed.
+export function useChanges(): Changes {
+  const [counts, setCounts] = useState<Changes>({});
+  useEffect(() => {
+    if (frozen) return;
+    return keepOpen("/berth/v1/changes", () => lines(text => {
+      const of: (keyof Changes)[] = JSON.parse(text).of;
+      setCounts(c => ({ ...c, ...Object.fromEntries(of.map(name => [name, (c[name] ?? 0) + 1])) }));
+    }));
+  }, []);
+  return counts;
 }
 
 // useNow renders again every so many milliseconds, for ages.

@@ -3,20 +3,20 @@ import { ComponentChildren } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Charts } from "./charts";
 import { age, bytes, parse, Pod, took } from "./kube";
-import { get, Table, useNow } from "./live";
+import { Changes, get, Table, useNow } from "./live";
 import { t } from "./words";
 
 export const sections = ["Map", "Usage", "Images", "Starts"];
 
-export function NodePage({ pods, section }: { pods: Table<Pod>; section: string }) {
+export function NodePage({ pods, changes, section }: { pods: Table<Pod>; changes: Changes; section: string }) {
   return <>
     <nav role="tablist">
       {sections.map(s => <a key={s} role="tab" aria-selected={s === section} class={s === section ? "chosen" : ""} href={"#/node/" + s}>{t(s)}</a>)}
     </nav>
-    {section === "Map" && <ResourceMap pods={pods} />}
+    {section === "Map" && <ResourceMap pods={pods} changes={changes} />}
     {section === "Usage" && <Charts />}
-    {section === "Images" && <Images pods={pods} />}
-    {section === "Starts" && <Starts pods={pods} />}
+    {section === "Images" && <Images pods={pods} changes={changes} />}
+    {section === "Starts" && <Starts changes={changes} />}
   </>;
 }
 
@@ -32,7 +32,7 @@ function useAnswer<T>(path: string, version: string): { answer?: T; problem: str
   return state;
 }
 
-// The resources, images and starts change with containers: their ids and whether their pods are ready.
+// Resources and images also get other names and users with containers: their ids and whether their pods are ready.
 const versionOf = (pods: Table<Pod>) => useMemo(() => [...pods.items.values()].map(p => p.metadata.uid + p.status.phase +
   (p.status.containerStatuses ?? []).map(c => c.containerID + String(c.ready)).join()).join(), [pods]);
 
@@ -58,8 +58,8 @@ function list(cpus = ""): number[] {
 const holderName = (h: Holder) => (h.pod ? h.namespace + "/" + h.pod : t("an ended pod")) + (h.container ? " · " + h.container : "");
 const colours = 8; // classes h0 to h7
 
-function ResourceMap({ pods }: { pods: Table<Pod> }) {
-  const { answer: m, problem } = useAnswer<Topology>("/api/berth/v1/topology", versionOf(pods));
+function ResourceMap({ pods, changes }: { pods: Table<Pod>; changes: Changes }) {
+  const { answer: m, problem } = useAnswer<Topology>("/api/berth/v1/topology", changes.topology + versionOf(pods));
   const [pointed, point] = useState("");
   if (!m) return <p class="empty">{problem || t("Loading")}</p>;
   // A container's own CPUs are named before those of its whole pod.
@@ -126,8 +126,8 @@ function Devices({ all, classOf }: { all: Topology["devices"]; classOf: (h?: Hol
 
 interface Image { id: string; tags?: string[]; digests?: string[]; size: number; inUse?: boolean; pinned?: boolean; loaded?: boolean; lastUsed?: string }
 
-function Images({ pods }: { pods: Table<Pod> }) {
-  const version = versionOf(pods);
+function Images({ pods, changes }: { pods: Table<Pod>; changes: Changes }) {
+  const version = changes.images + versionOf(pods);
   const { answer, problem } = useAnswer<{ items?: Image[] }>("/api/berth/v1/images", version);
   const usage = useAnswer<{ images: number; size: number; capacity?: number; available?: number }>("/api/berth/v1/images/usage", version).answer;
   const now = useNow(5000);
@@ -147,8 +147,8 @@ function Images({ pods }: { pods: Table<Pod> }) {
 
 interface Times { starts: number; since?: string; steps: { name: string; kind: string; count: number; p50: number; p99: number }[] }
 
-function Starts({ pods }: { pods: Table<Pod> }) {
-  const { answer, problem } = useAnswer<Times>("/starts", versionOf(pods));
+function Starts({ changes }: { changes: Changes }) {
+  const { answer, problem } = useAnswer<Times>("/starts", String(changes.starts));
   const now = useNow(5000);
   if (!answer) return <p class="empty">{problem || t("Loading")}</p>;
   if (!answer.starts) return <p class="empty">{t("No start is recorded.")}</p>;

@@ -1,7 +1,7 @@
 // The start of a pod as a picture: a row for each span, with its bar to scale.
 import { useEffect, useState } from "preact/hooks";
 import { Pod, Span, Timeline, parse, took } from "./kube";
-import { get } from "./live";
+import { Changes, get } from "./live";
 import { t } from "./words";
 
 interface Row { span: Span; level: number; from: number; to: number; open: boolean; waits: Span[] }
@@ -111,13 +111,13 @@ function Detail({ row, from, waiters }: { row: Row; from: number; waiters: Row[]
   </div>;
 }
 
-export function Start({ pod }: { pod: Pod }) {
+export function Start({ pod, changes }: { pod: Pod; changes: Changes }) {
   const [line, setLine] = useState<Timeline>();
   const [problem, setProblem] = useState("");
   const ready = pod.status.conditions?.find(c => c.type === "Ready")?.status;
   const m = pod.metadata;
-  // A change of the pod is the sign of a new span.
-  const version = JSON.stringify(pod.status.conditions) + JSON.stringify(pod.status.containerStatuses);
+  // A change of the pod is the sign of a new span, and the end of the start may come after it.
+  const version = changes.starts + JSON.stringify(pod.status.conditions) + JSON.stringify(pod.status.containerStatuses);
   useEffect(() => {
     let over = false;
     get<Timeline>(`/api/berth/v1/pods/${m.namespace}/${m.name}/timeline`).then(
