@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/roottest"
 )
 
@@ -162,18 +163,17 @@ func TestChildIsKilled(t *testing.T) {
 
 func readPID(t *testing.T, file string) int {
 	t.Helper()
-	for t.Context().Err() == nil {
-		if text, err := os.ReadFile(file); err == nil {
-			pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return pid
-		}
-		time.Sleep(time.Millisecond)
+	var text []byte
+	eventually.True(t, "the child begins", func() (begun bool) {
+		var err error
+		text, err = os.ReadFile(file)
+		return err == nil
+	})
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("the child has not begun")
-	return 0
+	return pid
 }
 
 // Each way of unmounting takes at most Patience.

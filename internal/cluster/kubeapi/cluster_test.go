@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/cluster/kubeapi"
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 	"github.com/berth-run/berth/internal/cluster/publish"
@@ -195,7 +196,5 @@ func TestEventsDelayNoStatus(t *testing.T) {
 			t.Errorf("refused %v: when the statuses are there, events: %+v", refused, s)
 		}
 	}
-	for publisher.Stats().Created == 0 { // the events follow later
-		time.Sleep(20 * time.Millisecond)
-	}
+	eventually.True(t, "events are written after the statuses", func() bool { return publisher.Stats().Created > 0 })
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 )
@@ -38,14 +39,14 @@ func TestALeaseIsCreatedRenewedAndRestored(t *testing.T) {
 	// renewed waits for a lease with a renewal after that time.
 	renewed := func(after time.Time) (l *coordinationv1.Lease) {
 		t.Helper()
-		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		eventually.Nothing(t, func() string {
 			l, err = admin.Get(t.Context(), "n1", metav1.GetOptions{})
 			if err == nil && l.Spec.RenewTime.After(after) {
-				return l
+				return ""
 			}
-		}
-		t.Fatalf("the lease is not renewed: %v, %v", l, err)
-		return nil
+			return fmt.Sprintf("the lease is not renewed: %v, %v", l, err)
+		})
+		return l
 	}
 
 	n, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},

@@ -2,6 +2,7 @@ package dockerstats
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/docker/dockertest"
 	"github.com/berth-run/berth/test/image"
 )
@@ -40,7 +42,7 @@ func TestDocker(t *testing.T) {
 		}
 	}()
 	var stats *runtimeapi.ContainerStats
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	eventually.Nothing(t, func() string {
 		if stats, err = s.Container(c); err != nil {
 			t.Fatal(err)
 		}
@@ -49,12 +51,10 @@ func TestDocker(t *testing.T) {
 		}
 		if stats.WritableLayer != nil && stats.WritableLayer.UsedBytes.Value >= 4_000_000 &&
 			stats.Memory.WorkingSetBytes.Value >= 32_000_000 && stats.Cpu.UsageCoreNanoSeconds.Value > 0 {
-			break
+			return ""
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("stats %v", stats)
-		}
-	}
+		return fmt.Sprintf("stats %v", stats)
+	})
 	if w, u := stats.Memory.WorkingSetBytes.Value, stats.Memory.UsageBytes.Value; w > u || u > 64_000_000 {
 		t.Errorf("working set %d, usage %d", w, u)
 	}

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
@@ -13,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/docker"
 	"github.com/berth-run/berth/internal/docker/dockershim/identity"
 	"github.com/berth-run/berth/internal/docker/dockershim/index"
@@ -102,7 +102,7 @@ func newRig(t *testing.T) rig {
 func TestDocker(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	eventually.True(t, "the layer is measured", func() bool {
 		got, err := r.ContainerStats(ctx, &runtimeapi.ContainerStatsRequest{ContainerId: r.running})
 		if err != nil {
 			t.Fatal(err)
@@ -115,12 +115,10 @@ func TestDocker(t *testing.T) {
 			if s.WritableLayer.FsId.Mountpoint == "" {
 				t.Errorf("layer %v", s.WritableLayer)
 			}
-			break
+			return true
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the layer is not measured")
-		}
-	}
+		return false
+	})
 	for name, f := range map[string]*runtimeapi.ContainerStatsFilter{
 		"all": nil, "of the pod": {PodSandboxId: r.sandbox},
 		"by label": {LabelSelector: map[string]string{"container": "app"}},
