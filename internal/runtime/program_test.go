@@ -38,6 +38,9 @@ func TestParseSums(t *testing.T) {
 // A second installation succeeds, keeps the programs and removes stale files.
 func TestInstallPrograms(t *testing.T) {
 	programs, err := embeddedPrograms()
+	if err != nil && os.Geteuid() != 0 {
+		t.Skipf("only root's make unit builds the programs: %v", err)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

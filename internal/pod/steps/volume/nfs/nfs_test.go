@@ -87,6 +87,7 @@ func TestPublishFails(t *testing.T) {
 
 // Something listens on the port and never answers. Publish does not wait for the kernel's NFS client, if there is one.
 func TestPublishGivesUpOnASilentServer(t *testing.T) {
+	roottest.Need(t, "mounting")
 	r := request(t, "127.0.0.1", listener(t), "vers=4.2")
 	has, err := mount.Kernel("nfs")
 	if err != nil {
