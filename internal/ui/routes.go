@@ -41,15 +41,10 @@ var requests = []string{
 	"GET " + podPath + "/log",
 	"GET " + ownPath + "/timeline",
 	"GET " + ownPath + "/lifeline",
-	"GET /berth/v1/timelines",
 	"GET /berth/v1/status",
 	"GET /berth/v1/topology",
-	"GET /berth/v1/pressure",
 	"GET /berth/v1/images",
 	"GET /berth/v1/images/usage",
-	"GET /api/v1/persistentvolumeclaims",
-	"GET /api/v1/persistentvolumes",
-	"GET /api/v1/configmaps",
 }
 
 // streams are the routes of the agent that the page may use below /live, as WebSockets.

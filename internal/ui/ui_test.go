@@ -152,6 +152,7 @@ func TestForeignRequestsAreRefused(t *testing.T) {
 		{"a restart without an origin", "POST", "/restart/default/web?uid=" + string(p.UID), nil, 403},
 		{"a stop without an origin", "POST", "/stop/default/web?uid=" + string(p.UID), nil, 403},
 		{"secrets", "GET", "/api/api/v1/secrets", nil, 404},
+		{"objects, which the page does not read", "GET", "/api/api/v1/configmaps", nil, 404},
 		{"an apply", "POST", "/api/berth/v1/pods", map[string]string{"Origin": own}, 405},
 		{"files of a container", "GET", "/api/berth/v1/pods/default/web/files", nil, 404},
 		{"a command in a container", "POST", web + "/exec?command=sh", map[string]string{"Origin": own}, 405},
