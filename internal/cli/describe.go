@@ -53,8 +53,9 @@ each signal of eviction with its distance from the thresholds and its trend.`,
 	return cmd
 }
 
+// describeNode needs an agent: nothing on disk has the state of the node.
 func (a *app) describeNode(cmd *cobra.Command) error {
-	c := a.RootClient()
+	c := a.Client()
 	status, err := c.Status(cmd.Context())
 	if err != nil {
 		return err
