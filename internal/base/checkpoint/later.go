@@ -19,6 +19,28 @@ func SaveLater(ctx context.Context, changed <-chan struct{}, delay time.Duration
 		case <-ctx.Done():
 		case <-time.After(delay):
 		}
+		select {
+		case <-changed: // during the delay: this save covers it
+		default:
+		}
 		save()
+	}
+}
+
+// SaveSpaced calls save at once after a change, and not again until pause has passed. It calls save once more when ctx
+// ends. It returns ctx's error.
+func SaveSpaced(ctx context.Context, changed <-chan struct{}, pause time.Duration, save func()) error {
+	for {
+		select {
+		case <-ctx.Done():
+			save()
+			return ctx.Err()
+		case <-changed:
+			save()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,19 +49,7 @@ func (r *Record) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			r.flush()
-			return ctx.Err()
-		case <-r.wake.C():
-			r.flush()
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(r.opts.Delay):
-		}
-	}
+	return checkpoint.SaveSpaced(ctx, r.wake.C(), r.opts.Delay, r.flush)
 }
 
 // save writes a status. Only the status of a pod that has ended must outlive a power cut, since the pod must not run
