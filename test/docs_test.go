@@ -119,6 +119,32 @@ func TestDocsArchitectureNamesFolders(t *testing.T) {
 	}
 }
 
+// The table of what is known names each package that makes a table, or the folder that it is in.
+func TestDocsArchitectureNamesTables(t *testing.T) {
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, known, _ := strings.Cut(string(text), "\n## What is known, and who writes it\n")
+	known, _, _ = strings.Cut(known, "\n## ")
+	all, _ := load(t)
+	tables := 0
+	for _, s := range all {
+		if isTest(s) || isCheck(s.dir) || strings.HasSuffix(s.dir, "test") || !strings.Contains(s.text, "store.New[") {
+			continue
+		}
+		tables++
+		if !slices.ContainsFunc(place.FindAllStringSubmatch(known, -1), func(m []string) bool {
+			return within(s.dir, "internal/"+m[1])
+		}) {
+			t.Errorf("%s makes a table that ARCHITECTURE.md does not list with its writer", s.dir)
+		}
+	}
+	if tables < 8 {
+		t.Errorf("only %d packages with tables found", tables)
+	}
+}
+
 var (
 	heading = regexp.MustCompile(`(?m)^(#+) `)
 	block   = regexp.MustCompile("(?s)```([a-z ]*)\n(.*?)```")
