@@ -32,7 +32,7 @@ type selected struct {
 	group  sync.WaitGroup
 	slots  chan struct{} // has an element for each log that is followed now
 
-	mu       sync.Mutex
+	mu       sync.Mutex      // of reported and standard error
 	reported map[string]bool // the errors, by text
 }
 
@@ -110,8 +110,8 @@ func (s *selected) begin() error {
 			"give a higher --max-log-requests, or a narrower selector")
 	}
 	if len(s.pods) == 0 {
-		fmt.Fprintf(s.cmd.ErrOrStderr(), "No pods found with the labels %s in namespace %s, waiting for the first\n",
-			s.flags.selector, s.flags.Namespace)
+		s.say("No pods found with the labels %s in namespace %s, waiting for the first", s.flags.selector,
+			s.flags.Namespace)
 	}
 	for _, p := range s.all() {
 		s.follow(s.pods[p.UID])
@@ -145,8 +145,8 @@ func (s *selected) enter(ctx context.Context, p *corev1.Pod) *selectedPod {
 func (s *selected) left(ctx context.Context, p *corev1.Pod) {
 	known := s.enter(ctx, p)
 	if delete(s.pods, p.UID); len(s.pods) == 0 {
-		fmt.Fprintf(s.cmd.ErrOrStderr(), "No pods are left with the labels %s in namespace %s, waiting for others\n",
-			s.flags.selector, s.flags.Namespace)
+		s.say("No pods are left with the labels %s in namespace %s, waiting for others", s.flags.selector,
+			s.flags.Namespace)
 	}
 	if labelled, err := labels.Parse(s.flags.selector); err == nil && !labelled.Matches(labels.Set(p.Labels)) {
 		known.stop()
@@ -210,14 +210,20 @@ func (s *selected) slot(ctx context.Context, name string) bool {
 		return true
 	default:
 	}
-	fmt.Fprintf(s.cmd.ErrOrStderr(),
-		"warning: the log of %s waits until another one ends: --max-log-requests allows %d\n", name, s.flags.most)
+	s.say("warning: the log of %s waits until another one ends: --max-log-requests allows %d", name, s.flags.most)
 	select {
 	case s.slots <- struct{}{}:
 		return true
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// say prints a line on standard error.
+func (s *selected) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(s.cmd.ErrOrStderr(), format+"\n", args...)
 }
 
 // report prints an error, unless it has printed the same one before: when the agent ends, it ends every log.
