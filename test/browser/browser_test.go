@@ -438,6 +438,13 @@ func TestWaterfallShowsWhatWaitedForWhat(t *testing.T) {
 	b.run(chromedp.Focus(`.waterfall svg`, chromedp.ByQuery)) // by keyboard
 	b.press(kb.ArrowUp)
 	b.wait(`document.querySelector("svg g.chosen text").textContent === "pod start"`)
+
+	// A start may end after the last change of its pod.
+	begun := line
+	begun.End = time.Time{}
+	b.agent.SetTimelines(begun)
+	b.shows("not ready yet")
+	b.withinASecond(`document.body.innerText.includes("ready after 551 ms")`, func() { b.agent.SetTimelines(line) })
 	b.clean()
 }
 

@@ -2,7 +2,7 @@ import { render } from "preact";
 import { useLayoutEffect, useState } from "preact/hooks";
 import "./style.css";
 import { keyOf, Pod, typing } from "./kube";
-import { frozen, useChanges, useUsage, useWatch } from "./live";
+import { frozen, useUsage, useWatch } from "./live";
 import { NodePage, sections } from "./node";
 import { parts, PodPage } from "./pod";
 import { Pods } from "./pods";
@@ -17,7 +17,7 @@ function Page() {
   const [hash, setHash] = useState(location.hash);
   const [, draw] = useState(0);
   const pods = useWatch<Pod>("/api/v1/pods", p => keyOf(p.metadata));
-  const usage = useUsage(), changes = useChanges();
+  const usage = useUsage();
   const path = hash.replace(/^#\//, "").split("/").map(decodeURIComponent);
   const one = path[0] === "pod" && path.length >= 3, node = path[0] === "node";
   // The handlers are replaced together with what the page shows, so that no key meets a handler of an older page.
@@ -54,9 +54,9 @@ function Page() {
     {frozen && <div class="frozen">{t("This is a picture of the node from")} {new Date(frozen.at).toLocaleString()} ({frozen.node}). {t("Values of environment variables, logs and what looks like a secret are left out.")}</div>}
     {pods.lost && <div class="lost" role="status">{t("The agent cannot be reached")}: {pods.lost} · {t("trying again")}</div>}
     <main>
-      {node ? <NodePage pods={pods} changes={changes} section={sections.includes(path[1]) ? path[1] : "Map"} /> : !one ? <Pods table={pods} usage={usage} /> :
+      {node ? <NodePage pods={pods} section={sections.includes(path[1]) ? path[1] : "Map"} /> : !one ? <Pods table={pods} usage={usage} /> :
         !pod && !pods.synced ? <p class="empty">{t("Loading")}</p> :
-          <PodPage pod={pod} usage={pod && usage[pod.metadata.uid]} changes={changes} part={parts.includes(path[3]) ? path[3] : "Start"} />}
+          <PodPage pod={pod} usage={pod && usage[pod.metadata.uid]} part={parts.includes(path[3]) ? path[3] : "Start"} />}
     </main>
     {!frozen && <footer class="hint"><a href="/licences.txt">{t("licences")}</a></footer>}
   </>;

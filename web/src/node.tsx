@@ -3,12 +3,13 @@ import { ComponentChildren } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { Charts } from "./charts";
 import { age, bytes, parse, Pod, took } from "./kube";
-import { Changes, get, Table, useNow } from "./live";
+import { Changes, get, Table, useChanges, useNow } from "./live";
 import { t } from "./words";
 
 export const sections = ["Map", "Usage", "Images", "Starts"];
 
-export function NodePage({ pods, changes, section }: { pods: Table<Pod>; changes: Changes; section: string }) {
+export function NodePage({ pods, section }: { pods: Table<Pod>; section: string }) {
+  const changes = useChanges();
   return <>
     <nav role="tablist">
       {sections.map(s => <a key={s} role="tab" aria-selected={s === section} class={s === section ? "chosen" : ""} href={"#/node/" + s}>{t(s)}</a>)}

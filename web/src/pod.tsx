@@ -1,7 +1,7 @@
 // One pod: its start, containers, logs, events, volumes and YAML, and what can be done with it.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { age, bytes, Container, cpus, ended, Event, parse, Pod, State, statuses, summarize } from "./kube";
-import { Changes, request, Usage, useNow, useWatch } from "./live";
+import { request, Usage, useNow, useWatch } from "./live";
 import { Logs } from "./logs";
 import { Shell } from "./shell";
 import { Strip } from "./strip";
@@ -10,7 +10,7 @@ import { t } from "./words";
 
 export const parts = EXPORTED ? ["Start", "Containers", "Events", "Volumes", "YAML"] : ["Start", "Containers", "Logs", "Shell", "Events", "Volumes", "YAML"];
 
-export function PodPage({ pod, usage, changes, part }: { pod?: Pod; usage?: Usage; changes: Changes; part: string }) {
+export function PodPage({ pod, usage, part }: { pod?: Pod; usage?: Usage; part: string }) {
   const now = useNow(1000);
   if (!pod) return <p class="empty">{t("This pod does not exist any more.")} <a href="#/">{t("Back to all pods")}</a></p>;
   const s = summarize(pod), m = pod.metadata;
@@ -31,7 +31,7 @@ export function PodPage({ pod, usage, changes, part }: { pod?: Pod; usage?: Usag
     <nav role="tablist">
       {parts.map(p => <a key={p} role="tab" aria-selected={p === part} class={p === part ? "chosen" : ""} href={at + p}>{t(p)}</a>)}
     </nav>
-    {part === "Start" && <Start key={m.uid} pod={pod} changes={changes} />}
+    {part === "Start" && <Start key={m.uid} pod={pod} />}
     {part === "Containers" && <Containers pod={pod} now={now} />}
     {part === "Logs" && <Logs key={m.uid} pod={pod} />}
     {part === "Shell" && <Shell key={m.uid} pod={pod} />}

@@ -1,7 +1,7 @@
 // The start of a pod as a picture: a row for each span, with its bar to scale.
 import { useEffect, useState } from "preact/hooks";
 import { Pod, Span, Timeline, parse, took } from "./kube";
-import { Changes, get } from "./live";
+import { get, useChanges } from "./live";
 import { t } from "./words";
 
 interface Row { span: Span; level: number; from: number; to: number; open: boolean; waits: Span[] }
@@ -111,7 +111,8 @@ function Detail({ row, from, waiters }: { row: Row; from: number; waiters: Row[]
   </div>;
 }
 
-export function Start({ pod, changes }: { pod: Pod; changes: Changes }) {
+export function Start({ pod }: { pod: Pod }) {
+  const changes = useChanges();
   const [line, setLine] = useState<Timeline>();
   const [problem, setProblem] = useState("");
   const ready = pod.status.conditions?.find(c => c.type === "Ready")?.status;
