@@ -1,9 +1,11 @@
 package container
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/docker/dockershim/index"
@@ -85,4 +87,26 @@ func matches(c *index.Record, f *runtimeapi.ContainerFilter) bool {
 		}
 	}
 	return true
+}
+
+// verbose describes a container as the CRI plugin of containerd does, as far as the Engine knows the container. An agent
+// needs the limits to repair the files of the cgroup.
+func verbose(c *index.Record, limits *runtimeapi.LinuxContainerResources) (string, error) {
+	spec := specs.Spec{Linux: &specs.Linux{Resources: &specs.LinuxResources{
+		CPU: &specs.LinuxCPU{Shares: given(uint64(limits.GetCpuShares())), Quota: given(limits.GetCpuQuota()),
+			Period: given(uint64(limits.GetCpuPeriod())), Cpus: limits.GetCpusetCpus(), Mems: limits.GetCpusetMems()},
+		Memory: &specs.LinuxMemory{Limit: given(limits.GetMemoryLimitInBytes()),
+			Swap: given(limits.GetMemorySwapLimitInBytes())},
+	}}}
+	text, err := json.Marshal(map[string]any{"pid": c.Pid, "sandboxID": c.SandboxID, "name": c.Name,
+		"runtimeSpec": spec})
+	return string(text), err
+}
+
+// given returns nil for 0, which the CRI and Docker use for a value that is not given.
+func given[T int64 | uint64](n T) *T {
+	if n == 0 {
+		return nil
+	}
+	return &n
 }

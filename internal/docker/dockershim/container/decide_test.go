@@ -39,3 +39,14 @@ func TestOnlyNumericUsersAreReported(t *testing.T) {
 		}
 	}
 }
+
+// The limits are where an agent finds those of containerd. A value that is not given is missing.
+func TestVerboseStatusHasTheLimits(t *testing.T) {
+	got, err := verbose(&index.Record{ID: "i", Name: "k8s_c", Pid: 7}, &runtimeapi.LinuxContainerResources{
+		CpuShares: 102, CpuPeriod: 100000, MemoryLimitInBytes: 1 << 20, MemorySwapLimitInBytes: 1 << 20})
+	want := `{"name":"k8s_c","pid":7,"runtimeSpec":{"ociVersion":"","linux":{"resources":{"memory":` +
+		`{"limit":1048576,"swap":1048576},"cpu":{"shares":102,"period":100000}}}},"sandboxID":""}`
+	if got != want || err != nil {
+		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+}

@@ -2,7 +2,6 @@ package container
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	"google.golang.org/grpc"
@@ -20,11 +19,11 @@ func (s *Service) ContainerStatus(ctx context.Context, r *runtimeapi.ContainerSt
 	}
 	answer := &runtimeapi.ContainerStatusResponse{Status: s.status(ctx, c)}
 	if r.GetVerbose() {
-		text, err := json.Marshal(map[string]any{"pid": c.Pid, "sandboxID": c.SandboxID, "name": c.Name})
+		text, err := verbose(c, answer.Status.GetResources().GetLinux())
 		if err != nil {
 			return nil, err
 		}
-		answer.Info = map[string]string{"info": string(text)}
+		answer.Info = map[string]string{"info": text}
 	}
 	return answer, nil
 }
