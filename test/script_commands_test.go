@@ -116,6 +116,7 @@ import (
 //	containers FILE             writes the runtime's containers to FILE: id, pod, name, attempt, state
 //	await-ended POD             waits until the runtime has no container of the pod
 //	await-containers POD N [S]  waits until the runtime has N containers of the pod, all in the state S
+//	await-sandboxes POD N       waits until the runtime has N sandboxes of the pod, ready or not
 //	kill-process [-TERM] POD [NAME]
 //	                            sends SIGKILL or SIGTERM to the process of the container, or of the sandbox
 //	process POD NAME            sets $PID to the process of the container
@@ -232,6 +233,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"await-calm":        positive("await-calm POD", 1, 1, h.awaitCalm),
 		"await-ended":       positive("await-ended POD", 1, 1, h.awaitEnded),
 		"await-containers":  positive("await-containers POD N [STATE]", 2, 3, h.awaitContainers),
+		"await-sandboxes":   positive("await-sandboxes POD N", 2, 2, h.awaitSandboxes),
 		"await-same":        positive("await-same FILE WANTED", 2, 2, awaitSame),
 		"cni":               positive("cni up|down|gone|await|end", 1, 2, h.cni),
 		"vpn":               positive("vpn RANGE|FILE|down", 1, 1, h.vpn),

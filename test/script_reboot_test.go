@@ -31,7 +31,7 @@ func (h *harness) reboot(ts *testscript.TestScript, _ []string) {
 		ts.Check(d.runtime.Stop(unix.SIGKILL))
 	}
 	if d.docker != nil {
-		ts.Check(d.docker.Stop(unix.SIGKILL))
+		ts.Check(d.docker.Crash())
 	}
 	ts.Check(destroy(d.traces(rootOf(ts))))
 	if d.runtime != nil {

@@ -54,8 +54,27 @@ func (h *harness) runPod(ts *testscript.TestScript, args []string) {
 	ts.Check(err)
 }
 
+// awaitSandboxes waits until the runtime has some number of sandboxes of a pod.
+func (h *harness) awaitSandboxes(ts *testscript.TestScript, args []string) {
+	runtime, done := h.dial(ts)
+	defer done()
+	eventually(ts, func() (bool, any) {
+		all, err := runtime.ListPodSandbox(context.Background(), &runtimeapi.ListPodSandboxRequest{
+			Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{pod.LabelPodName: args[0]}},
+		})
+		if err != nil {
+			return false, err
+		}
+		return strconv.Itoa(len(all.Items)) == args[1], all.Items
+	})
+}
+
 // loseContainers removes a pod's containers from the runtime without the agent.
 func (h *harness) loseContainers(ts *testscript.TestScript, args []string) {
+	if d := ts.Value(daemonKey{}).(*daemon).docker; d != nil { // the shim is a part of the agent
+		loseFromDocker(ts, d, args[0])
+		return
+	}
 	runtime, done := h.dial(ts)
 	defer done()
 	ctx := context.Background()

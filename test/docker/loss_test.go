@@ -80,8 +80,8 @@ func TestShimWaitsForTheSocket(t *testing.T) {
 	}
 }
 
-// Containers and sandboxes that somebody removes with Docker's own command are gone for the shim too. It releases the
-// network of such a pod, whose sandbox nobody can stop any more.
+// Containers and sandboxes that a user removes with Docker's own command are gone for the shim too. It releases the
+// network of such a pod, whose sandbox no caller can stop any more.
 func TestRemovedByDockersCommand(t *testing.T) {
 	n := start(t)
 	pod := n.pod("removed")

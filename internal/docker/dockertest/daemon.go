@@ -39,6 +39,7 @@ type Daemon struct {
 	containerd *process
 	dockerd    *process // nil while it does not run
 	client     *client.Client
+	started    bool // once, so that there may be containers
 	closed     bool
 }
 
@@ -58,14 +59,10 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	d := &Daemon{opts: o, client: c}
 	config := fmt.Appendf(nil, containerdConfig, d.at("ctr"), d.at("ctrd"), d.at("c.sock"))
 	if err := errors.Join(os.WriteFile(d.at("containerd.toml"), config, 0o600), d.configure(ctx),
-		d.mountRoot()); err != nil {
+		mountTemporary(d.Root(), o.RootSize)); err != nil {
 		return nil, errors.Join(err, d.unmount())
 	}
-	d.containerd, err = d.launch(ctx, "containerd", "--config", d.at("containerd.toml"), "--log-level", "error")
-	if err == nil {
-		err = d.Start(ctx)
-	}
-	if err != nil {
+	if err := d.Start(ctx); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -95,15 +92,15 @@ func (d *Daemon) configure(ctx context.Context) error {
 	return os.WriteFile(d.at("daemon.json"), []byte("{}\n"), 0o600)
 }
 
-// mountRoot mounts the file system of the data root, if it has one of its own.
-func (d *Daemon) mountRoot() error {
-	if d.opts.RootSize == 0 {
+// mountTemporary mounts a file system of a size in bytes on a new directory; 0 mounts none.
+func mountTemporary(dir string, size int64) error {
+	if size == 0 {
 		return nil
 	}
-	if err := os.Mkdir(d.Root(), 0o711); err != nil {
+	if err := os.Mkdir(dir, 0o711); err != nil {
 		return err
 	}
-	return unix.Mount("tmpfs", d.Root(), "tmpfs", 0, fmt.Sprintf("size=%d", d.opts.RootSize))
+	return unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size))
 }
 
 // Client is a client of the daemon's API.
@@ -135,10 +132,30 @@ func (d *Daemon) Log() string {
 
 // Start starts the daemon, and waits until it answers.
 func (d *Daemon) Start(ctx context.Context) (err error) {
+	if d.containerd == nil {
+		for _, volatile := range []string{"ctrd", "exec", "pid"} { // what a machine has in memory
+			if err := os.RemoveAll(d.at(volatile)); err != nil {
+				return err
+			}
+		}
+		d.containerd, err = d.launch(ctx, "containerd", "--config", d.at("containerd.toml"), "--log-level", "error")
+		if err != nil {
+			return err
+		}
+	}
 	if d.dockerd, err = d.launch(ctx, d.opts.Program, d.args()...); err != nil {
 		return err
 	}
+	d.started = true
 	_, err = d.client.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true})
+	return err
+}
+
+// Crash ends dockerd and its containerd, as the end of the machine does. Before the next Start, the caller must end the
+// containers and unmount what is mounted below the directory of the Daemon.
+func (d *Daemon) Crash() error {
+	err := errors.Join(d.dockerd.stop(unix.SIGKILL), d.containerd.stop(unix.SIGKILL))
+	d.dockerd, d.containerd = nil, nil
 	return err
 }
 
@@ -194,7 +211,7 @@ func (d *Daemon) Close() error {
 	defer cancel()
 	var err error
 	switch {
-	case d.containerd == nil:
+	case !d.started:
 	case d.dockerd == nil:
 		err = d.Start(ctx)
 	default:

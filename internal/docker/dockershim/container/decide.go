@@ -89,8 +89,8 @@ func matches(c *index.Record, f *runtimeapi.ContainerFilter) bool {
 	return true
 }
 
-// verbose describes a container as the CRI plugin of containerd does, as far as the Engine knows the container. An agent
-// needs the limits to repair the files of the cgroup.
+// verbose describes a container as the CRI plugin of containerd does, as far as the Engine knows the container. An
+// agent needs the limits to repair the files of the cgroup.
 func verbose(c *index.Record, limits *runtimeapi.LinuxContainerResources) (string, error) {
 	spec := specs.Spec{Linux: &specs.Linux{Resources: &specs.LinuxResources{
 		CPU: &specs.LinuxCPU{Shares: given(uint64(limits.GetCpuShares())), Quota: given(limits.GetCpuQuota()),
