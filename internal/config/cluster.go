@@ -104,12 +104,12 @@ func readCluster(in *input, f Flags) *Cluster {
 	}
 	if known := []string{"application/vnd.kubernetes.protobuf", "application/json"}; !slices.Contains(known,
 		c.ContentType) {
-		in.add(field.ErrorList{field.NotSupported(field.NewPath("contentType"), c.ContentType, known)})
+		in.Add(field.ErrorList{field.NotSupported(field.NewPath("contentType"), c.ContentType, known)})
 	}
 	strategies := []v1beta1.ResourceChangeDetectionStrategy{v1beta1.GetChangeDetectionStrategy,
 		v1beta1.TTLCacheChangeDetectionStrategy, v1beta1.WatchChangeDetectionStrategy}
 	if !slices.Contains(strategies, c.Detection) {
-		in.add(field.ErrorList{field.NotSupported(field.NewPath("configMapAndSecretChangeDetectionStrategy"),
+		in.Add(field.ErrorList{field.NotSupported(field.NewPath("configMapAndSecretChangeDetectionStrategy"),
 			c.Detection, strategies)})
 	}
 	checkLabels(in, f.NodeLabels)
@@ -119,11 +119,11 @@ func readCluster(in *input, f Flags) *Cluster {
 // checkClusterFlags checks the flags that only a node of a cluster may set.
 func checkClusterFlags(in *input, f Flags) {
 	if f.CloudProvider != "" && f.CloudProvider != "external" {
-		in.add(field.ErrorList{field.NotSupported(field.NewPath("--cloud-provider"), f.CloudProvider,
+		in.Add(field.ErrorList{field.NotSupported(field.NewPath("--cloud-provider"), f.CloudProvider,
 			[]string{"", "external"})})
 	}
 	if f.Absent.Offline.MaxAge < 0 {
-		in.invalid("--offline-max-age", f.Absent.Offline.MaxAge.String(), "must not be negative; 0s sets no bound")
+		in.Invalid("--offline-max-age", f.Absent.Offline.MaxAge.String(), "must not be negative; 0s sets no bound")
 	}
 	if f.Kubeconfig != "" {
 		return
@@ -136,7 +136,7 @@ func checkClusterFlags(in *input, f Flags) {
 		{"--offline-max-age", f.Absent.Offline.MaxAge > 0}, {"--offline-key-file", f.Absent.Offline.KeyFile != ""},
 	} {
 		if flag.given {
-			in.add(field.ErrorList{field.Forbidden(field.NewPath(flag.name),
+			in.Add(field.ErrorList{field.Forbidden(field.NewPath(flag.name),
 				"needs --kubeconfig, without which the agent is not part of a cluster")})
 		}
 	}
@@ -150,7 +150,7 @@ func checkLabels(in *input, labels map[string]string) {
 			return prefix == domain || strings.HasSuffix(prefix, "."+domain)
 		})
 		if ours && !kubeletapis.IsKubeletLabel(key) {
-			in.invalid("--node-labels", key,
+			in.Invalid("--node-labels", key,
 				"must be a label that a node may set on itself: one without the domains of Kubernetes, one below %s, "+
 					"or one of %s",
 				strings.Join(kubeletapis.KubeletLabelNamespaces(), " or "),
@@ -162,10 +162,10 @@ func checkLabels(in *input, labels map[string]string) {
 func readRate(in *input, qpsField, burstField string, qps *int32, burst int32) Rate {
 	r := Rate{QPS: int(*qps), Burst: int(burst)}
 	if r.QPS < 0 {
-		in.invalid(qpsField, r.QPS, "must not be negative")
+		in.Invalid(qpsField, r.QPS, "must not be negative")
 	}
 	if r.Burst < 0 {
-		in.invalid(burstField, r.Burst, "must not be negative; 0 stands for the default")
+		in.Invalid(burstField, r.Burst, "must not be negative; 0 stands for the default")
 	}
 	return r
 }
@@ -173,16 +173,16 @@ func readRate(in *input, qpsField, burstField string, qps *int32, burst int32) R
 func readNodeStatus(in *input) NodeStatus {
 	kc := in.kc
 	s := NodeStatus{
-		UpdateFrequency: in.duration("nodeStatusUpdateFrequency", kc.NodeStatusUpdateFrequency),
-		ReportFrequency: in.duration("nodeStatusReportFrequency", kc.NodeStatusReportFrequency),
+		UpdateFrequency: in.Duration("nodeStatusUpdateFrequency", kc.NodeStatusUpdateFrequency),
+		ReportFrequency: in.Duration("nodeStatusReportFrequency", kc.NodeStatusReportFrequency),
 		LeaseDuration:   time.Duration(kc.NodeLeaseDurationSeconds) * time.Second,
 		MaxImages:       int(*kc.NodeStatusMaxImages),
 	}
 	if kc.NodeLeaseDurationSeconds < 0 {
-		in.invalid("nodeLeaseDurationSeconds", kc.NodeLeaseDurationSeconds, "must be more than 0")
+		in.Invalid("nodeLeaseDurationSeconds", kc.NodeLeaseDurationSeconds, "must be more than 0")
 	}
 	if s.MaxImages < -1 {
-		in.invalid("nodeStatusMaxImages", s.MaxImages, "must be at least -1, which lists all images")
+		in.Invalid("nodeStatusMaxImages", s.MaxImages, "must be at least -1, which lists all images")
 	}
 	return s
 }

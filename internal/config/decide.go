@@ -63,13 +63,13 @@ func build(f Flags, files *v1beta1.KubeletConfiguration, h host) (*Config, field
 		checkMachine(in, h)
 	}
 	c.Disabled = gate.Read(kc)
-	in.add(gate.Faults(files))
+	in.Add(gate.Faults(files))
 	c.Dead = readDead(in, f.Disk)
 	checkLock(in, f.Lock)
 	if kc.RunOnce {
-		in.invalid("runOnce", true, `has been removed: use "berth run", which runs pods and ends with them`)
+		in.Invalid("runOnce", true, `has been removed: use "berth run", which runs pods and ends with them`)
 	}
-	return c, in.errs
+	return c, in.All()
 }
 
 // SocketOf returns the path of the agent's socket for a root directory. It is in /run/berth for the two default
@@ -114,20 +114,20 @@ func readFlags(in *input, f Flags) Flags {
 	}
 	f.RunDir, f.Socket = cmp.Or(f.RunDir, runDir), cmp.Or(f.Socket, SocketOf(f.RootDir))
 	f.CertDir = certDir(f)
-	in.absolute("--runtime-cgroups", f.RuntimeCgroups)
+	in.Absolute("--runtime-cgroups", f.RuntimeCgroups)
 	f.Embedded = readEmbedded(in, f.Embedded)
 	if (f.Providers.Config == "") != (f.Providers.BinDir == "") {
-		in.invalid("--image-credential-provider-config", f.Providers.Config,
+		in.Invalid("--image-credential-provider-config", f.Providers.Config,
 			"must be given together with --image-credential-provider-bin-dir, or not at all")
 	}
-	in.add(metavalidation.ValidateLabels(f.NodeLabels, field.NewPath("--node-labels")))
+	in.Add(metavalidation.ValidateLabels(f.NodeLabels, field.NewPath("--node-labels")))
 	for i, ip := range f.NodeIPs {
 		if !ip.IsValid() || ip.IsMulticast() {
-			in.invalid("--node-ip", ip.String(),
+			in.Invalid("--node-ip", ip.String(),
 				"must be an address of this machine, or 0.0.0.0 or :: for the default one of that family")
 		}
 		if slices.ContainsFunc(f.NodeIPs[:i], func(other netip.Addr) bool { return other.Is4() == ip.Is4() }) {
-			in.invalid("--node-ip", ip.String(), "must be the only one of its family")
+			in.Invalid("--node-ip", ip.String(), "must be the only one of its family")
 		}
 	}
 	f.NodeLabels, f.NodeIPs = maps.Clone(f.NodeLabels), slices.Clone(f.NodeIPs)
@@ -155,7 +155,7 @@ func readNodeName(in *input, f Flags, h host) string {
 		if f.HostnameOverride == "" {
 			m = "the host's name is not a valid node name, set --hostname-override: " + m
 		}
-		in.invalid("--hostname-override", name, "%s", m)
+		in.Invalid("--hostname-override", name, "%s", m)
 	}
 	return name
 }
@@ -164,7 +164,7 @@ func readRuntime(in *input, f Flags, h host) Runtime {
 	kc := in.kc
 	r := Runtime{
 		Endpoint:       kc.ContainerRuntimeEndpoint,
-		RequestTimeout: in.duration("runtimeRequestTimeout", kc.RuntimeRequestTimeout),
+		RequestTimeout: in.Duration("runtimeRequestTimeout", kc.RuntimeRequestTimeout),
 		PodCIDRs:       readPodCIDRs(in),
 		CgroupDriver:   kc.CgroupDriver,
 		ParallelPulls:  readParallelPulls(in),
@@ -172,20 +172,20 @@ func readRuntime(in *input, f Flags, h host) Runtime {
 		Cgroups:        f.RuntimeCgroups,
 	}
 	if e := strings.TrimPrefix(r.Endpoint, DockerRuntime); e != "" && e != EmbeddedRuntime {
-		in.socket("containerRuntimeEndpoint", e)
+		in.Socket("containerRuntimeEndpoint", e)
 	}
 	// A cleanup command has no --kubeconfig: the kubelet's root means that the node belongs to a cluster.
 	if f.Kubeconfig != "" || f.Apart && f.RootDir == JoinedRootDir {
 		r.KubeletsDefault = cmp.Or(h.runtime, kubeletsRuntime)
-		in.socket("$CONTAINER_RUNTIME_ENDPOINT", r.KubeletsDefault)
+		in.Socket("$CONTAINER_RUNTIME_ENDPOINT", r.KubeletsDefault)
 	}
 	if e := kc.ImageServiceEndpoint; e != "" && e != r.Endpoint {
-		in.invalid("imageServiceEndpoint", e,
+		in.Invalid("imageServiceEndpoint", e,
 			"must be containerRuntimeEndpoint (%q), or left out: the runtime that runs containers also pulls "+
 				"their images", r.Endpoint)
 	}
 	if r.CgroupDriver != "cgroupfs" && r.CgroupDriver != "systemd" {
-		in.add(field.ErrorList{field.NotSupported(field.NewPath("cgroupDriver"), r.CgroupDriver,
+		in.Add(field.ErrorList{field.NotSupported(field.NewPath("cgroupDriver"), r.CgroupDriver,
 			[]string{"cgroupfs", "systemd"})})
 	}
 	return r
@@ -196,9 +196,9 @@ func readParallelPulls(in *input) int {
 	most, serial := in.kc.MaxParallelImagePulls, *in.kc.SerializeImagePulls
 	switch {
 	case most != nil && *most < 1:
-		in.invalid("maxParallelImagePulls", *most, "must be at least 1")
+		in.Invalid("maxParallelImagePulls", *most, "must be at least 1")
 	case most != nil && *most > 1 && serial:
-		in.invalid("maxParallelImagePulls", *most, "must be 1, or left out, with serializeImagePulls: true")
+		in.Invalid("maxParallelImagePulls", *most, "must be 1, or left out, with serializeImagePulls: true")
 	case serial:
 	case most != nil:
 		return int(*most)
@@ -218,11 +218,11 @@ func readPodCIDRs(in *input) []netip.Prefix {
 		p, err := netip.ParsePrefix(text)
 		switch {
 		case err != nil:
-			in.invalid("podCIDR", text, "must be a range such as 10.85.0.0/16 or 10.85.0.0/16,fd00:85::/64")
+			in.Invalid("podCIDR", text, "must be a range such as 10.85.0.0/16 or 10.85.0.0/16,fd00:85::/64")
 		case p != p.Masked():
-			in.invalid("podCIDR", text, "must be the first address of the range, %s", p.Masked())
+			in.Invalid("podCIDR", text, "must be the first address of the range, %s", p.Masked())
 		case slices.ContainsFunc(all, func(other netip.Prefix) bool { return other.Addr().Is4() == p.Addr().Is4() }):
-			in.invalid("podCIDR", text, "must be the only range of its family")
+			in.Invalid("podCIDR", text, "must be the only range of its family")
 		}
 		all = append(all, p)
 	}
@@ -244,21 +244,21 @@ func readNode(in *input, f Flags) Node {
 
 		Storage: storage.Mode{Off: !*kc.LocalStorageCapacityIsolation, Quotas: f.Disk.EmptyDirQuota},
 	}
-	in.add(taintFaults(kc.RegisterWithTaints))
+	in.Add(taintFaults(kc.RegisterWithTaints))
 	n.Pinning = readPinning(in, &n)
 	n.Enforce = readEnforcement(in)
 	policy, faults := eviction.ReadPolicy(kc, n.Enforce.Pods)
 	n.Eviction = policy
-	in.add(faults)
+	in.Add(faults)
 	if n.MaxPods < 0 {
-		in.invalid("maxPods", n.MaxPods, "must not be negative; 0 stands for the default")
+		in.Invalid("maxPods", n.MaxPods, "must not be negative; 0 stands for the default")
 	}
 	if n.PodsPerCore < 0 {
-		in.invalid("podsPerCore", n.PodsPerCore, "must not be negative; 0 sets no bound")
+		in.Invalid("podsPerCore", n.PodsPerCore, "must not be negative; 0 sets no bound")
 	}
-	in.absolute("cgroupRoot", n.CgroupRoot)
+	in.Absolute("cgroupRoot", n.CgroupRoot)
 	if !*kc.CgroupsPerQOS {
-		in.invalid("cgroupsPerQOS", false, "must be true: pods are always in cgroups by their QoS class")
+		in.Invalid("cgroupsPerQOS", false, "must be true: pods are always in cgroups by their QoS class")
 	}
 	return n
 }
@@ -271,9 +271,9 @@ func readReserved(in *input, path string, amounts map[string]string) corev1.Reso
 		q, err := resource.ParseQuantity(amounts[name])
 		switch {
 		case !slices.Contains(allowed, name):
-			in.add(field.ErrorList{field.NotSupported(field.NewPath(path), name, allowed)})
+			in.Add(field.ErrorList{field.NotSupported(field.NewPath(path), name, allowed)})
 		case err != nil || q.Sign() < 0:
-			in.add(field.ErrorList{field.Invalid(key, amounts[name],
+			in.Add(field.ErrorList{field.Invalid(key, amounts[name],
 				"must be a quantity of at least 0, such as 500m or 1Gi")})
 		default:
 			list[corev1.ResourceName(name)] = q
@@ -300,24 +300,24 @@ func readPods(in *input) Pods {
 		UsernsIDs:            readUsernsIDs(in),
 		FlexVolumes:          kc.VolumePluginDir,
 	}
-	in.absolute("podLogsDir", p.LogsDir)
-	in.absolute("resolvConf", p.ResolvConf)
+	in.Absolute("podLogsDir", p.LogsDir)
+	in.Absolute("resolvConf", p.ResolvConf)
 	if p.ClusterDomain != "" {
-		in.rules("clusterDomain", p.ClusterDomain,
+		in.Rules("clusterDomain", p.ClusterDomain,
 			validation.IsDNS1123Subdomain(strings.TrimSuffix(p.ClusterDomain, ".")))
 	}
 	if d := p.CPUCFSQuotaPeriod; d < time.Millisecond || d > time.Second {
-		in.invalid("cpuCFSQuotaPeriod", d.String(), "must be between 1ms and 1s")
+		in.Invalid("cpuCFSQuotaPeriod", d.String(), "must be between 1ms and 1s")
 	}
 	if d := p.MaxRestartBackoff; d < time.Second || d > maxRestartPeriod {
-		in.invalid("crashLoopBackOff.maxContainerRestartPeriod", d.String(), "must be between 1s and 300s")
+		in.Invalid("crashLoopBackOff.maxContainerRestartPeriod", d.String(), "must be between 1s and 300s")
 	}
 	switch kc.MemorySwap.SwapBehavior {
 	case "", "NoSwap":
 	case "LimitedSwap":
 		p.LimitedSwap = true
 	default:
-		in.add(field.ErrorList{field.NotSupported(field.NewPath("memorySwap.swapBehavior"), kc.MemorySwap.SwapBehavior,
+		in.Add(field.ErrorList{field.NotSupported(field.NewPath("memorySwap.swapBehavior"), kc.MemorySwap.SwapBehavior,
 			[]string{"NoSwap", "LimitedSwap"})})
 	}
 	return p
@@ -329,15 +329,15 @@ func readLogs(in *input) Logs {
 	l := Logs{MaxFiles: int(*kc.ContainerLogMaxFiles), Workers: int(*kc.ContainerLogMaxWorkers)}
 	size, err := resource.ParseQuantity(kc.ContainerLogMaxSize)
 	if l.MaxSize = size.Value(); err != nil || l.MaxSize == 0 {
-		in.invalid("containerLogMaxSize", kc.ContainerLogMaxSize,
+		in.Invalid("containerLogMaxSize", kc.ContainerLogMaxSize,
 			"must be a quantity such as 10Mi; one below 0 turns the rotation of logs off")
 	}
 	if l.MaxFiles < 2 {
-		in.invalid("containerLogMaxFiles", l.MaxFiles,
+		in.Invalid("containerLogMaxFiles", l.MaxFiles,
 			"must be at least 2: the file that is written to and a rotated one")
 	}
 	if l.Workers < 1 {
-		in.invalid("containerLogMaxWorkers", l.Workers, "must be at least 1")
+		in.Invalid("containerLogMaxWorkers", l.Workers, "must be at least 1")
 	}
 	return l
 }
@@ -347,7 +347,7 @@ func readClusterDNS(in *input) []netip.Addr {
 	for i, text := range in.kc.ClusterDNS {
 		ip, err := netip.ParseAddr(text)
 		if err != nil {
-			in.invalid(fmt.Sprintf("clusterDNS[%d]", i), text, "must be an IP address")
+			in.Invalid(fmt.Sprintf("clusterDNS[%d]", i), text, "must be an IP address")
 			continue
 		}
 		all = append(all, ip)
@@ -385,7 +385,7 @@ func readUnsafeSysctls(in *input) []string {
 	for i, name := range in.kc.AllowedUnsafeSysctls {
 		if !slices.ContainsFunc(groups, func(g string) bool { return strings.HasPrefix(name, g) }) ||
 			strings.Contains(strings.TrimSuffix(name, "*"), "*") {
-			in.invalid(fmt.Sprintf("allowedUnsafeSysctls[%d]", i), name,
+			in.Invalid(fmt.Sprintf("allowedUnsafeSysctls[%d]", i), name,
 				"must be kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.* or a part of these; * can only "+
 					"be at the end")
 		}
@@ -401,7 +401,7 @@ func readUsernsIDs(in *input) uint32 {
 	}
 	n := *in.kc.UserNamespaces.IDsPerPod
 	if n < unit || n%unit != 0 || n >= 1<<31 {
-		in.invalid("userNamespaces.idsPerPod", n, "must be a multiple of 65536 below 2147483648")
+		in.Invalid("userNamespaces.idsPerPod", n, "must be a multiple of 65536 below 2147483648")
 		return unit
 	}
 	return uint32(n)
@@ -412,7 +412,7 @@ func readTracing(in *input) *Tracing {
 	if t == nil {
 		return nil
 	}
-	in.within("tracing.samplingRatePerMillion", int64(ptr.Deref(t.SamplingRatePerMillion, 0)), 0, 1_000_000)
+	in.Within("tracing.samplingRatePerMillion", int64(ptr.Deref(t.SamplingRatePerMillion, 0)), 0, 1_000_000)
 	return &Tracing{Endpoint: ptr.Deref(t.Endpoint, defaultOTLP),
 		SamplingRatePerMillion: ptr.Deref(t.SamplingRatePerMillion, 0)}
 }
@@ -421,14 +421,14 @@ func readTracing(in *input) *Tracing {
 func checkMachine(in *input, h host) {
 	const next = "or write %[1]s: false into the file of --config"
 	if *in.kc.FailSwapOn && h.swap {
-		in.invalid("failSwapOn", true, "swap is on: turn it off (swapoff -a), "+next, "failSwapOn")
+		in.Invalid("failSwapOn", true, "swap is on: turn it off (swapoff -a), "+next, "failSwapOn")
 	}
 	if *in.kc.FailCgroupV1 && h.cgroupV1 {
-		in.invalid("failCgroupV1", true,
+		in.Invalid("failCgroupV1", true,
 			"this machine has cgroup v1: boot it with systemd.unified_cgroup_hierarchy=1, "+next, "failCgroupV1")
 	}
 	if in.kc.ProtectKernelDefaults && len(h.kernel) > 0 {
-		in.invalid("protectKernelDefaults", true, "%[2]s: set them (sysctl -w, and in /etc/sysctl.d), "+next,
+		in.Invalid("protectKernelDefaults", true, "%[2]s: set them (sysctl -w, and in /etc/sysctl.d), "+next,
 			"protectKernelDefaults", strings.Join(h.kernel, ", "))
 	}
 }

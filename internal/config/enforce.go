@@ -48,11 +48,11 @@ func readEnforcement(in *input) Enforcement {
 	for i, word := range on {
 		switch {
 		case !slices.Contains(all, word):
-			in.add(field.ErrorList{field.NotSupported(field.NewPath("enforceNodeAllocatable"), word, all)})
+			in.Add(field.ErrorList{field.NotSupported(field.NewPath("enforceNodeAllocatable"), word, all)})
 		case slices.Contains(on[:i], word):
-			in.add(field.ErrorList{field.Duplicate(field.NewPath("enforceNodeAllocatable"), word)})
+			in.Add(field.ErrorList{field.Duplicate(field.NewPath("enforceNodeAllocatable"), word)})
 		case word == "none" && len(on) > 1:
-			in.invalid("enforceNodeAllocatable", on, "must be none alone, or without it")
+			in.Invalid("enforceNodeAllocatable", on, "must be none alone, or without it")
 		}
 	}
 	e := Enforcement{
@@ -71,13 +71,13 @@ func readEnforcement(in *input) Enforcement {
 func readReservedCgroup(in *input, who string, on []string, path string) ReservedCgroup {
 	whole, cpu := slices.Contains(on, who+"-reserved"), slices.Contains(on, who+"-reserved-compressible")
 	name := who + "ReservedCgroup"
-	in.absolute(name, path)
+	in.Absolute(name, path)
 	switch {
 	case whole && cpu:
-		in.invalid("enforceNodeAllocatable", on, "must have only one of %[1]s-reserved and %[1]s-reserved-compressible",
+		in.Invalid("enforceNodeAllocatable", on, "must have only one of %[1]s-reserved and %[1]s-reserved-compressible",
 			who)
 	case (whole || cpu) && path == "":
-		in.invalid(name, path, "must be set to the cgroup that enforceNodeAllocatable limits")
+		in.Invalid(name, path, "must be set to the cgroup that enforceNodeAllocatable limits")
 	case whole || cpu:
 		return ReservedCgroup{Path: path, Compressible: cpu}
 	}
@@ -87,7 +87,7 @@ func readReservedCgroup(in *input, who string, on []string, path string) Reserve
 func readMemoryQoS(in *input) *MemoryQoS {
 	q := &MemoryQoS{ThrottlingFactor: *in.kc.MemoryThrottlingFactor}
 	if q.ThrottlingFactor <= 0 || q.ThrottlingFactor > 1 {
-		in.invalid("memoryThrottlingFactor", q.ThrottlingFactor, "must be more than 0 and at most 1")
+		in.Invalid("memoryThrottlingFactor", q.ThrottlingFactor, "must be more than 0 and at most 1")
 	}
 	on := in.kc.FeatureGates["MemoryQoS"]
 	switch policy := string(in.kc.MemoryReservationPolicy); policy {
@@ -95,10 +95,10 @@ func readMemoryQoS(in *input) *MemoryQoS {
 	case "TieredReservation":
 		q.Tiered = true
 		if !on {
-			in.invalid("memoryReservationPolicy", policy, "needs the feature gate MemoryQoS: true")
+			in.Invalid("memoryReservationPolicy", policy, "needs the feature gate MemoryQoS: true")
 		}
 	default:
-		in.add(field.ErrorList{field.NotSupported(field.NewPath("memoryReservationPolicy"), policy,
+		in.Add(field.ErrorList{field.NotSupported(field.NewPath("memoryReservationPolicy"), policy,
 			[]string{"None", "TieredReservation"})})
 	}
 	if !on {
@@ -111,16 +111,16 @@ func readQOSReserved(in *input) int64 {
 	var percent int64
 	for name, text := range in.kc.QOSReserved {
 		if name != "memory" {
-			in.add(field.ErrorList{field.NotSupported(field.NewPath("qosReserved"), name, []string{"memory"})})
+			in.Add(field.ErrorList{field.NotSupported(field.NewPath("qosReserved"), name, []string{"memory"})})
 			continue
 		}
 		number, ok := strings.CutSuffix(text, "%")
 		if _, err := fmt.Sscanf(number, "%d", &percent); err != nil || !ok || percent < 0 || percent > 100 {
-			in.invalid("qosReserved", text, "must be a percentage between 0%% and 100%%")
+			in.Invalid("qosReserved", text, "must be a percentage between 0%% and 100%%")
 		}
 	}
 	if len(in.kc.QOSReserved) > 0 && !in.kc.FeatureGates["QOSReserved"] {
-		in.invalid("qosReserved", in.kc.QOSReserved, "needs the feature gate QOSReserved: true")
+		in.Invalid("qosReserved", in.kc.QOSReserved, "needs the feature gate QOSReserved: true")
 	}
 	return percent
 }

@@ -47,15 +47,15 @@ type Pinning struct {
 func readPinning(in *input, n *Node) Pinning {
 	kc := in.kc
 	p := Pinning{
-		ReconcilePeriod: in.duration("cpuManagerReconcilePeriod", kc.CPUManagerReconcilePeriod),
+		ReconcilePeriod: in.Duration("cpuManagerReconcilePeriod", kc.CPUManagerReconcilePeriod),
 		ReservedMemory:  readReservedMemory(in),
 		Topology:        readTopology(in),
 	}
-	p.CPUs = in.oneOf("cpuManagerPolicy", kc.CPUManagerPolicy, "none", "static") == "static"
-	p.Memory = in.oneOf("memoryManagerPolicy", kc.MemoryManagerPolicy, "None", "Static") == "Static"
+	p.CPUs = in.OneOf("cpuManagerPolicy", kc.CPUManagerPolicy, "none", "static") == "static"
+	p.Memory = in.OneOf("memoryManagerPolicy", kc.MemoryManagerPolicy, "None", "Static") == "Static"
 	readReservedCPUs(in, &p, n)
 	if len(kc.CPUManagerPolicyOptions) > 0 && !p.CPUs {
-		in.invalid("cpuManagerPolicyOptions", kc.CPUManagerPolicyOptions,
+		in.Invalid("cpuManagerPolicyOptions", kc.CPUManagerPolicyOptions,
 			"must be left out unless cpuManagerPolicy is static")
 	}
 	p.NoPodLevel = gate.Read(kc).Resources.PodHolds
@@ -64,16 +64,16 @@ func readPinning(in *input, n *Node) Pinning {
 		err = cpu.Check(p.CPUOptions, p.Topology.Policy, machine.Machine{})
 	}
 	if err != nil {
-		in.invalid("cpuManagerPolicyOptions", kc.CPUManagerPolicyOptions, "%s",
+		in.Invalid("cpuManagerPolicyOptions", kc.CPUManagerPolicyOptions, "%s",
 			strings.TrimPrefix(err.Error(), "cpuManagerPolicyOptions: "))
 	}
 	if p.CPUs && milliCPU(n.KubeReserved)+milliCPU(n.SystemReserved) == 0 {
-		in.invalid("cpuManagerPolicy", kc.CPUManagerPolicy,
+		in.Invalid("cpuManagerPolicy", kc.CPUManagerPolicy,
 			"needs at least one CPU that pods cannot get: set reservedSystemCPUs, or cpu in systemReserved or "+
 				"kubeReserved")
 	}
 	if p.Memory && len(p.ReservedMemory) == 0 {
-		in.invalid("memoryManagerPolicy", kc.MemoryManagerPolicy,
+		in.Invalid("memoryManagerPolicy", kc.MemoryManagerPolicy,
 			"needs reservedMemory: as much memory on all NUMA nodes together as kubeReserved, systemReserved and "+
 				"evictionHard (memory.available) take")
 	}
@@ -91,10 +91,10 @@ func readReservedCPUs(in *input, p *Pinning, n *Node) {
 	set, err := machine.ParseCPUs(kc.ReservedSystemCPUs)
 	switch {
 	case err != nil || set.IsEmpty():
-		in.invalid("reservedSystemCPUs", kc.ReservedSystemCPUs, "must be a list of CPUs such as 0-3,8")
+		in.Invalid("reservedSystemCPUs", kc.ReservedSystemCPUs, "must be a list of CPUs such as 0-3,8")
 		return
 	case kc.SystemReservedCgroup != "" || kc.KubeReservedCgroup != "":
-		in.invalid("reservedSystemCPUs", kc.ReservedSystemCPUs,
+		in.Invalid("reservedSystemCPUs", kc.ReservedSystemCPUs,
 			"must be left out with systemReservedCgroup or kubeReservedCgroup")
 	}
 	p.ReservedCPUs = set
@@ -110,13 +110,13 @@ func readReservedMemory(in *input) memory.Reserved {
 		for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
 			q := r.Limits[name]
 			if name != corev1.ResourceMemory && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
-				in.invalid(path, name, "must be memory or hugepages- and a size, such as hugepages-2Mi")
+				in.Invalid(path, name, "must be memory or hugepages- and a size, such as hugepages-2Mi")
 			}
 			if q.Sign() <= 0 {
-				in.invalid(path, q.String(), "must be more than 0 of %s", name)
+				in.Invalid(path, q.String(), "must be more than 0 of %s", name)
 			}
 			if _, twice := all[id][name]; twice {
-				in.invalid(path, id, "must be the only entry of this NUMA node for %s", name)
+				in.Invalid(path, id, "must be the only entry of this NUMA node for %s", name)
 			}
 			if all == nil {
 				all = memory.Reserved{}
@@ -137,8 +137,8 @@ func readTopology(in *input) topology.Options {
 	known := []string{string(topology.None), string(topology.BestEffort), string(topology.Restricted),
 		string(topology.SingleNUMANode)}
 	o := topology.Options{
-		Policy:   topology.Policy(in.oneOf("topologyManagerPolicy", kc.TopologyManagerPolicy, known...)),
-		Scope:    in.oneOf("topologyManagerScope", kc.TopologyManagerScope, topology.ScopeContainer, topology.ScopePod),
+		Policy:   topology.Policy(in.OneOf("topologyManagerPolicy", kc.TopologyManagerPolicy, known...)),
+		Scope:    in.OneOf("topologyManagerScope", kc.TopologyManagerScope, topology.ScopeContainer, topology.ScopePod),
 		MaxNodes: topology.DefaultMaxNodes,
 	}
 	const closest, most = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
@@ -149,14 +149,14 @@ func readTopology(in *input) topology.Options {
 		switch name {
 		case closest:
 			if o.PreferClosest, err = strconv.ParseBool(value); err != nil {
-				in.invalid(path, value, "must be true or false")
+				in.Invalid(path, value, "must be true or false")
 			}
 		case most:
 			if o.MaxNodes, err = strconv.Atoi(value); err != nil || o.MaxNodes < topology.DefaultMaxNodes {
-				in.invalid(path, value, "must be a number of at least %d", topology.DefaultMaxNodes)
+				in.Invalid(path, value, "must be a number of at least %d", topology.DefaultMaxNodes)
 			}
 		default:
-			in.add(field.ErrorList{field.NotSupported(field.NewPath("topologyManagerPolicyOptions"), name,
+			in.Add(field.ErrorList{field.NotSupported(field.NewPath("topologyManagerPolicyOptions"), name,
 				[]string{most, closest})})
 		}
 	}

@@ -83,32 +83,32 @@ func serves(kc *v1beta1.KubeletConfiguration, joined bool) bool {
 func readServer(in *input, f Flags) Server {
 	kc, joined := in.kc, f.Kubeconfig != ""
 	var s Server
-	s.Healthz = in.port("healthzPort", in.ip("healthzBindAddress", kc.HealthzBindAddress), *kc.HealthzPort)
-	ip := in.ip("address", kc.Address)
-	s.ReadOnly = in.port("readOnlyPort", ip, kc.ReadOnlyPort)
+	s.Healthz = in.Port("healthzPort", in.IP("healthzBindAddress", kc.HealthzBindAddress), *kc.HealthzPort)
+	ip := in.IP("address", kc.Address)
+	s.ReadOnly = in.Port("readOnlyPort", ip, kc.ReadOnlyPort)
 	handlers := readHandlers(in)
 	if handlers.SystemLogQuery && !handlers.SystemLog {
-		in.invalid("enableSystemLogQuery", true, "needs enableSystemLogHandler: true")
+		in.Invalid("enableSystemLogQuery", true, "needs enableSystemLogHandler: true")
 	}
-	idle := in.duration("streamingConnectionIdleTimeout", kc.StreamingConnectionIdleTimeout)
+	idle := in.Duration("streamingConnectionIdleTimeout", kc.StreamingConnectionIdleTimeout)
 	tls, auth := readTLS(in, f), readAuth(in, joined)
 	if !serves(kc, joined) {
 		return s
 	}
-	s.HTTPS = in.port("port", ip, kc.Port)
+	s.HTTPS = in.Port("port", ip, kc.Port)
 	s.TLS, s.Auth, s.Handlers, s.IdleTimeout = tls, auth, handlers, idle
 	s.VolumePeriod = kc.VolumeStatsAggPeriod.Duration
 	if joined {
 		return s
 	}
 	if !auth.AlwaysAllow {
-		in.invalid("authorization.mode", string(kc.Authorization.Mode),
+		in.Invalid("authorization.mode", string(kc.Authorization.Mode),
 			"must be AlwaysAllow without --kubeconfig: there is no API server to ask, and any client with a "+
 				"certificate of "+
 				"authentication.x509.clientCAFile may do everything")
 	}
 	if kc.ServerTLSBootstrap {
-		in.invalid("serverTLSBootstrap", true, "needs --kubeconfig: there is no API server that signs certificates")
+		in.Invalid("serverTLSBootstrap", true, "needs --kubeconfig: there is no API server that signs certificates")
 	}
 	return s
 }
@@ -131,25 +131,25 @@ func readTLS(in *input, f Flags) TLS {
 	}
 	var err error
 	if t.MinVersion, err = cliflag.TLSVersion(kc.TLSMinVersion); err != nil {
-		in.add(field.ErrorList{field.NotSupported(field.NewPath("tlsMinVersion"), kc.TLSMinVersion,
+		in.Add(field.ErrorList{field.NotSupported(field.NewPath("tlsMinVersion"), kc.TLSMinVersion,
 			cliflag.TLSPossibleVersions())})
 	}
 	for i, name := range kc.TLSCipherSuites {
 		if _, err := cliflag.TLSCipherSuites([]string{name}); err != nil {
-			in.add(field.ErrorList{field.NotSupported(field.NewPath("tlsCipherSuites").Index(i), name,
+			in.Add(field.ErrorList{field.NotSupported(field.NewPath("tlsCipherSuites").Index(i), name,
 				cliflag.TLSCipherPossibleValues())})
 		}
 	}
 	t.CipherSuites, _ = cliflag.TLSCipherSuites(kc.TLSCipherSuites) // errors were added above, for each name
 	if t.Curves, err = cliflag.TLSCurvePreferences(kc.TLSCurvePreferences); err != nil {
-		in.invalid("tlsCurvePreferences", kc.TLSCurvePreferences, "%v", err)
+		in.Invalid("tlsCurvePreferences", kc.TLSCurvePreferences, "%v", err)
 	}
 	if (t.CertFile == "") != (t.KeyFile == "") {
-		in.invalid("tlsCertFile", t.CertFile, "must be given together with tlsPrivateKeyFile, or not at all")
+		in.Invalid("tlsCertFile", t.CertFile, "must be given together with tlsPrivateKeyFile, or not at all")
 	}
-	in.absolute("tlsCertFile", t.CertFile)
-	in.absolute("tlsPrivateKeyFile", t.KeyFile)
-	in.absolute("authentication.x509.clientCAFile", t.ClientCAFile)
+	in.Absolute("tlsCertFile", t.CertFile)
+	in.Absolute("tlsPrivateKeyFile", t.KeyFile)
+	in.Absolute("authentication.x509.clientCAFile", t.ClientCAFile)
 	return t
 }
 
@@ -158,18 +158,18 @@ func readAuth(in *input, joined bool) Auth {
 	a := Auth{
 		Anonymous:   *n.Anonymous.Enabled,
 		TokenReview: *n.Webhook.Enabled,
-		TokenTTL:    in.duration("authentication.webhook.cacheTTL", n.Webhook.CacheTTL),
+		TokenTTL:    in.Duration("authentication.webhook.cacheTTL", n.Webhook.CacheTTL),
 		AlwaysAllow: z.Mode == v1beta1.KubeletAuthorizationModeAlwaysAllow,
-		AllowedTTL:  in.duration("authorization.webhook.cacheAuthorizedTTL", z.Webhook.CacheAuthorizedTTL),
-		DeniedTTL:   in.duration("authorization.webhook.cacheUnauthorizedTTL", z.Webhook.CacheUnauthorizedTTL),
+		AllowedTTL:  in.Duration("authorization.webhook.cacheAuthorizedTTL", z.Webhook.CacheAuthorizedTTL),
+		DeniedTTL:   in.Duration("authorization.webhook.cacheUnauthorizedTTL", z.Webhook.CacheUnauthorizedTTL),
 	}
 	modes := []v1beta1.KubeletAuthorizationMode{v1beta1.KubeletAuthorizationModeAlwaysAllow,
 		v1beta1.KubeletAuthorizationModeWebhook}
 	if z.Mode != "" && !slices.Contains(modes, z.Mode) {
-		in.add(field.ErrorList{field.NotSupported(field.NewPath("authorization.mode"), z.Mode, modes)})
+		in.Add(field.ErrorList{field.NotSupported(field.NewPath("authorization.mode"), z.Mode, modes)})
 	}
 	if a.TokenReview && !joined && serves(in.kc, joined) {
-		in.invalid("authentication.webhook.enabled", true,
+		in.Invalid("authentication.webhook.enabled", true,
 			"needs --kubeconfig: there is no API server that judges tokens")
 	}
 	return a

@@ -28,30 +28,30 @@ func readShutdown(in *input) Shutdown {
 	total, critical := in.kc.ShutdownGracePeriod.Duration, in.kc.ShutdownGracePeriodCriticalPods.Duration
 	seconds := func(path string, d time.Duration) {
 		if d < 0 || d > 0 && d < time.Second {
-			in.invalid(path, d.String(), "must be 0s or at least 1s")
+			in.Invalid(path, d.String(), "must be 0s or at least 1s")
 		}
 	}
 	seconds("shutdownGracePeriod", total)
 	seconds("shutdownGracePeriodCriticalPods", critical)
 	if critical > total {
-		in.invalid("shutdownGracePeriodCriticalPods", critical.String(),
+		in.Invalid("shutdownGracePeriodCriticalPods", critical.String(),
 			"must be at most shutdownGracePeriod, %v, of which it is a part", total)
 	}
 	var all Shutdown
 	path := field.NewPath("shutdownGracePeriodByPodPriority")
 	for i, g := range in.kc.ShutdownGracePeriodByPodPriority {
 		if g.ShutdownGracePeriodSeconds < 0 {
-			in.add(field.ErrorList{field.Invalid(path.Index(i).Child("shutdownGracePeriodSeconds"),
+			in.Add(field.ErrorList{field.Invalid(path.Index(i).Child("shutdownGracePeriodSeconds"),
 				g.ShutdownGracePeriodSeconds, "must not be negative")})
 		}
 		if slices.ContainsFunc(all, func(o ShutdownGroup) bool { return o.Priority == g.Priority }) {
-			in.add(field.ErrorList{field.Duplicate(path.Index(i).Child("priority"), g.Priority)})
+			in.Add(field.ErrorList{field.Duplicate(path.Index(i).Child("priority"), g.Priority)})
 		}
 		all = append(all, ShutdownGroup{g.Priority, time.Duration(g.ShutdownGracePeriodSeconds) * time.Second})
 	}
 	switch {
 	case len(all) > 0 && (total > 0 || critical > 0):
-		in.invalid("shutdownGracePeriodByPodPriority", in.kc.ShutdownGracePeriodByPodPriority,
+		in.Invalid("shutdownGracePeriodByPodPriority", in.kc.ShutdownGracePeriodByPodPriority,
 			"must not be set together with shutdownGracePeriod")
 	case len(all) == 0 && total > 0:
 		all = Shutdown{{0, total - critical}, {systemCritical, critical}}

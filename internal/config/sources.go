@@ -46,32 +46,32 @@ func readSources(in *input, f Flags) Sources {
 	kc := in.kc
 	s := Sources{
 		StaticPodPath: kc.StaticPodPath, StaticPodURL: kc.StaticPodURL,
-		FileCheckFrequency: in.duration("fileCheckFrequency", kc.FileCheckFrequency),
-		HTTPCheckFrequency: in.duration("httpCheckFrequency", kc.HTTPCheckFrequency),
+		FileCheckFrequency: in.Duration("fileCheckFrequency", kc.FileCheckFrequency),
+		HTTPCheckFrequency: in.Duration("httpCheckFrequency", kc.HTTPCheckFrequency),
 		KeepMissing:        f.Kubeconfig == "", StaticCritical: f.Kubeconfig != "",
 		ClaimRetention: DefaultClaimRetention,
 	}
 	if f.Absent.Manifests.Missing != "" {
-		missing := in.oneOf("--missing-manifests", f.Absent.Manifests.Missing, MissingKeep, MissingEnd)
+		missing := in.OneOf("--missing-manifests", f.Absent.Manifests.Missing, MissingKeep, MissingEnd)
 		s.KeepMissing = missing == MissingKeep
 	}
 	if m := f.Absent.Manifests.Static; m != "" {
-		s.StaticCritical = in.oneOf("--static-pods", m, "critical", "ordinary") == "critical"
+		s.StaticCritical = in.OneOf("--static-pods", m, "critical", "ordinary") == "critical"
 	}
 	if r := f.Absent.Manifests.ClaimRetention; r != nil {
 		if s.ClaimRetention = *r; *r < 0 {
-			in.invalid("--claim-retention", r.String(), "must not be negative; 0s removes the data at once")
+			in.Invalid("--claim-retention", r.String(), "must not be negative; 0s removes the data at once")
 		}
 	}
-	in.absolute("staticPodPath", s.StaticPodPath)
+	in.Absolute("staticPodPath", s.StaticPodPath)
 	if s.StaticPodURL != "" {
 		if u, err := url.Parse(s.StaticPodURL); err != nil || u.Scheme != "http" && u.Scheme != "https" ||
 			u.Host == "" {
-			in.invalid("staticPodURL", s.StaticPodURL, "must be an http or https URL")
+			in.Invalid("staticPodURL", s.StaticPodURL, "must be an http or https URL")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(kc.StaticPodURLHeader)) {
-		in.rules("staticPodURLHeader", name, validation.IsHTTPHeaderName(name))
+		in.Rules("staticPodURLHeader", name, validation.IsHTTPHeaderName(name))
 		if s.StaticPodURLHeader == nil {
 			s.StaticPodURLHeader = map[string][]string{}
 		}
