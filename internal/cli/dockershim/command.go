@@ -1,6 +1,7 @@
 package dockershim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -111,7 +112,7 @@ func run(cmd *cobra.Command, o options) error {
 		return client.Next(fmt.Errorf("--network-plugin=%s is not supported", o.plugin),
 			"leave it out, and install a CNI configuration in --cni-conf-dir")
 	}
-	server, err := newServer(o, log)
+	server, err := newServer(cmd.Context(), o, log)
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func run(cmd *cobra.Command, o options) error {
 	})
 }
 
-func newServer(o options, log *slog.Logger) (*dockershim.Server, error) {
+func newServer(ctx context.Context, o options, log *slog.Logger) (*dockershim.Server, error) {
 	program, err := assets.Holder()
 	if err != nil {
 		return nil, err
@@ -139,7 +140,7 @@ func newServer(o options, log *slog.Logger) (*dockershim.Server, error) {
 	if dir == "" {
 		dir = stateDir(o.engine)
 	}
-	return dockershim.New(dockershim.Config{
+	return dockershim.Open(ctx, dockershim.Config{
 		Endpoint: o.engine, PauseProgram: program, PauseImage: o.pauseImage, PodCIDR: o.cidr, Checkpoints: o.root,
 		Pull: image.PullOptions{ProgressDeadline: o.progress}, StreamAddress: o.streamAddress, Log: log,
 		Network: network.Config{ConfDir: o.confDir, BinDirs: strings.Split(o.binDirs, ","),

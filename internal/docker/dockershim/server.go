@@ -83,8 +83,8 @@ type deeper struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 }
 
-// New makes a server. It listens for streams and does no other I/O. The server works while Run runs.
-func New(c Config) (*Server, error) {
+// Open makes a server that listens for streams. It does no other I/O. The server works while Run runs.
+func Open(ctx context.Context, c Config) (*Server, error) {
 	client, err := docker.New(c.Endpoint)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func New(c Config) (*Server, error) {
 	pods := network.New(c.Network)
 	s.pods = pods
 	if c.PodCIDR != "" {
-		if err := pods.SetPodCIDR(context.Background(), c.PodCIDR); err != nil {
+		if err := pods.SetPodCIDR(ctx, c.PodCIDR); err != nil {
 			return nil, err
 		}
 	}
@@ -114,7 +114,7 @@ func New(c Config) (*Server, error) {
 	if address == "" {
 		address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0).String()
 	}
-	s.listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+	s.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen for streams: %w", err)
 	}

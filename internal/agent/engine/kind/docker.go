@@ -101,7 +101,7 @@ func (d *docker) Connect(ctx context.Context, launch engine.Launch, o cri.Option
 	if err := d.network.Prepare(ctx, network.Machine{IPv6: ipv6(), Nftables: packetfilter.Nftables()}); err != nil {
 		return nil, err
 	}
-	d.shim, err = dockershim.New(dockershim.Config{
+	d.shim, err = dockershim.Open(ctx, dockershim.Config{
 		Endpoint: d.choice.Endpoint, PauseProgram: program, Log: d.log,
 		Network: podnet.Config{ConfDir: filepath.Join(d.dirs.root, "cni"), BinDirs: []string{pluginDir},
 			CacheDirs: cniCaches, NamespaceDir: filepath.Join(d.dirs.state, "pods", "netns"),
