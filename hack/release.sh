@@ -46,21 +46,11 @@ archive() {
 
 build() { # ARCH
 	echo "release: building berth $version for $1"
-	assets=$(sh hack/assets.sh "$1")
 	name=berth-$version-linux-$1
 	stage=$work/$1/$name
 	mkdir -p "$stage" "$work/$1/programs"
 
-	# The build sees the programs of its architecture in place of those in internal/runtime/assets.
-	embedded=$PWD/internal/runtime/assets
-	comma=
-	for file in "$assets"/*; do
-		printf '%s "%s/%s": "%s"' "$comma" "$embedded" "${file##*/}" "$file"
-		comma=,
-	done | sed '1s/^/{"Replace": {/; $s/$/}}/' >"$work/$1/overlay.json"
-	CGO_ENABLED=0 GOARCH=$1 go build -overlay "$work/$1/overlay.json" -ldflags '-s -w -buildid=' -o "$stage/berth" \
-		./cmd/berth
-
+	assets=$(sh hack/program.sh "$1" "$stage/berth")
 	for file in "$assets"/*.zst; do
 		zstd -dqf "$file" -o "$work/$1/programs/$(basename "$file" .zst)"
 	done
