@@ -3,6 +3,7 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -151,7 +152,8 @@ func configure(c container, layer v1.Layer) (v1.Image, error) {
 		return nil, err
 	}
 	config = config.DeepCopy()
-	config.Architecture, config.OS = runtime.GOARCH, "linux"
+	// The go command builds the programs for $GOARCH too.
+	config.Architecture, config.OS = cmp.Or(os.Getenv("GOARCH"), runtime.GOARCH), "linux"
 	config.Config.Entrypoint = c.entrypoint
 	config.Config.Env = []string{"PATH=/"}
 	if c.variable != "" {
