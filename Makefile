@@ -12,10 +12,10 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath -vet=off -ldflags
 EMBEDDED = ./internal/runtime/... ./internal/cri/critest/... ./internal/agent/engine/kind ./internal/cli
 RACE     = $(filter-out $(shell $(GO) list $(EMBEDDED)),$(shell $(GO) list ./internal/...))
 
-.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak docker browser script e2e chaos powercut vmtest before leftovers bench hogs packages release clean
+.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak docker browser script e2e chaos powercut vmtest vmtest-arm64 before leftovers bench hogs packages release clean
 
 help: ## list the targets
-	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 setup: ## install the Debian packages that building and testing needs
 	@sh hack/setup.sh
@@ -113,6 +113,17 @@ vmtest: build image cluster ## end to end on an emulated machine (slow): 2 NUMA 
 		main/bridge main/loopback ipam/host-local meta/portmap)
 	bin/vm/vm -kernel "$$(sh hack/unpack.sh kernel)" -systemd "$$(sh hack/unpack.sh systemd)" \
 		-tools "$$(sh hack/unpack.sh tools)" $(VMFLAGS)
+
+vmtest-arm64: ## run example pods on an emulated machine with 64-bit Arm processors (slow)
+	@sh hack/setup.sh arm64
+	@sh hack/webui.sh
+	@mkdir -p bin/arm64 bin/vm
+	@sh hack/program.sh arm64 bin/arm64/berth >/dev/null
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) build -o bin/arm64/vm ./test/vm
+	$(GO) build -o bin/arm64/mkimage ./test/mkimage
+	GOARCH=arm64 bin/arm64/mkimage bin/arm64 $(IMAGE) >/dev/null
+	CGO_ENABLED=0 $(GO) build -o bin/vm/vm ./test/vm
+	bin/vm/vm arm64 -kernel "$$(sh hack/unpack.sh kernel-arm64)"
 
 # POWERCUTFLAGS="-cuts 50 -time 5h -seed 7" chooses how many cuts, and repeats their order.
 powercut: build image ## cut the power of an emulated machine six times (slow), also with a disk that fails

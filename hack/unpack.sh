@@ -1,14 +1,19 @@
 #!/bin/sh
 # Downloads Debian packages and unpacks them into one directory, without installing them. "kernel" is the current cloud
-# kernel, "systemd" the service manager with its bus, "node-exporter" Prometheus' node exporter with its libraries,
-# "tools" the client of iSCSI, "seccomp-arm64" libseccomp for arm64. Prints the directory. It is kept in
-# $BERTH_CACHE (default ~/.cache/berth), so that the network is used only once.
+# kernel, and "kernel-arm64" the one for arm64; "systemd" the service manager with its bus, "node-exporter" Prometheus'
+# node exporter with its libraries, "tools" the client of iSCSI, "seccomp-arm64" libseccomp for arm64. Prints the
+# directory. It is kept in $BERTH_CACHE (default ~/.cache/berth), so that the network is used only once.
 set -eu
 
 architecture=
-case ${1-} in
 # The meta-package depends on the current kernel.
-kernel) packages() { apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[^ ]*\).*/\1/p'; } ;;
+kernel() { apt-cache depends "linux-image-cloud-$1" 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[^ ]*\).*/\1/p'; }
+case ${1-} in
+kernel) packages() { kernel amd64; } ;;
+kernel-arm64)
+	packages() { kernel arm64; }
+	architecture=arm64
+	;;
 systemd) packages() { echo systemd libsystemd-shared dbus dbus-bin dbus-daemon dbus-system-bus-common libapparmor1 libdbus-1-3 libexpat1 libip4tc2 libkmod2 libseccomp2; } ;;
 node-exporter) packages() { echo prometheus-node-exporter libc6; } ;;
 tools) packages() { echo open-iscsi libopeniscsiusr libisns0; } ;;
@@ -17,7 +22,7 @@ seccomp-arm64)
 	architecture=arm64
 	;;
 *)
-	echo "usage: $0 kernel|systemd|node-exporter|tools|seccomp-arm64" >&2
+	echo "usage: $0 kernel|kernel-arm64|systemd|node-exporter|tools|seccomp-arm64" >&2
 	exit 2
 	;;
 esac

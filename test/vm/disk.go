@@ -122,6 +122,9 @@ func copyTools(tools, root string) (programs []string, err error) {
 
 // copyLibraries copies all libraries of the programs, except libraries from the packages of systemd, which are there.
 func copyLibraries(ctx context.Context, content image, programs []string, root string) error {
+	if len(programs) == 0 {
+		return nil
+	}
 	ldd := exec.CommandContext(ctx, "ldd", programs...)
 	path := "LD_LIBRARY_PATH="
 	for _, dir := range []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu",

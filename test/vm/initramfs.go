@@ -33,8 +33,8 @@ type command struct {
 }
 
 // initramfs writes the archive that the kernel starts from: init, the modules and the job.
-func initramfs(path, kernel string, j job) error {
-	all, err := moduleFiles(kernel)
+func initramfs(path string, on platform, j job) error {
+	all, err := moduleFiles(on.kernel)
 	if err != nil {
 		return err
 	}
@@ -43,11 +43,11 @@ func initramfs(path, kernel string, j job) error {
 		return err
 	}
 	var archive cpio
-	self, err := os.ReadFile("/proc/self/exe")
+	init, err := os.ReadFile(on.init)
 	if err != nil {
 		return err
 	}
-	archive.add("init", 0o755, self)
+	archive.add("init", 0o755, init)
 	for _, name := range order {
 		data, err := os.ReadFile(all[name])
 		if err != nil {

@@ -11,6 +11,10 @@
 //
 // runs no test: it cuts the power of a machine that works, again and again. See powercut.go.
 //
+//	bin/vm/vm arm64 -kernel DIR
+//
+// runs example pods on an emulated machine of that architecture. See arm64.go.
+//
 // The directories are unpacked packages (hack/unpack.sh prints their paths). The files bin/berth, bin/workload.tar,
 // bin/cluster and the compiled tests in bin/vm must exist; make vmtest builds them. The exit status is 1 if a test
 // failed.
@@ -48,16 +52,25 @@ func main() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	work := run
-	if len(os.Args) > 1 && os.Args[1] == asPowercut {
-		work, os.Args = powercuts, append(os.Args[:1:1], os.Args[2:]...)
-	}
-	err := work(ctx)
+	err := chosen()(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "vm:", err)
 		os.Exit(1)
 	}
+}
+
+// chosen returns the work that the first argument chooses, and removes that argument.
+func chosen() func(context.Context) error {
+	if len(os.Args) == 1 {
+		return run
+	}
+	work := map[string]func(context.Context) error{asPowercut: powercuts, asArm64: runOnArm64}[os.Args[1]]
+	if work == nil {
+		return run
+	}
+	os.Args = append(os.Args[:1:1], os.Args[2:]...)
+	return work
 }
 
 // boot is one start of the machine.
@@ -141,7 +154,9 @@ func run(ctx context.Context) (err error) {
 		if *machine != "" && *machine != b.machine || len(commands) == 0 {
 			return nil
 		}
-		return b.bounded(ctx, *kernel, disk, commands)
+		return bounded(ctx, b.machine, func(ctx context.Context) error {
+			return b.start(ctx, amd64(*kernel), disk, commands)
+		})
 	})
 }
 
@@ -179,21 +194,21 @@ func startAll(ctx context.Context, all []boot, beside int, start func(context.Co
 	return errors.Join(append(failed, err)...)
 }
 
-// bounded starts the machine, and ends it when it takes longer than limit.
-func (b boot) bounded(ctx context.Context, kernel, disk string, commands []command) error {
+// bounded starts a machine, ends it when it takes longer than limit, and prints how long it took.
+func bounded(ctx context.Context, name string, start func(context.Context) error) error {
 	// qemu ends with the thread that started it (Pdeathsig). The thread ends with this goroutine if it stays locked.
 	runtime.LockOSThread()
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err := b.start(ctx, kernel, disk, commands)
+	err := start(ctx)
 	if ctx.Err() == context.DeadlineExceeded {
 		err = fmt.Errorf("machine did not finish within %v: %w", limit, err)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", b.machine, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	fmt.Printf("ok    %s  %.0fs\n", b.machine, time.Since(began).Seconds())
+	fmt.Printf("ok    %s  %.0fs\n", name, time.Since(began).Seconds())
 	return nil
 }
 

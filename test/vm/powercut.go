@@ -168,7 +168,7 @@ func (p *powercutRun) live(ctx context.Context, l *powercutLife) (err error) {
 	served := make(chan error, 1)
 	go func() { served <- p.disk.Serve(listener) }()
 	defer func() { err = errors.Join(err, listener.Close(), <-served) }()
-	qemu, console, err := startMachine(ctx, p.kernel, initrd, filepath.Join(p.dir, "system"), "-smp", "2", "-m",
+	qemu, console, err := startMachine(ctx, amd64(p.kernel), initrd, filepath.Join(p.dir, "system"), "-smp", "2", "-m",
 		powercutMemory, "-drive", "if=virtio,format=raw,cache=writeback,file.driver=nbd,file.server.type=unix,"+
 			"file.server.path="+socket)
 	if err != nil {
@@ -196,7 +196,8 @@ func (p *powercutRun) job(l *powercutLife) (path string, err error) {
 	args := []string{"/berth/" + churnProgram, "-seed", strconv.FormatUint(p.seed, 10), "-life", strconv.Itoa(l.number),
 		"-ledger", string(ledger), "-fault", l.fault, "-last=" + strconv.FormatBool(l.last)}
 	path = filepath.Join(p.dir, "initrd")
-	if err := initramfs(path, p.kernel, job{Machine: "v2", Commands: []command{{Dir: "/", Args: args}}}); err != nil {
+	j := job{Machine: "v2", Commands: []command{{Dir: "/", Args: args}}}
+	if err := initramfs(path, amd64(p.kernel), j); err != nil {
 		return "", fmt.Errorf("make the initramfs: %w", err)
 	}
 	return path, nil

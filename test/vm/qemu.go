@@ -14,7 +14,7 @@ import (
 )
 
 // start boots the machine, prints the results of its tests and waits until it is off.
-func (b boot) start(ctx context.Context, kernel, disk string, commands []command) (err error) {
+func (b boot) start(ctx context.Context, on platform, disk string, commands []command) (err error) {
 	j := job{Machine: b.machine, Commands: commands}
 	var network []string
 	if slices.ContainsFunc(commands, func(c command) bool { return c.Cluster }) {
@@ -29,30 +29,35 @@ func (b boot) start(ctx context.Context, kernel, disk string, commands []command
 		}
 	}
 	initrd := disk + "." + b.machine
-	if err := initramfs(initrd, kernel, j); err != nil {
+	if err := initramfs(initrd, on, j); err != nil {
 		return fmt.Errorf("make the initramfs: %w", err)
 	}
-	qemu, console, err := startMachine(ctx, kernel, initrd, disk, append(b.topology(), network...)...)
+	qemu, console, err := startMachine(ctx, on, initrd, disk, append(b.topology(), network...)...)
 	if err != nil {
 		return err
 	}
-	log := newTranscript(os.Stdout, b.machine)
+	return newTranscript(os.Stdout, b.machine).follow(qemu, console)
+}
+
+// follow reads the console until the machine is off. It returns an error if the guest reported one, or did not finish
+// its commands.
+func (t *transcript) follow(qemu *exec.Cmd, console io.Reader) (err error) {
 	for lines := bufio.NewReader(console); err == nil; {
 		var line string
 		if line, err = lines.ReadString('\n'); line != "" {
-			log.line(line)
+			t.line(line)
 		}
 	}
 	if err := qemu.Wait(); err != nil {
-		log.rest()
+		t.rest()
 		return fmt.Errorf("the machine stopped: %w", err)
 	}
-	if !log.done {
-		log.rest()
+	if !t.done {
+		t.rest()
 		return errors.New("the machine stopped before its tests ended: the kernel panicked")
 	}
-	if len(log.wrong) > 0 {
-		return fmt.Errorf("failed or skipped: %q", log.wrong)
+	if len(t.wrong) > 0 {
+		return fmt.Errorf("failed or skipped: %q", t.wrong)
 	}
 	return nil
 }
@@ -75,25 +80,47 @@ func (b boot) topology() []string {
 		"-numa", "dist,src=0,dst=1,val=40", "-numa", "dist,src=0,dst=2,val=12", "-numa", "dist,src=1,dst=2,val=40"}
 }
 
-// startMachine starts qemu and returns the guest's console. Writes of the guest do not change the file disk.
-func startMachine(ctx context.Context, kernel, initrd, disk string, more ...string) (*exec.Cmd, io.Reader, error) {
-	images, err := filepath.Glob(filepath.Join(kernel, "boot/vmlinuz-*"))
-	if err != nil || len(images) != 1 {
-		return nil, nil, fmt.Errorf("%d kernels in %q: name an unpacked linux-image package with -kernel", len(images),
-			kernel)
-	}
-	args := []string{"-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
+// platform is a processor architecture with the kernel that a machine boots.
+type platform struct {
+	init    string   // this program, built for the architecture
+	kernel  string   // the directory of an unpacked linux-image package
+	qemu    string   // the program that emulates the architecture
+	options []string // options of that program: the board, the processor and the kernel's console
+	append  string   // options of the kernel, beside those that every kernel has
+}
+
+func amd64(kernel string) platform {
+	return platform{init: "/proc/self/exe", kernel: kernel, qemu: "qemu-system-x86_64",
 		// qemu emulates threads only for CPUs of Intel. Without ERMS and FSRM the kernel copies words; an emulated
 		// rep movsb would copy byte by byte.
-		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,la57=off,erms=off,fsrm=off,vendor=GenuineIntel",
+		options: []string{"-machine", "q35", "-cpu", "max,la57=off,erms=off,fsrm=off,vendor=GenuineIntel"},
+		// The TSC is the only clock that is not a slow device. On a busy host the timer interrupts may come too late
+		// for the check of the timer, after which the kernel panics.
+		append: "console=ttyS0 tsc=reliable no_timer_check"}
+}
+
+// arm64 has a processor without pointer authentication, which takes most of the time where it is emulated.
+func arm64(kernel string) platform {
+	return platform{init: "bin/arm64/vm", kernel: kernel, qemu: "qemu-system-aarch64",
+		options: []string{"-machine", "virt,gic-version=3", "-cpu", "cortex-a72"}, append: "console=ttyAMA0"}
+}
+
+// startMachine starts qemu and returns the guest's console. Writes of the guest do not change the file disk.
+func startMachine(ctx context.Context, on platform, initrd, disk string, more ...string) (*exec.Cmd, io.Reader,
+	error) {
+	images, err := filepath.Glob(filepath.Join(on.kernel, "boot/vmlinuz-*"))
+	if err != nil || len(images) != 1 {
+		return nil, nil, fmt.Errorf("%d kernels in %q: name an unpacked linux-image package with -kernel", len(images),
+			on.kernel)
+	}
+	args := []string{"-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio", "-accel", "tcg,thread=multi",
 		"-drive", "if=virtio,format=raw,snapshot=on,file=" + disk,
 		"-kernel", images[0], "-initrd", initrd,
-		// Emulated CPUs wait long for each other, which the kernel must not report as a lockup. The TSC is the only
-		// clock that is not a slow device. Without randomized addresses, qemu translates the same code only once. On a
-		// busy host the timer interrupts may come too late for the check of the timer, after which the kernel panics.
-		"-append", "console=ttyS0 quiet panic=-1 nowatchdog tsc=reliable mitigations=off norandmaps apparmor=1 " +
-			"security=apparmor rcupdate.rcu_cpu_stall_suppress=1 no_timer_check"}
-	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", append(args, more...)...)
+		// Emulated CPUs wait long for each other, which the kernel must not report as a lockup. Without randomized
+		// addresses, qemu translates the same code only once.
+		"-append", "quiet panic=-1 nowatchdog mitigations=off norandmaps apparmor=1 security=apparmor " +
+			"rcupdate.rcu_cpu_stall_suppress=1 " + on.append}
+	qemu := exec.CommandContext(ctx, on.qemu, slices.Concat(args, on.options, more)...)
 	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	qemu.Stderr = os.Stderr
 	console, err := qemu.StdoutPipe()
@@ -101,7 +128,7 @@ func startMachine(ctx context.Context, kernel, initrd, disk string, more ...stri
 		return nil, nil, err
 	}
 	if err := qemu.Start(); err != nil {
-		return nil, nil, fmt.Errorf("%w: make setup installs it", err)
+		return nil, nil, fmt.Errorf("%w: hack/setup.sh installs it", err)
 	}
 	return qemu, console, nil
 }

@@ -12,6 +12,7 @@ import (
 type transcript struct {
 	out     io.Writer
 	machine string
+	live    bool                // print each line at once
 	test    string              // the test whose output follows
 	pending map[string][]string // the output of tests without a verdict, by name
 	wrong   []string            // tests that failed or skipped, and errors of the guest itself
@@ -42,6 +43,9 @@ func (t *transcript) line(line string) {
 		return
 	}
 	m := verdict.FindStringSubmatch(line)
+	if t.live {
+		fmt.Fprintln(t.out, line)
+	}
 	if m == nil {
 		t.pending[t.test] = append(t.pending[t.test], line)
 		return
@@ -63,6 +67,9 @@ func (t *transcript) line(line string) {
 
 // rest prints the output of tests without a verdict, after the machine has stopped early.
 func (t *transcript) rest() {
+	if t.live {
+		return
+	}
 	for name, lines := range t.pending {
 		fmt.Fprintf(t.out, "--- %s\n%s\n", name, strings.Join(lines, "\n"))
 	}
