@@ -71,7 +71,7 @@ func run(ctx context.Context, o options) (err error) {
 	fmt.Fprintf(text, "# Results on a Docker Engine\n\n%s. How to read it: README.md beside this file.\n\n",
 		time.Now().UTC().Format(time.DateOnly))
 	for _, part := range []func(context.Context, options, *side.Berth, *side.Docker, *strings.Builder) error{
-		starts, atRest} {
+		starts, restarts, atRest} {
 		if err := part(ctx, o, berth, floor, text); err != nil {
 			return err
 		}
@@ -115,6 +115,38 @@ func starts(ctx context.Context, o options, berth *side.Berth, floor *side.Docke
 		fmt.Fprintf(text, "| %s, n=%d | %s | %s | **%.2f** | %s |\n", row.what, row.rounds, cell(times[0]),
 			cell(times[1]), ratio, row.goal)
 	}
+	return nil
+}
+
+// restarts measures restarts after SIGKILL on both sides in turn, each in a new pod, because the first restart of a
+// container has no back-off. The first pod is a warm-up.
+func restarts(ctx context.Context, o options, berth *side.Berth, floor *side.Docker, text *strings.Builder) error {
+	type killer interface {
+		side.Side
+		Kill(ctx context.Context, podName string) (time.Duration, error)
+	}
+	times := make([][]time.Duration, 2)
+	for round := range o.pods + 1 {
+		for i, s := range []killer{berth, floor} {
+			prefix := fmt.Sprintf("killed%d", round)
+			if _, err := s.Start(ctx, prefix, 1, side.Shape{}, 1); err != nil {
+				return err
+			}
+			took, err := s.Kill(ctx, side.PodName(prefix, 0))
+			if err != nil {
+				return err
+			}
+			if _, err := s.Remove(ctx, prefix, 1, 1); err != nil {
+				return err
+			}
+			if round > 0 {
+				times[i] = append(times[i], took)
+			}
+		}
+	}
+	ratio := float64(median(times[0])) / float64(median(times[1]))
+	fmt.Fprintf(text, "| restart after SIGKILL, to the next first instruction, n=%d | %s | %s | **%.2f** | |\n", o.pods,
+		cell(times[0]), cell(times[1]), ratio)
 	return nil
 }
 
