@@ -105,8 +105,8 @@ func (e *Engine) Name() string {
 	return name
 }
 
-// Endpoint returns the runtime's address for other processes: unix:///path. It is "" for the embedded runtime, which is
-// part of this process.
+// Endpoint returns the runtime's address for other processes: unix:///path, or docker:// with a path or without. It is
+// "" for the embedded runtime, which is part of this process.
 func (e *Engine) Endpoint() string { return e.choice.Endpoint }
 
 // Effective returns a configuration with the endpoint and the cgroup driver that are in use.

@@ -43,7 +43,7 @@ type Source struct {
 	// left out.
 	Named map[string]string
 	Dirs  *poddir.Dirs
-	// Endpoint is the address of the runtime, unix:///path. It is "" for the embedded runtime.
+	// Endpoint is the address of the runtime. Only a process that listens on unix:///path is measured.
 	Endpoint string
 }
 

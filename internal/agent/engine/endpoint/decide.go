@@ -4,7 +4,7 @@ import "fmt"
 
 // Facts are the inputs of the choice.
 type Facts struct {
-	// Configured is containerRuntimeEndpoint: unix:///path, Embedded, or empty.
+	// Configured is containerRuntimeEndpoint: unix:///path, docker:// with a path or without, Embedded, or empty.
 	Configured string
 	// Joined means that the node is in a cluster.
 	Joined bool
@@ -20,7 +20,7 @@ type Facts struct {
 
 // Choice is the chosen runtime, and the reason for the choice.
 type Choice struct {
-	// Endpoint is unix:///path, or empty for the embedded runtime.
+	// Endpoint is unix:///path, docker:// with a path or without, or empty for the embedded runtime.
 	Endpoint string
 	Reason   string
 }
