@@ -111,6 +111,7 @@ vmtest: build image cluster ## end to end on an emulated machine (slow): 2 NUMA 
 	CGO_ENABLED=0 $(GO) build -o bin/vm/vm ./test/vm
 	$(GO) build -C tools -o ../bin/vm/cni/ $(addprefix github.com/containernetworking/plugins/plugins/,\
 		main/bridge main/loopback ipam/host-local meta/portmap)
+	$(if $(findstring -long,$(VMFLAGS)),sh test/packages/build.sh bin/vm/packages)
 	bin/vm/vm -kernel "$$(sh hack/unpack.sh kernel)" -systemd "$$(sh hack/unpack.sh systemd)" \
 		-tools "$$(sh hack/unpack.sh tools)" $(VMFLAGS)
 

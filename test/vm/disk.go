@@ -21,6 +21,7 @@ const programs = `sh
 	blkid blockdev dmesg losetup mkfs.ext4 mkfs.xfs xfs_quota mkswap mount pgrep pkill swapoff swapon sysctl taskset
 	umount
 	nft apparmor_parser
+	dpkg dpkg-deb dpkg-query dpkg-split diff ldconfig start-stop-daemon tar
 	containerd containerd-shim-runc-v2 ctr runc`
 
 // toolPrograms are the programs that the packages of -tools have.
@@ -46,17 +47,18 @@ func makeDisk(ctx context.Context, path string, content image) error {
 	if err := copyTree("test/vm/etc", filepath.Join(root, "etc")); err != nil {
 		return err
 	}
-	for _, dir := range []string{"bin", "dev", "etc", "proc", "root", "run", "sys", "tmp", "usr/local/bin", "var/lib",
-		"var/log"} {
+	for _, dir := range []string{"bin", "dev", "etc", "proc", "root", "run", "sys", "tmp", "usr/local/bin",
+		"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/log"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			return err
 		}
 	}
 	for name, text := range map[string]string{
-		"passwd":      "root:x:0:0::/root:/bin/sh\nmessagebus:x:100:100::/:/bin/false\n",
-		"group":       "root:x:0:\nmessagebus:x:100:\n",
-		"hosts":       "127.0.0.1 localhost\n::1 localhost\n" + controlPlaneIP + " kubernetes\n",
-		"resolv.conf": "nameserver 127.0.0.1\n", "machine-id": strings.Repeat("b", 32) + "\n",
+		"../var/lib/dpkg/status": "",
+		"passwd":                 "root:x:0:0::/root:/bin/sh\nmessagebus:x:100:100::/:/bin/false\n",
+		"group":                  "root:x:0:\nmessagebus:x:100:\n",
+		"hosts":                  "127.0.0.1 localhost\n::1 localhost\n" + controlPlaneIP + " kubernetes\n",
+		"resolv.conf":            "nameserver 127.0.0.1\n", "machine-id": strings.Repeat("b", 32) + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {
 			return err

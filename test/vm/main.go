@@ -77,7 +77,7 @@ func chosen() func(context.Context) error {
 type boot struct {
 	machine string   // v2 or v1, the version of cgroups, or systemd, which has v2
 	scripts []string // scripts of test/script
-	alone   []string // scripts of test/script that must not run beside others
+	alone   []string // scripts of test/script that run one after the other, and beside no other script
 	outside []string // scripts of test/script with the machine's containerd
 	e2e     []string // scripts of test/e2e, which run alone too
 	units   []string // packages in internal
@@ -111,7 +111,7 @@ func longBoots() []boot {
 	return []boot{
 		{machine: "v2", scripts: []string{"eviction", "volumes-iscsi"}, alone: []string{"machine-oom"},
 			units: []string{"base/quota"}},
-		{machine: "systemd", outside: []string{"systemd-containerd"}, alone: []string{"installed"}},
+		{machine: "systemd", outside: []string{"systemd-containerd"}, alone: []string{"installed", "packaged"}},
 	}
 }
 
@@ -164,8 +164,8 @@ func run(ctx context.Context) (err error) {
 func testImage(systemd, tools string) (image, error) {
 	parts, err := filepath.Glob("bin/vm/*.test")
 	parts = append(parts, "bin/vm/vm", "bin/berth", "internal/cli/setup/berth.service", "bin/workload.tar",
-		"bin/guestbook.tar", "bin/cluster", "bin/vm/cni", "docs/tutorial.md", "examples", "go.mod", "test/script",
-		"test/e2e")
+		"bin/guestbook.tar", "bin/cluster", "bin/vm/cni", "bin/vm/packages", "docs/tutorial.md", "examples", "go.mod",
+		"test/script", "test/e2e")
 	for _, b := range boots() {
 		for _, unit := range b.units {
 			dir := filepath.Join("internal", unit, "testdata")
@@ -224,23 +224,25 @@ func (b boot) commands(match *regexp.Regexp, patience time.Duration) []command {
 			Args: []string{"/berth/bin/vm/" + filepath.Base(unit) + ".test", "-test.v=test2json", "-test.timeout=5m"},
 		})
 	}
-	// Scripts with a control plane run before those in alone, which change the guest's clock.
-	for _, s := range []struct {
-		test, runtime string
-		names         []string
-	}{{"TestScript", "embedded", matching(b.scripts)}, {"TestScript", "containerd", matching(b.outside)},
-		{"TestE2E", "embedded", matching(b.e2e)}, {"TestScript", "embedded", matching(b.alone)}} {
-		if len(s.names) == 0 {
-			continue
+	run := func(test, runtime string, names ...string) {
+		if len(names) == 0 {
+			return
 		}
 		all = append(all, command{
-			Cluster: s.test == "TestE2E",
+			Cluster: test == "TestE2E",
 			Dir:     "/berth/test",
 			Args: []string{"/berth/bin/vm/test.test", "-test.v=test2json", "-test.timeout=29m", "-test.parallel=2",
 				"-patience=" + patience.String(),
-				"-test.run=^" + s.test + "$/^" + s.runtime + "$/^(" +
-					strings.ReplaceAll(strings.Join(s.names, "|"), "e2e/", "") + ")$"},
+				"-test.run=^" + test + "$/^" + runtime + "$/^(" +
+					strings.ReplaceAll(strings.Join(names, "|"), "e2e/", "") + ")$"},
 		})
+	}
+	run("TestScript", "embedded", matching(b.scripts)...)
+	run("TestScript", "containerd", matching(b.outside)...)
+	// Scripts with a control plane run before those in alone, which change the guest's clock.
+	run("TestE2E", "embedded", matching(b.e2e)...)
+	for _, name := range matching(b.alone) {
+		run("TestScript", "embedded", name)
 	}
 	return all
 }
