@@ -189,8 +189,11 @@ func (w *Watch) register(key string) {
 	}
 }
 
-// mark makes a subject due for a check.
+// mark makes a subject due for a check. It does nothing for a subject that was dropped, such as during a Hold.
 func (w *Watch) mark(key string) {
+	if w.subjects[key] == nil {
+		return
+	}
 	if _, ok := w.dirty[key]; !ok {
 		w.dirty[key] = time.Now().Add(gather)
 	}

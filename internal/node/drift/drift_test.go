@@ -217,6 +217,20 @@ func TestHeldSubjectIsNotRepaired(t *testing.T) {
 	await(t, events)
 }
 
+// A container may end while the runtime updates it. The watch goes on with the other cgroups.
+func TestSubjectThatEndsWhileHeldIsNotDue(t *testing.T) {
+	w := running(t, make(recorder, 1))
+	release := w.Hold("b") // nothing has this key
+	release()
+	w.Watch("a", weighing(files(t), nil))
+	release = w.Hold("a")
+	w.Unwatch("a")
+	release()
+	if next, ok := w.due(); ok {
+		t.Errorf("due at %s", next)
+	}
+}
+
 func TestRemaining(t *testing.T) {
 	found := []cgroupfile.Change{{File: "cpu.max", Have: "5 5", Want: "9 9"},
 		{File: "cpu.weight", Have: "7", Want: "100"}}
