@@ -125,9 +125,13 @@ func (r restarts) text(p *page) {
 		{r.Killed, "killed from outside, to the next one's first instruction"},
 		{r.Exited, "ended by itself, to the next one's first instruction"},
 	} {
-		p.line("| %s, n=%d | %.1f, %.1f | %.1f, %.1f | %.2f | %.1f, %.1f | **%.2f, %.2f** | 1.60, 3.00 |", row.what,
-			row.Berth.N, row.Berth.P50, row.Berth.P99, row.Floor.P50, row.Floor.P99, row.Ratio, row.Bare.P50,
-			row.Bare.P99, row.BareRatio, ratio(row.Berth.P99, row.Bare.P99))
+		alone := "- | -" // results of a run before runc alone was measured
+		if row.Bare.N > 0 {
+			alone = fmt.Sprintf("%.1f, %.1f | **%.2f, %.2f**", row.Bare.P50, row.Bare.P99, row.BareRatio,
+				ratio(row.Berth.P99, row.Bare.P99))
+		}
+		p.line("| %s, n=%d | %.1f, %.1f | %.1f, %.1f | %.2f | %s | 1.60, 3.00 |", row.what, row.Berth.N,
+			row.Berth.P50, row.Berth.P99, row.Floor.P50, row.Floor.P99, row.Ratio, alone)
 	}
 	p.line("")
 	p.line("| what | Berth p50, p99 | CRI calls p50, p99 | ratio of p50 | goal |")
