@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -81,20 +79,7 @@ func endOne(ctx context.Context, p *side.Process, podName string, signal unix.Si
 	if err != nil {
 		return 0, 0, err
 	}
-	stamp := side.StampName(podName, 0)
-	if err := os.Remove(filepath.Join(p.Stamps, stamp)); err != nil {
-		return 0, 0, err
-	}
-	watch, err := side.WatchStamps(p.Stamps, stamp)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer watch.Close()
-	end := time.Now()
-	if err := unix.Kill(pid, signal); err != nil {
-		return 0, 0, fmt.Errorf("end container of pod %s: %w", podName, err)
-	}
-	next, err := watch.Last(ctx)
+	end, next, err := side.End(ctx, p.Stamps, podName, pid, signal)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -212,7 +212,7 @@ func (b *Bare) Remove(ctx context.Context, prefix string, pods, concurrency int)
 	if err := group.Wait(); err != nil {
 		return 0, err
 	}
-	return 0, clearDir(b.floor.Stamps)
+	return 0, nil
 }
 
 func (b *Bare) removePod(ctx context.Context, p *barePod) error {
@@ -223,6 +223,7 @@ func (b *Bare) removePod(ctx context.Context, p *barePod) error {
 		return err
 	}
 	return errors.Join(
+		os.RemoveAll(filepath.Join(b.floor.Stamps, StampName(p.name, 0))),
 		unix.Unmount(filepath.Join(p.bundle, "rootfs"), 0),
 		os.RemoveAll(p.bundle),
 		b.floor.removePod(ctx, p.floorPod),

@@ -67,19 +67,26 @@ func (d *Docker) again(ctx context.Context, pod string, dead *container.InspectR
 
 // killed kills a process, and returns the time until the next container of its pod has written the stamp.
 func killed(ctx context.Context, stamps, podName string, pid int) (time.Duration, error) {
+	end, next, err := End(ctx, stamps, podName, pid, unix.SIGKILL)
+	return next.Sub(end), err
+}
+
+// End ends the process of a pod's first container with a signal. It returns when, and when the next instance of the
+// container has written its stamp.
+func End(ctx context.Context, stamps, podName string, pid int, signal unix.Signal) (end, next time.Time, err error) {
 	stamp := StampName(podName, 0)
 	if err := os.Remove(filepath.Join(stamps, stamp)); err != nil {
-		return 0, err
+		return end, next, err
 	}
 	watch, err := WatchStamps(stamps, stamp)
 	if err != nil {
-		return 0, err
+		return end, next, err
 	}
 	defer watch.Close()
-	begin := time.Now()
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-		return 0, fmt.Errorf("kill the container of pod %s: %w", podName, err)
+	end = time.Now()
+	if err := unix.Kill(pid, signal); err != nil {
+		return end, next, fmt.Errorf("end the container of pod %s: %w", podName, err)
 	}
-	next, err := watch.Last(ctx)
-	return next.Sub(begin), err
+	next, err = watch.Last(ctx)
+	return end, next, err
 }

@@ -50,7 +50,7 @@ func (f *Floor) RestartEnded(ctx context.Context) (<-chan Begin, error) {
 				return // endOne fails at its own timeout
 			}
 			if e.CreatedAt < since {
-				continue // the runtime keeps events for a while when nobody reads them
+				continue // the runtime keeps events for a while while no client reads them
 			}
 			if at := time.Now(); e.ContainerEventType == runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT {
 				begins <- Begin{Pod: e.PodSandboxStatus.GetMetadata().GetName(), At: at}
