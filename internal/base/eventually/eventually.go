@@ -3,6 +3,8 @@ package eventually
 import (
 	"testing"
 	"time"
+
+	"github.com/berth-run/berth/internal/base/poll"
 )
 
 // patience is how long a wait may take. It is far longer than any wait here needs on a busy machine. So a test that
@@ -30,13 +32,8 @@ func Nothing(t testing.TB, left func() string) {
 
 func wait(t testing.TB, patience time.Duration, left func() string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
-		rest := left()
-		if rest == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, rest)
-		}
+	var rest string
+	if !(poll.Pace{First: pause, Limit: patience}).Until(func() bool { rest = left(); return rest == "" }) {
+		t.Fatalf("not within %s: %s", patience, rest)
 	}
 }
