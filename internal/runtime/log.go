@@ -62,6 +62,7 @@ func slogLevel(level logrus.Level, message string) slog.Level {
 		return slog.LevelDebug
 	case "failed check for fsverity support", // true of most file systems; content is verified when it is read
 		"failed to query shim pids, keeping shim registered", // a sandbox without containers
+		"GetContainerEvents failed, error",                   // its client or package watcher has ended it
 		"failed sending message on channel",                  // a shim exited without reading its last answer
 		"warnings while cleaning up dead shim":               // at every removal: runc deletes a container twice
 		return slog.LevelDebug
@@ -73,7 +74,6 @@ func slogLevel(level logrus.Level, message string) slog.Level {
 		"Invalid file ", // a link to the files of a sandbox (package sandbox)
 		"Failed to get podSandbox status for container event",
 		"failed to delete sandbox metadata from store",
-		"GetContainerEvents failed", // the client closed its stream, or package watcher ended it
 	} {
 		if strings.HasPrefix(message, begin) {
 			return slog.LevelDebug

@@ -20,12 +20,15 @@ const (
 // room for 5 s, SendMsg returns ResourceExhausted, and the stream should end. handle must not change a message after it
 // has sent it.
 func Serve(stream grpc.ServerStream, log *slog.Logger, handle func(grpc.ServerStream) error) error {
-	q := &queue{ServerStream: stream, messages: make(chan any, room), patience: patience, log: log}
-	return q.serve(handle)
+	return newQueue(stream, room, patience, log).serve(handle)
+}
+
+func newQueue(stream grpc.ServerStream, room int, patience time.Duration, log *slog.Logger) *queue {
+	return &queue{ServerStream: stream, messages: make(chan any, room), patience: patience, log: log,
+		ended: make(chan struct{})}
 }
 
 func (q *queue) serve(handle func(grpc.ServerStream) error) error {
-	q.ended = make(chan struct{})
 	go q.send()
 	err := handle(q)
 	close(q.messages)

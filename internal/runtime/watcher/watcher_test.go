@@ -50,8 +50,7 @@ func watch(t *testing.T, s source, room int, patience time.Duration) (
 	listener := bufconn.Listen(64 << 10)
 	server := grpc.NewServer(grpc.StreamInterceptor(func(service any, stream grpc.ServerStream,
 		_ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-		q := &queue{ServerStream: stream, messages: make(chan any, room), patience: patience,
-			log: slog.New(slog.DiscardHandler)}
+		q := newQueue(stream, room, patience, slog.New(slog.DiscardHandler))
 		return q.serve(func(stream grpc.ServerStream) error { return handle(service, stream) })
 	}))
 	runtimeapi.RegisterRuntimeServiceServer(server, s)
