@@ -132,12 +132,11 @@ func (s *Stats) sample(key string, what cgroups.Controller, find func() (cgroupf
 
 // Sandbox reports a pod sandbox with its containers. It leaves out containers that end meanwhile.
 func (s *Stats) Sandbox(p Sandbox) (*runtimeapi.PodSandboxStats, error) {
-	const what = brief
 	linux := &runtimeapi.LinuxPodSandboxStats{}
 	stats := &runtimeapi.PodSandboxStats{Attributes: p.Attributes, Linux: linux}
 	sum := usage.Sample{At: s.opts.Now(), Stats: cgroups.NewStats()}
 	for _, c := range p.Containers {
-		one, sample, err := s.container(c, what)
+		one, sample, err := s.container(c, brief)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -152,7 +151,7 @@ func (s *Stats) Sandbox(p Sandbox) (*runtimeapi.PodSandboxStats, error) {
 	if p.PID == 0 {
 		return stats, nil
 	}
-	own, err := s.pod(p, sum, what)
+	own, err := s.pod(p, sum, brief)
 	if errors.Is(err, fs.ErrNotExist) {
 		return stats, nil
 	}
