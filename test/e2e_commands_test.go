@@ -84,15 +84,11 @@ func (h *harness) clusterCommand(ts *testscript.TestScript, args []string) {
 	var err error
 	n.address, err = kubelet.HostAddress()
 	ts.Check(err)
-	port, err := kubelet.FreePort()
-	ts.Check(err)
+	port := nodePortBase + ts.Value(daemonKey{}).(*daemon).place
 	ts.Check(appendTo(ts.Getenv("CONFIG"), joinedConfig(n.cluster, n.address, port)+
 		"staticPodPath: "+rootOf(ts)+"/manifests\n"))
 	ts.Setenv("KUBECONFIG", n.cluster.AdminKubeconfig())
 	ts.Setenv("SERVER", n.cluster.AdminConfig().Host)
-	forward, err := kubelet.FreePort()
-	ts.Check(err)
-	ts.Setenv("PORT", strconv.Itoa(forward))
 	ts.Setenv("NODE_IP", n.address)
 	ts.Setenv("NODE", n.cluster.NodeKubeconfig(nodeName))
 	ts.Setenv("BOOTSTRAP", n.cluster.BootstrapKubeconfig())

@@ -107,9 +107,8 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	cluster start [FLAG...]     starts etcd, kube-apiserver, kube-scheduler and kube-controller-manager, which gets
 //	                            the flags. Adds to $CONFIG what a node needs. Sets $NODE to the node's kubeconfig,
 //	                            $BOOTSTRAP to one with a bootstrap token, $KUBECONFIG to the administrator's,
-//	                            $SERVER to the API server's URL, $NODE_IP to the node's address, and $PORT to a
-//	                            free port. In the machine of test/vm it uses a control plane outside, see
-//	                            TestControlPlane
+//	                            $SERVER to the API server's URL, and $NODE_IP to the node's address. In the machine
+//	                            of test/vm it uses a control plane outside, see TestControlPlane
 //	cluster stop                ends the control plane
 //	kubectl ARGS...             runs kubectl as the administrator; "exec kubectl ... &" runs it in the background
 //	terminal COLSxROWS [-dialog FILE] ARGS...

@@ -144,8 +144,12 @@ type daemon struct {
 
 type daemonKey struct{}
 
-// portBase is below the ports that the kernel gives out by itself. Each place has two host ports above it.
-const portBase = 18000
+// portBase and nodePortBase are below the ports that the kernel gives out by itself, also to the other end of a
+// connection. Each place has two host ports above portBase, and one above nodePortBase for the node's HTTPS server.
+const (
+	portBase     = 18000
+	nodePortBase = 19000
+)
 
 // setup makes the root directory, the configuration and the environment of a script. At the end it removes
 // everything of the script from the machine, whatever the script did.

@@ -23,9 +23,8 @@ func newJoinedSubject(t *testing.T) (*kubeapitest.Cluster, *subject) {
 	c := kubeapitest.Start(t, kubeapitest.Options{Controllers: true})
 	address, err := kubelet.HostAddress()
 	check(t, err)
-	port, err := kubelet.FreePort()
-	check(t, err)
-	s := newSubject(t, "embedded", joinedConfig(c, address, port), "--kubeconfig", c.NodeKubeconfig(nodeName),
+	config := joinedConfig(c, address, nodePortBase) // of no script: places begin at 1
+	s := newSubject(t, "embedded", config, "--kubeconfig", c.NodeKubeconfig(nodeName),
 		"--node-ip", address)
 	s.wait("the node to be ready", patience, func(ctx context.Context) error {
 		node, err := c.Client().CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})

@@ -40,12 +40,9 @@ func (n *node) cpu() (t cpuTimes, err error) {
 func (n *node) user() string { return "system:node:" + n.name }
 
 // config writes a node's configuration. Both nodes have the same, except for paths, ports, networks and certificates.
-func (b *bench) config(name, cgroup, more string) (dir, path string, err error) {
+// The port is below those that the kernel gives out by itself.
+func (b *bench) config(name, cgroup string, port int, more string) (dir, path string, err error) {
 	dir = filepath.Join(b.options.Dir, name)
-	port, err := kubelet.FreePort()
-	if err != nil {
-		return "", "", err
-	}
 	cert, key := b.cluster.ServingCertificate(name, b.address, name)
 	path = filepath.Join(dir, "config.yaml")
 	return dir, path, write(path, `apiVersion: kubelet.config.k8s.io/v1beta1
@@ -68,7 +65,7 @@ authorization: {mode: Webhook}
 
 func (b *bench) startBerth(ctx context.Context) (*node, error) {
 	const name = "berth"
-	dir, config, err := b.config(name, "/berth-bench", "podCIDR: \"10.205.1.0/24,fd00:be:1::/64\"\n")
+	dir, config, err := b.config(name, "/berth-bench", 18990, "podCIDR: \"10.205.1.0/24,fd00:be:1::/64\"\n")
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +106,7 @@ func (b *bench) startKubelet(ctx context.Context) (_ *node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, config, err := b.config(name, cgroup,
+	dir, config, err := b.config(name, cgroup, 18991,
 		fmt.Sprintf("containerRuntimeEndpoint: %q\nmakeIPTablesUtilChains: false\n", daemon.Endpoint()))
 	if err != nil {
 		return nil, errors.Join(err, daemon.Close())

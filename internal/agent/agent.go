@@ -246,7 +246,8 @@ func makeDirs(c *config.Config) error {
 	for _, dir := range []struct {
 		path string
 		mode os.FileMode
-	}{{c.RootDir, 0o711}, {c.RunDir, 0o711}, {filepath.Join(c.RootDir, "pods"), 0o750}} {
+	}{{c.RootDir, 0o711}, {c.RunDir, 0o711}, {filepath.Join(c.RootDir, "pods"), 0o750},
+		{filepath.Join(c.RootDir, "events"), 0o700}} {
 		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
 			return fmt.Errorf("make directory: %w", err)
 		}

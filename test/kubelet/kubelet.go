@@ -2,7 +2,6 @@
 package kubelet
 
 import (
-	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -174,13 +173,4 @@ func HostAddress() (string, error) {
 		}
 	}
 	return "", errors.New("find an address for the node: this machine has only loopback addresses")
-}
-
-// FreePort returns a port that no process listens on.
-func FreePort() (int, error) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", ":0")
-	if err != nil {
-		return 0, err
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
