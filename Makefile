@@ -88,7 +88,7 @@ hostile: build image ## measure other pods and the agent beside pods that do har
 soak: build image ## run hundreds of pods through one agent; writes bin/soak/soak.html with plots of what they use
 	$(GO) test -count=1 -timeout 12h -v -run TestSoak ./test/ -soak $(SOAKFLAGS)
 
-docker: build image ## pods on the machine's own Docker Engine (as root): scripts, and dockerd or the shim ends or hangs
+docker: build image cluster ## scripts, the upstream kubelet and faults on the machine's own Docker Engine (as root)
 	$(GO) test -count=1 -timeout 15m ./test/docker
 	$(GO) test -count=1 -timeout 15m -parallel 3 -run TestScriptOnDocker ./test/
 
