@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,6 +32,9 @@ import (
 )
 
 func main() {
+	// The main thread then runs nothing but this function, which never waits for a file system. So the main thread of a
+	// killed shim always ends, and its caller notices that (package tasks).
+	runtime.LockOSThread()
 	_ = log.SetLevel(log.WarnLevel.String())
 	var err error
 	switch {

@@ -1,19 +1,37 @@
 package tasks
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // held keeps the FIFOs of running containers open for writing. containerd reads the output from them, and the shim
 // writes it. If the shim ends, containerd's reader must not see the end of the output.
+//
+// It also finds out whether the output of a container that has ended ends too. containerd waits for that without a
+// bound. But a shim that was killed keeps its descriptors while one of its threads waits for a file system that does
+// not answer.
 type held struct {
 	mu    sync.Mutex
 	files map[string][]*os.File // by container
+	// ended has the containers that have ended and are not deleted yet.
+	ended map[string]ending
 }
+
+// ending is the output of a container that has ended.
+type ending struct {
+	at time.Time
+	// readers have the FIFOs open for reading, since a time when held was a writer. Only then does the kernel report
+	// to a reader that the last writer has gone.
+	readers []*os.File
+}
+
+func newHeld() held { return held{files: map[string][]*os.File{}, ended: map[string]ending{}} }
 
 // outputs returns the FIFOs of a process's output.
 func outputs(stdout, stderr string, terminal bool) (paths []string) {
@@ -39,13 +57,67 @@ func (h *held) hold(id string, paths []string) {
 	h.files[id] = append(h.files[id], files...)
 }
 
-// release closes the FIFOs of a container that has ended. containerd waits for the end of the process first, then for
-// the end of its output, and then deletes the container.
+// release stops writing to the output of a container that has ended. containerd waits for the end of the process first,
+// then for the end of its output, and then deletes the container.
 func (h *held) release(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, file := range h.files[id] {
+	files, running := h.files[id]
+	if !running {
+		return
+	}
+	delete(h.files, id)
+	end := ending{at: time.Now()}
+	for _, file := range files {
+		reader, err := os.OpenFile(file.Name(), os.O_RDONLY|unix.O_NONBLOCK, 0)
+		_ = file.Close()
+		if err == nil {
+			end.readers = append(end.readers, reader)
+		}
+	}
+	h.ended[id] = end
+}
+
+// forget closes all files of a container that is deleted.
+func (h *held) forget(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, file := range append(h.files[id], h.ended[id].readers...) {
 		_ = file.Close()
 	}
 	delete(h.files, id)
+	delete(h.ended, id)
+}
+
+// outputPatience is the time between the end of a container and the end of its output. The shim waits up to 5 s for a
+// file system that does not answer before it ends the output.
+const outputPatience = 7 * time.Second
+
+// outputEnds waits until a container that has ended has no writer of its output any more. It returns false if there is
+// one outputPatience after the container's end. It does not wait for the output of a container that runs.
+func (h *held) outputEnds(id string) bool {
+	h.mu.Lock()
+	end := h.ended[id]
+	h.mu.Unlock()
+	for _, reader := range end.readers {
+		conn, err := reader.SyscallConn()
+		if err == nil && reader.SetReadDeadline(end.at.Add(outputPatience)) == nil {
+			err = conn.Read(hasNoWriter)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return false
+		}
+	}
+	return true
+}
+
+// hasNoWriter reports whether the FIFO of a reader has no writer any more. There may still be output in it.
+func hasNoWriter(fd uintptr) bool {
+	files := []unix.PollFd{{Fd: int32(fd)}}
+	for {
+		_, err := unix.Poll(files, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return err != nil || files[0].Revents&unix.POLLHUP != 0
+		}
+	}
 }

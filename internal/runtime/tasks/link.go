@@ -108,7 +108,9 @@ func (l *link) connect() (*ttrpc.Client, error) {
 			return nil, fmt.Errorf("connect to shim: %w", err)
 		}
 	}
-	l.client = ttrpc.NewClient(conn)
+	closed := make(chan struct{})
+	l.client = ttrpc.NewClient(conn, ttrpc.WithOnClose(sync.OnceFunc(func() { close(closed) })))
+	go l.follow(l.client, conn, closed)
 	return l.client, nil
 }
 

@@ -145,7 +145,7 @@ func nameShims(state, program string) error {
 // newManager continues with the containers of the shim.
 func newManager(ctx context.Context, config Config, before stock) (*Manager, error) {
 	m := &Manager{stock: before, config: config, own: map[string]*os.File{}, ended: map[string]*ended{}}
-	m.shim = &link{config: config, pidfds: m.pidfds, held: held{files: map[string][]*os.File{}}}
+	m.shim = &link{config: config, pidfds: m.pidfds, held: newHeld()}
 	if err := config.Limits.Write(config.limits()); err != nil {
 		return nil, fmt.Errorf("write limits of logs: %w", err)
 	}
@@ -235,7 +235,7 @@ func (m *Manager) remove(id string) {
 		_ = file.Close()
 	}
 	delete(m.own, id)
-	m.shim.held.release(id)
+	m.shim.held.forget(id)
 }
 
 func (m *Manager) pidfds() map[string]*os.File {

@@ -90,6 +90,47 @@ func hasEnded(conn net.Conn) bool {
 	return errors.Is(err, errEnded)
 }
 
+// follow drops a connection whose shim has ended, so that the calls in progress go to the next shim. The kernel closes
+// the connection only after the last thread of the shim. The main thread ends with the process and does no I/O (see
+// command shim), so it never waits for a file system. Before Linux 6.9 the kernel does not report the end of a thread;
+// then check finds a shim that has ended after a call that took too long.
+func (l *link) follow(client *ttrpc.Client, conn net.Conn, closed <-chan struct{}) {
+	shim, err := peerOf(conn)
+	if err != nil {
+		return
+	}
+	defer shim.close()
+	const thread = unix.O_EXCL // PIDFD_THREAD
+	fd, err := unix.PidfdOpen(shim.pid, unix.PIDFD_NONBLOCK|thread)
+	if err != nil {
+		return
+	}
+	main := os.NewFile(uintptr(fd), "pidfd")
+	defer main.Close()
+	go func() {
+		<-closed
+		_ = main.Close()
+	}()
+	raw, err := main.SyscallConn()
+	if err != nil || raw.Read(isReadable) != nil { // the connection is closed
+		return
+	}
+	const patience = time.Second
+	select {
+	case <-closed:
+	case <-time.After(patience):
+		l.config.Log.Error("shim has ended, but the kernel keeps its connection open: a thread of it waits for a file "+
+			"system that does not answer; starting the next shim", "pid", shim.pid, "after", patience)
+		l.drop(client)
+	}
+}
+
+// isReadable reports whether a descriptor is readable. A pidfd is when its process or thread has ended.
+func isReadable(fd uintptr) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
+}
+
 // outdated reports whether the shim of a connection runs another program than the installed one.
 func (l *link) outdated(conn net.Conn) bool {
 	shim, err := peerOf(conn)

@@ -32,7 +32,8 @@ func (p *process) ID() string {
 	return p.container
 }
 
-// State implements runtime.Process.
+// State implements runtime.Process. A container that has ended counts as deleted if its output does not end. containerd
+// would wait for that without a bound, and meanwhile not record that the container has ended.
 func (p *process) State(ctx context.Context) (runtime.State, error) {
 	var s *taskapi.StateResponse
 	err := p.shim.call(ctx, func(shim taskapi.TTRPCTaskService, _ bool) (err error) {
@@ -41,6 +42,11 @@ func (p *process) State(ctx context.Context) (runtime.State, error) {
 	})
 	if err != nil {
 		return runtime.State{}, err
+	}
+	if p.exec == "" && s.Status == tasktypes.Status_STOPPED && !p.shim.held.outputEnds(p.container) {
+		p.shim.config.Log.Warn("a killed shim has the output of an ended container open, not waiting for its end",
+			"container", p.container)
+		return runtime.State{}, fmt.Errorf("task %s: its output does not end: %w", p.container, errdefs.ErrNotFound)
 	}
 	statuses := map[tasktypes.Status]runtime.Status{
 		tasktypes.Status_CREATED: runtime.CreatedStatus, tasktypes.Status_RUNNING: runtime.RunningStatus,
