@@ -17,8 +17,8 @@ import (
 
 // Engine has the properties of the Engine.
 type Engine interface {
-	// Root returns the Engine's data root.
-	Root(ctx context.Context) (string, error)
+	// Store returns the directory that has the images and the writable layers of containers.
+	Store(ctx context.Context) (string, error)
 }
 
 // Service answers the calls of the CRI for images.
@@ -156,10 +156,10 @@ func (s *Service) RemoveImage(ctx context.Context, r *runtimeapi.RemoveImageRequ
 	return &runtimeapi.RemoveImageResponse{}, nil
 }
 
-// ImageFsInfo implements the CRI. Images and the files of containers are in the Engine's data root.
+// ImageFsInfo implements the CRI. Images and the files of containers are in the same directory.
 func (s *Service) ImageFsInfo(ctx context.Context, _ *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse,
 	error) {
-	root, err := s.engine.Root(ctx)
+	root, err := s.engine.Store(ctx)
 	if err != nil {
 		return nil, err
 	}

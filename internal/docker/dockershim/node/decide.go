@@ -11,8 +11,21 @@ import (
 	"github.com/berth-run/berth/internal/docker/dockershim/translate"
 )
 
-// systemd is Docker's name of the cgroup driver.
-const systemd = "systemd"
+const (
+	// systemd is Docker's name of the cgroup driver.
+	systemd = "systemd"
+	// snapshotterType is the type of containerd's plugins that store layers.
+	snapshotterType = "io.containerd.snapshotter.v1"
+)
+
+// snapshotter returns the name of the snapshotter of an Engine with containerd's image store. It is empty for an Engine
+// with a store of its own, and for one that does not name its containerd (before API 1.46).
+func snapshotter(info *system.Info) string {
+	if info.Containerd != nil && slices.Contains(info.DriverStatus, [2]string{"driver-type", snapshotterType}) {
+		return info.Driver
+	}
+	return ""
+}
 
 // facts converts the info of an Engine. supports reports whether the Engine has a feature.
 func facts(info *system.Info, supports func(feature string) bool, oomFloor int) translate.Facts {

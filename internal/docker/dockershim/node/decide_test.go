@@ -29,3 +29,20 @@ func TestFactsOfAnEngine(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestSnapshotterIsThatOfContainerdsStore(t *testing.T) {
+	known := &system.ContainerdInfo{Address: "/run/containerd/containerd.sock"}
+	containerds := [][2]string{{"driver-type", "io.containerd.snapshotter.v1"}}
+	for _, c := range []struct {
+		info system.Info
+		want string
+	}{
+		{system.Info{Driver: "overlayfs", DriverStatus: containerds, Containerd: known}, "overlayfs"},
+		{system.Info{Driver: "overlay2", Containerd: known}, ""},
+		{system.Info{Driver: "overlayfs", DriverStatus: containerds}, ""}, // before API 1.46
+	} {
+		if got := snapshotter(&c.info); got != c.want {
+			t.Errorf("the snapshotter of %+v is %q, want %q", c.info, got, c.want)
+		}
+	}
+}

@@ -56,6 +56,8 @@ type Service struct {
 	mu   sync.Mutex
 	info atomic.Pointer[system.Info] // written with mu held
 	read time.Time
+
+	store atomic.Pointer[string] // nil before the first answer
 }
 
 // New allocates a service.

@@ -28,10 +28,10 @@ type ignored struct{}
 func (ignored) Changed(context.Context, *index.Record, *index.Record) {}
 func (ignored) Listed(context.Context, bool)                          {}
 
-// root is the data root of an Engine.
+// root is the directory with the layers of an Engine.
 type root string
 
-func (r root) Root(context.Context) (string, error) { return string(r), nil }
+func (r root) Store(context.Context) (string, error) { return string(r), nil }
 
 // rig is a dockerd with a pod. One of its containers runs, and one has ended.
 type rig struct {

@@ -15,9 +15,10 @@ import (
 	"github.com/berth-run/berth/internal/docker/dockerstats"
 )
 
-// Engine knows the Engine's data root.
+// Engine knows where the Engine has its files.
 type Engine interface {
-	Root(ctx context.Context) (string, error)
+	// Store returns the directory that has the writable layers of containers.
+	Store(ctx context.Context) (string, error)
 }
 
 // Service answers the calls.
@@ -43,7 +44,7 @@ func (s *Service) ContainerStats(ctx context.Context, r *runtimeapi.ContainerSta
 	if err != nil {
 		return nil, err
 	}
-	root, err := s.engine.Root(ctx)
+	root, err := s.engine.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func (s *Service) containers(ctx context.Context, f *runtimeapi.ContainerStatsFi
 	if err := s.index.Synced(); err != nil {
 		return nil, err
 	}
-	root, err := s.engine.Root(ctx)
+	root, err := s.engine.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +116,7 @@ func (s *Service) ListPodSandboxStats(ctx context.Context, r *runtimeapi.ListPod
 
 func (s *Service) sandboxes(ctx context.Context, f *runtimeapi.PodSandboxStatsFilter) (
 	all []*runtimeapi.PodSandboxStats, err error) {
-	root, err := s.engine.Root(ctx)
+	root, err := s.engine.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
