@@ -258,6 +258,9 @@ func TestKubeletOnShim(t *testing.T) {
 	m.createPod(t)
 	before := m.awaitPod(t, "the pod is ready", ready(0))
 	m.works(t)
+	if image := before.Status.ContainerStatuses[0].Image; image != workload {
+		t.Errorf("the status has the image %s", image)
+	}
 
 	shim, node := func() { m.kill(t) }, func() { m.kubelet.End(unix.SIGKILL) }
 	var marks []string

@@ -30,8 +30,8 @@ type Engine interface {
 
 // Images names the image of a container.
 type Images interface {
-	// Reference returns the digest of an image, or its ID if it has none.
-	Reference(ctx context.Context, id string) string
+	// Names returns a tag of an image, empty if it has none, and its digest, or its ID if it has none.
+	Names(ctx context.Context, id string) (tag, digest string)
 }
 
 // Logs copies the output of containers to their logs.

@@ -35,12 +35,22 @@ func reason(c *index.Record) string {
 	return failed
 }
 
+// imageOf returns the name of a container's image. requested is what its creation named. Kubelets name an image by its
+// ID, and users look for a tag.
+func imageOf(requested, tag string) string {
+	if strings.HasPrefix(requested, "sha256:") && tag != "" {
+		return tag
+	}
+	return requested
+}
+
 // statusOf converts the record of a container.
-func statusOf(c *index.Record, image string, limits *runtimeapi.LinuxContainerResources) *runtimeapi.ContainerStatus {
+func statusOf(c *index.Record, image, digest string, limits *runtimeapi.LinuxContainerResources,
+) *runtimeapi.ContainerStatus {
 	return &runtimeapi.ContainerStatus{
 		Id: c.ID, Metadata: c.Container, State: c.State, CreatedAt: c.Times.Created, StartedAt: c.Times.Started,
-		FinishedAt: c.Times.Finished, ExitCode: c.ExitCode, Image: &runtimeapi.ImageSpec{Image: c.Image},
-		ImageRef: image, ImageId: c.ImageID, Reason: reason(c), Message: c.Message, Labels: c.Labels,
+		FinishedAt: c.Times.Finished, ExitCode: c.ExitCode, Image: &runtimeapi.ImageSpec{Image: image},
+		ImageRef: digest, ImageId: c.ImageID, Reason: reason(c), Message: c.Message, Labels: c.Labels,
 		Annotations: c.Annotations, Mounts: c.Mounts, LogPath: c.LogPath,
 		Resources: &runtimeapi.ContainerResources{Linux: limits}, User: userOf(c.User, c.Host.GroupAdd),
 		StopSignal: translate.Signal(c.StopSignal),
@@ -69,9 +79,9 @@ func userOf(user string, groups []string) *runtimeapi.ContainerUser {
 }
 
 // itemOf converts the record of a container for a list.
-func itemOf(c *index.Record, image string) *runtimeapi.Container {
+func itemOf(c *index.Record, digest string) *runtimeapi.Container {
 	return &runtimeapi.Container{Id: c.ID, PodSandboxId: c.SandboxID, Metadata: c.Container,
-		Image: &runtimeapi.ImageSpec{Image: c.Image}, ImageRef: image, ImageId: c.ImageID, State: c.State,
+		Image: &runtimeapi.ImageSpec{Image: c.Image}, ImageRef: digest, ImageId: c.ImageID, State: c.State,
 		CreatedAt: c.Times.Created, Labels: c.Labels, Annotations: c.Annotations}
 }
 

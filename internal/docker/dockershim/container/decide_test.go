@@ -26,6 +26,18 @@ func TestReasonOfTheEnd(t *testing.T) {
 	}
 }
 
+func TestImageOfAContainerHasATag(t *testing.T) {
+	for _, c := range []struct{ requested, tag, want string }{
+		{"sha256:12", "example.com/app:1", "example.com/app:1"},
+		{"sha256:12", "", "sha256:12"},
+		{"app:2", "example.com/app:1", "app:2"},
+	} {
+		if got := imageOf(c.requested, c.tag); got != c.want {
+			t.Errorf("image %q with the tag %q: %q, want %q", c.requested, c.tag, got, c.want)
+		}
+	}
+}
+
 // Only numeric users are reported: what a name means depends on files in the container.
 func TestOnlyNumericUsersAreReported(t *testing.T) {
 	want := &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{Uid: 1, Gid: 2,

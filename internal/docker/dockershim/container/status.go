@@ -29,7 +29,8 @@ func (s *Service) ContainerStatus(ctx context.Context, r *runtimeapi.ContainerSt
 }
 
 func (s *Service) status(ctx context.Context, c *index.Record) *runtimeapi.ContainerStatus {
-	return statusOf(c, s.Images.Reference(ctx, c.ImageID), s.limit.of(c))
+	tag, digest := s.Images.Names(ctx, c.ImageID)
+	return statusOf(c, imageOf(c.Image, tag), digest, s.limit.of(c))
 }
 
 // Statuses returns the statuses of the containers of a sandbox.
@@ -54,7 +55,8 @@ func (s *Service) list(ctx context.Context, f *runtimeapi.ContainerFilter) (item
 	}
 	for c := range s.Index.All(false) {
 		if matches(c, f) {
-			items = append(items, itemOf(c, s.Images.Reference(ctx, c.ImageID)))
+			_, digest := s.Images.Names(ctx, c.ImageID)
+			items = append(items, itemOf(c, digest))
 		}
 	}
 	slices.SortFunc(items, func(a, b *runtimeapi.Container) int { return int(b.CreatedAt - a.CreatedAt) })

@@ -29,8 +29,8 @@ type Service struct {
 	puller puller
 	// pinned is the name of the image of pause containers.
 	pinned string
-	// digests has the digest of each image by its ID.
-	digests sync.Map
+	// names has the names of each image by its ID.
+	names sync.Map
 }
 
 // New allocates a service.
@@ -38,24 +38,30 @@ func New(c *docker.Client, engine Engine, o PullOptions, pinned string) *Service
 	return &Service{client: c, engine: engine, puller: puller{client: c, PullOptions: o}, pinned: pinned}
 }
 
-// Reference returns the digest of an image, or its ID if it has none.
-func (s *Service) Reference(ctx context.Context, id string) string {
-	if known, ok := s.digests.Load(id); ok {
-		return known.(string)
+// names are the first tag of an image, empty if it has none, and its digest, or its ID if it has none.
+type names struct{ tag, digest string }
+
+// Names returns the first tag of an image, empty if it has none, and its digest, or its ID if it has none.
+func (s *Service) Names(ctx context.Context, id string) (tag, digest string) {
+	if known, ok := s.names.Load(id); ok {
+		return known.(names).tag, known.(names).digest
 	}
 	found, err := s.client.ImageInspect(ctx, id)
 	if docker.IsNotFound(err) { // it was removed, and its containers stay
-		s.digests.Store(id, id)
+		s.names.Store(id, names{digest: id})
 	}
 	if err != nil {
-		return id
+		return "", id
 	}
-	reference := id
-	if len(found.RepoDigests) > 0 {
-		reference = normalized(found.RepoDigests)[0]
+	n := names{digest: id}
+	if tags := normalized(found.RepoTags); len(tags) > 0 {
+		n.tag = tags[0]
 	}
-	s.digests.Store(id, reference)
-	return reference
+	if digests := normalized(found.RepoDigests); len(digests) > 0 {
+		n.digest = digests[0]
+	}
+	s.names.Store(id, n)
+	return n.tag, n.digest
 }
 
 // ListImages implements the CRI.
@@ -128,7 +134,7 @@ func (s *Service) PullImage(ctx context.Context, r *runtimeapi.PullImageRequest)
 	if err != nil {
 		return nil, fmt.Errorf("look for the pulled image %s: %w", name, docker.Error(err))
 	}
-	s.digests.Delete(found.ID)
+	s.names.Delete(found.ID)
 	return &runtimeapi.PullImageResponse{ImageRef: found.ID}, nil
 }
 
@@ -152,7 +158,7 @@ func (s *Service) RemoveImage(ctx context.Context, r *runtimeapi.RemoveImageRequ
 			return nil, docker.Error(err)
 		}
 	}
-	s.digests.Delete(found.ID)
+	s.names.Delete(found.ID)
 	return &runtimeapi.RemoveImageResponse{}, nil
 }
 
