@@ -12,7 +12,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath -vet=off -ldflags
 EMBEDDED = ./internal/runtime/... ./internal/cri/critest/... ./internal/agent/engine/kind ./internal/cli
 RACE     = $(filter-out $(shell $(GO) list $(EMBEDDED)),$(shell $(GO) list ./internal/...))
 
-.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak docker browser script e2e chaos powercut vmtest vmtest-arm64 before leftovers bench hogs packages release clean
+.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak engine docker docker-latest browser script e2e chaos powercut vmtest vmtest-arm64 before leftovers bench hogs packages release clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,9 @@ image: bin/workload.tar ## build the images of the examples and of the tests, bi
 
 cluster: ## build bin/cluster, the Kubernetes control plane for tests (kept for later builds)
 	@sh hack/cluster.sh
+
+engine: assets ## build bin/engine, the current Docker Engine for tests, with our runc (kept for later builds)
+	@sh hack/dockerd.sh
 
 run: build image ## run the example pod until it is Ready; show its timeline, logs and clean end
 	@sh hack/run.sh
@@ -91,6 +94,12 @@ soak: build image ## run hundreds of pods through one agent; writes bin/soak/soa
 docker: build image cluster ## scripts, the upstream kubelet and faults on the machine's own Docker Engine (as root)
 	$(GO) test -count=1 -timeout 15m ./test/docker
 	$(GO) test -count=1 -timeout 15m -parallel 3 -run TestScriptOnDocker ./test/
+
+docker-latest: export BERTH_TEST_DOCKERD = $(CURDIR)/bin/engine/dockerd
+docker-latest: build image cluster engine ## the same and the tests of the shim on the current Docker Engine (as root)
+	$(GO) test -count=1 -p 1 -timeout 15m ./internal/docker/...
+	$(GO) test -count=1 -timeout 15m -run '^TestDocker$$' ./internal/cri/critest
+	$(MAKE) docker
 
 browser: assets ## the web page of berth ui in Chromium
 	$(GO) test -count=1 -timeout 5m ./test/browser

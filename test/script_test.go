@@ -93,6 +93,8 @@ func (h *harness) condition(c string) (bool, error) {
 		return onSystemd(), nil
 	case "kmsg":
 		return unix.Access("/dev/kmsg", unix.R_OK) == nil, nil
+	case "old-docker":
+		return h.runtime == onDocker && !dockertest.Current(), nil
 	case "cgroup2":
 		return cgroups.IsCgroup2UnifiedMode(), nil
 	}

@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/docker/dockertest"
 )
 
 var deadContainers = flag.Int("dead", 1000, "how many dead containers there are in TestManyDeadContainers")
@@ -24,7 +26,7 @@ var deadContainers = flag.Int("dead", 1000, "how many dead containers there are 
 // A shim that finds very many dead containers lists them soon, waits for none of their logs, and starts pods.
 func TestManyDeadContainers(t *testing.T) {
 	count := *deadContainers
-	n := start(t)
+	n := startWith(t, dockertest.Options{Args: []string{"--storage-driver=overlay2"}}) // its files are copied
 	pod := n.pod("dead")
 	sandbox := n.run(t, pod)
 	config := workloadOf("c", "print", "one", "two")

@@ -2,6 +2,7 @@ package dockertest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,8 @@ import (
 type Options struct {
 	// Dir holds all files. Its path must be short, because unix sockets lie below it.
 	Dir string
-	// Program is the path of dockerd. Empty: the one in PATH.
+	// Program is the path of dockerd. Empty: the one that the environment variable BERTH_TEST_DOCKERD names (make
+	// docker-latest), or the one in PATH. Programs beside it, such as runc, are found before those in PATH.
 	Program string
 	// Args are further flags.
 	Args []string
@@ -43,15 +45,19 @@ type Daemon struct {
 	closed     bool
 }
 
+// current is the environment variable with the path of a dockerd that tests use in place of the one in PATH.
+const current = "BERTH_TEST_DOCKERD"
+
+// Current reports whether tests use the current Engine that make engine builds, and not the machine's own.
+func Current() bool { return os.Getenv(current) != "" }
+
 // New starts a dockerd and waits until it answers.
 func New(ctx context.Context, o Options) (*Daemon, error) {
-	if o.Program == "" {
-		path, err := exec.LookPath("dockerd")
-		if err != nil {
-			return nil, fmt.Errorf("find dockerd: %w; next: run hack/setup.sh", err)
-		}
-		o.Program = path
+	path, err := exec.LookPath(cmp.Or(o.Program, os.Getenv(current), "dockerd"))
+	if err != nil {
+		return nil, fmt.Errorf("find dockerd: %w; next: run hack/setup.sh", err)
 	}
+	o.Program = path
 	c, err := client.New(client.WithHost("unix://" + filepath.Join(o.Dir, "docker.sock")))
 	if err != nil {
 		return nil, err

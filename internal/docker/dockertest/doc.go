@@ -5,5 +5,6 @@
 // configuration from /etc. Close removes the containers and everything that they and the daemon have left.
 //
 // It is the machine's own dockerd (Debian: docker.io), found in PATH. hack/setup.sh installs it, and its service is
-// never started.
+// never started. The environment variable BERTH_TEST_DOCKERD names another dockerd, such as the current one that make
+// engine builds.
 package dockertest

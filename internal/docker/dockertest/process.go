@@ -41,7 +41,8 @@ func (d *Daemon) launch(ctx context.Context, program string, args ...string) (*p
 	}
 	defer log.Close()
 	cmd := exec.Command(program, args...)
-	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket)
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket,
+		"PATH="+filepath.Dir(d.opts.Program)+":"+os.Getenv("PATH"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // an interrupt at a terminal is for the test alone
 	if err := cmd.Start(); err != nil {
