@@ -63,14 +63,15 @@ type Options struct {
 	Version string
 	// Verbosity sets the level of detail of Log. It takes the numbers of klog's flag -v.
 	Verbosity func(int)
-	Log       *slog.Logger
+	// Ready is closed when the local API is open. It may be nil.
+	Ready chan<- struct{}
+	Log   *slog.Logger
 }
 
 // Agent is the node agent. New allocates it, and Run runs it until its context ends.
 type Agent struct {
 	Options
 	began   time.Time
-	ready   chan struct{}
 	heap    *heap.Heap
 	metrics *prometheus.Registry
 
@@ -143,7 +144,7 @@ type records struct {
 func New(o Options) *Agent {
 	c := o.Config
 	a := &Agent{
-		Options: o, ready: make(chan struct{}), heap: heap.New(), metrics: prometheus.NewRegistry(),
+		Options: o, heap: heap.New(), metrics: prometheus.NewRegistry(),
 		tables: tables{
 			fleet: fleet.New(time.Now, o.Log), observed: observed.New(), stale: status.NewStale(),
 			changed: wake.NewSet[object.Key](), conditions: condition.New(),
@@ -178,9 +179,6 @@ func New(o Options) *Agent {
 	})
 	return a
 }
-
-// Ready is closed when the local API is open.
-func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
 // Run runs the agent until ctx ends or a part of the agent fails. Containers keep running after it. If a part does not
 // end within endPatience, Run returns without it, and the caller should end the process.

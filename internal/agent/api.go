@@ -28,7 +28,7 @@ func (a *Agent) serverOptions(in input.Node) server.Options {
 		Explainer: explain.Explainer{Node: a.Config.NodeName, Inputs: in, Fleet: a.tables.fleet},
 	}
 	return server.Options{
-		Socket: a.Config.Socket, Pods: a.tables.statuses.Pods(), Settled: a.tables.fleet.Settled(),
+		Socket: a.Config.Socket, Ready: a.Ready, Pods: a.tables.statuses.Pods(), Settled: a.tables.fleet.Settled(),
 		Events: a.records.events, Applier: pods,
 		Explainer: pods, Checkpoints: local.Checkpoints{CRI: a.machine.engine.Client, RootDir: a.Config.RootDir},
 		Objects: local.Objects{Table: a.demand.sources.Objects, Claims: a.steps.claims,

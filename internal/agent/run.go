@@ -79,18 +79,7 @@ func (a *Agent) loops() []loop {
 		{"local API", a.doors.server.Run},
 		{"pod resources API", a.doors.resources.Run},
 		{"node API", a.doors.remote.Run},
-		{"ready", a.opened},
 	}
-}
-
-// opened closes Ready when the local API is open.
-func (a *Agent) opened(ctx context.Context) error {
-	select {
-	case <-a.doors.server.Ready():
-		close(a.ready)
-	case <-ctx.Done():
-	}
-	return nil
 }
 
 // start runs the loops in a group, which ends with the first loop that fails. The error has the name of that loop.

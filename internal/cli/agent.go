@@ -31,24 +31,20 @@ func loadConfig(f config.Flags, log *slog.Logger) (*config.Config, error) {
 	return c, err
 }
 
-func makeAgent(f config.Flags, log *slog.Logger) (*agent.Agent, error) {
+// makeAgent returns an agent. Its Run closes ready when its socket is open.
+func makeAgent(f config.Flags, ready chan<- struct{}, log *slog.Logger) (*agent.Agent, error) {
 	c, err := loadConfig(f, log)
 	if err != nil {
 		return nil, err
 	}
 	return agent.New(agent.Options{Config: c, Flags: f, Runtimes: kind.All{}, Version: api.BuildVersion().Version,
-		Verbosity: process.Verbosity(log), Log: log}), nil
-}
-
-// newAgent builds the agent of this process.
-func newAgent(f config.Flags, log *slog.Logger) (agentProcess, error) {
-	return makeAgent(f, log)
+		Verbosity: process.Verbosity(log), Ready: ready, Log: log}), nil
 }
 
 // resetAgent removes everything that agents have left on a root directory.
 func resetAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
 	f.Apart = true
-	a, err := makeAgent(f, log)
+	a, err := makeAgent(f, nil, log)
 	if err != nil {
 		return err
 	}

@@ -25,8 +25,6 @@ func newFakeAgent() *fakeAgent {
 	return &fakeAgent{ready: make(chan struct{}), fail: make(chan error, 1)}
 }
 
-func (a *fakeAgent) Ready() <-chan struct{} { return a.ready }
-
 func (a *fakeAgent) Run(ctx context.Context) error {
 	select {
 	case err := <-a.fail:
@@ -42,7 +40,7 @@ func TestEmbed(t *testing.T) {
 		a := newFakeAgent()
 		close(a.ready)
 		a.last = broken
-		leave, err := embed(t.Context(), func(error) {}, a, nil)
+		leave, err := embed(t.Context(), func(error) {}, embedded{a, a.ready}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +52,7 @@ func TestEmbed(t *testing.T) {
 		a := newFakeAgent()
 		a.fail <- broken
 		ctx, cancel := context.WithCancelCause(t.Context())
-		if _, err := embed(ctx, cancel, a, nil); !errors.Is(err, broken) {
+		if _, err := embed(ctx, cancel, embedded{a, a.ready}, nil); !errors.Is(err, broken) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -62,7 +60,7 @@ func TestEmbed(t *testing.T) {
 		a := newFakeAgent()
 		close(a.ready)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		leave, err := embed(ctx, cancel, a, nil)
+		leave, err := embed(ctx, cancel, embedded{a, a.ready}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +76,7 @@ func TestEmbed(t *testing.T) {
 	t.Run("interrupted", func(t *testing.T) {
 		signals := make(chan os.Signal, 1)
 		signals <- syscall.SIGINT
-		_, err := embed(t.Context(), func(error) {}, newFakeAgent(), signals)
+		_, err := embed(t.Context(), func(error) {}, embedded{agent: newFakeAgent()}, signals)
 		if exit, ok := errors.AsType[*command.ExitError](err); !ok || exit.Code != exitAbandoned {
 			t.Errorf("got %v", err)
 		}

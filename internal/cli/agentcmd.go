@@ -17,14 +17,6 @@ import (
 	"github.com/berth-run/berth/internal/config"
 )
 
-// agentProcess is an agent that can run in this process.
-type agentProcess interface {
-	// Run runs the agent until ctx ends. Containers keep running after that.
-	Run(ctx context.Context) error
-	// Ready returns a channel that is closed when the agent's socket is open.
-	Ready() <-chan struct{}
-}
-
 // logFlagSet holds the flags for the log of a process.
 type logFlagSet struct {
 	format string
@@ -98,7 +90,8 @@ func agentCommand(a *app) *cobra.Command {
 
 // runAgent runs the agent as a daemon until a signal ends it.
 func runAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
-	agent, err := makeAgent(f, log)
+	ready := make(chan struct{})
+	agent, err := makeAgent(f, ready, log)
 	if err != nil {
 		return err
 	}
@@ -110,7 +103,7 @@ func runAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
 		group.Go(func() error { doctor.Log(ctx, agent.Config, kind.All{}, log); return nil })
 		group.Go(func() error {
 			select {
-			case <-agent.Ready():
+			case <-ready:
 				return process.Notify(ctx, client.New(f.Socket), log)
 			case <-ctx.Done():
 				return nil

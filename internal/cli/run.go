@@ -129,11 +129,12 @@ func (a *app) findAgent(ctx context.Context, cancel context.CancelCauseFunc, std
 	if err != nil {
 		return nil, err
 	}
-	agent, err := newAgent(a.flags(f.agent), log)
+	ready := make(chan struct{})
+	agent, err := makeAgent(a.flags(f.agent), ready, log)
 	if err != nil {
 		return nil, err
 	}
-	return embed(ctx, cancel, agent, interrupts)
+	return embed(ctx, cancel, embedded{agent, ready}, interrupts)
 }
 
 // configFlag returns the given flag that only a new agent could use, or "".
@@ -153,14 +154,23 @@ func configFlag(f *config.Flags) string {
 	return ""
 }
 
+// embedded is an agent that runs in the process of a command.
+type embedded struct {
+	agent interface {
+		// Run runs the agent until ctx ends. Containers keep running after that.
+		Run(ctx context.Context) error
+	}
+	ready <-chan struct{} // closed when the agent's socket is open
+}
+
 // embed runs the agent in this process and returns when its socket is open. If the agent fails later, embed
 // calls cancel with the cause.
-func embed(ctx context.Context, cancel context.CancelCauseFunc, agent agentProcess,
+func embed(ctx context.Context, cancel context.CancelCauseFunc, e embedded,
 	interrupts <-chan os.Signal) (leave func() error, err error) {
 	agentCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() {
-		err := agent.Run(agentCtx)
+		err := e.agent.Run(agentCtx)
 		if agentCtx.Err() == nil { // it ended by itself
 			if err == nil {
 				err = errors.New("without an error")
@@ -172,7 +182,7 @@ func embed(ctx context.Context, cancel context.CancelCauseFunc, agent agentProce
 	}()
 	leave = func() error { stop(); return <-ended }
 	select {
-	case <-agent.Ready():
+	case <-e.ready:
 		return leave, nil
 	case <-ctx.Done():
 		err = context.Cause(ctx)

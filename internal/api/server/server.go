@@ -38,7 +38,9 @@ type Events interface {
 type Options struct {
 	// Socket is the path of the unix socket. The server creates a missing directory.
 	Socket string
-	Pods   *Pods
+	// Ready is closed when the socket accepts connections. It may be nil.
+	Ready chan<- struct{}
+	Pods  *Pods
 	// Settled is closed once Pods contains every pod of the node. Until then, but for at most settle.Time
 	// after Started, a request about pods waits. nil means that Pods is complete.
 	Settled   <-chan struct{}
@@ -66,17 +68,13 @@ type Options struct {
 type Server struct {
 	Options
 	leases *leases
-	ready  chan struct{}
 }
 
 // New returns a server that Run starts.
 func New(o Options) *Server {
 	o.LogDir = cmp.Or(o.LogDir, podlog.DefaultDir)
-	return &Server{Options: o, leases: newLeases(o), ready: make(chan struct{})}
+	return &Server{Options: o, leases: newLeases(o)}
 }
-
-// Ready returns a channel that is closed when the socket accepts connections.
-func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // shutdownGrace is how long running requests may take to finish when the agent ends. Watches and followed
 // logs end at once.
@@ -92,7 +90,9 @@ func (s *Server) Run(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	close(s.ready)
+	if s.Ready != nil {
+		close(s.Ready)
+	}
 	s.Log.Info("local API is ready", "socket", s.Socket)
 	return s.serve(ctx, l)
 }

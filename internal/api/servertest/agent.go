@@ -96,8 +96,9 @@ func StartAt(t testing.TB, socket string) *Agent {
 		node:      &node{status: api.Status{Node: "node", Root: filepath.Dir(socket)}},
 	}
 	a.pods = &pods{table: a.Pods}
+	ready := make(chan struct{})
 	s := server.New(server.Options{
-		Socket: socket, Pods: a.Pods, Events: a.Events, Applier: a.pods, Explainer: a.pods,
+		Socket: socket, Ready: ready, Pods: a.Pods, Events: a.Events, Applier: a.pods, Explainer: a.pods,
 		Objects: objects{a.Objects}, Amender: a.pods,
 		Images: a.images, Streams: a.exec, Files: files{a.Files},
 		Info: nodeinfo.Info{Node: a.node, Resources: a.node, Metrics: prometheus.NewRegistry(), Stats: a.node},
@@ -114,7 +115,7 @@ func StartAt(t testing.TB, socket string) *Agent {
 		_ = a.Lifelines.Run(ctx, a.Pods) // ends with ctx
 	}()
 	select {
-	case <-s.Ready():
+	case <-ready:
 	case err := <-a.done:
 		t.Fatalf("serve: %v", err)
 	}
