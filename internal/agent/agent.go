@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-run/berth/internal/agent/engine"
+	"github.com/berth-run/berth/internal/agent/foundation"
 	"github.com/berth-run/berth/internal/agent/input"
 	"github.com/berth-run/berth/internal/agent/power"
 	"github.com/berth-run/berth/internal/agent/serve"
@@ -57,8 +58,6 @@ type Options struct {
 	Runtimes engine.Kinds
 	// Flags are kept in the root directory, so that commands without an agent find its configuration.
 	Flags config.Flags
-	// Offline is set for Offline, which starts no pod.
-	Offline bool
 	// Version of this binary, for traces and the status.
 	Version string
 	// Verbosity sets the level of detail of Log. It takes the numbers of klog's flag -v.
@@ -82,6 +81,15 @@ type Agent struct {
 	steps        steps
 	doors        doors
 	housekeeping housekeeping
+	without      without
+}
+
+// without says what Offline leaves out.
+type without struct {
+	// pods: the agent shows pods and runs none. It writes no identities of manifests, and reports no problem of them.
+	pods bool
+	// runtime is the error of all calls to the runtime, which is not started. nil: it is started.
+	runtime error
 }
 
 // tables hold the state that several parts share. The tables that need no file or directory are made first.
@@ -104,7 +112,6 @@ type machine struct {
 	ips      *node.Addresses
 	firewall *firewall.Firewall
 	chains   *firewall.Chains // of a kubelet, for other programs
-	runtime  bool             // build starts the container runtime
 	engine   *engine.Engine
 	monitor  *cri.Monitor
 	pleg     *pleg.PLEG
@@ -141,10 +148,12 @@ type records struct {
 }
 
 // New returns an agent. It reads, opens and starts nothing: Run does.
-func New(o Options) *Agent {
+func New(o Options) *Agent { return newAgent(o, without{}) }
+
+func newAgent(o Options, w without) *Agent {
 	c := o.Config
 	a := &Agent{
-		Options: o, heap: heap.New(), metrics: prometheus.NewRegistry(),
+		Options: o, without: w, heap: heap.New(), metrics: prometheus.NewRegistry(),
 		tables: tables{
 			fleet: fleet.New(time.Now, o.Log), observed: observed.New(), stale: status.NewStale(),
 			changed: wake.NewSet[object.Key](), conditions: condition.New(),
@@ -161,7 +170,6 @@ func New(o Options) *Agent {
 	}
 	a.tables.asides = aside.New(aside.Options{Events: a.records.events, Now: time.Now, Log: o.Log})
 	a.tables.counts = gate.NewCounts(a.metrics)
-	a.machine.runtime = true
 	a.machine.firewall = firewall.New(firewall.Options{
 		Name: strings.TrimSuffix("berth_"+c.Instance(), "_"), Off: c.Node.OpenLoopback,
 		Log: o.Log.With("part", "firewall"),
@@ -173,7 +181,7 @@ func New(o Options) *Agent {
 		Copies: filepath.Join(c.RootDir, "static"), Period: c.Sources.FileCheckFrequency,
 		URL: c.Sources.StaticPodURL, URLHeader: c.Sources.StaticPodURLHeader, URLPeriod: c.Sources.HTTPCheckFrequency,
 		Applied: filepath.Join(c.RootDir, "applied"), Identities: filepath.Join(c.RootDir, "identities.json"),
-		Report: reports(a), Log: o.Log, Frozen: o.Offline,
+		Report: reports(a), Log: o.Log, Frozen: w.pods,
 		Ignored: pod.Ignored(c.Disabled.Fields),
 		Node:    a.tables.fleet, Running: takeover.Pods{Observed: a.tables.observed}, Cluster: c.Cluster != nil,
 	})
@@ -202,12 +210,12 @@ func (a *Agent) run(ctx context.Context, cancel context.CancelFunc, parts *runni
 	}
 	release, err := lock.Turn(ctx, c.Lock.File, c.Lock.Yield, cancel)
 	if err != nil {
-		return ended(err)
+		return foundation.Ended(err)
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	unlock, err := lock.Root(ctx, c.RootDir)
 	if err != nil {
-		return ended(err)
+		return foundation.Ended(err)
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	if err := makeDirs(c); err != nil {
@@ -218,24 +226,24 @@ func (a *Agent) run(ctx context.Context, cancel context.CancelFunc, parts *runni
 	}
 	// The foundation ends after all loops: they need the records until they end, and the runtime has to finish the
 	// calls that they have started.
-	launch, stop := foundation(context.WithoutCancel(ctx))
+	base := foundation.New(context.WithoutCancel(ctx), cancel)
 	defer func() {
 		defer parts.begin("runtime and records")()
-		err = errors.Join(err, stop())
+		err = errors.Join(err, base.Stop())
 	}()
-	launch(a.records.events.Run, cancel)
-	launch(a.records.timeline.Run, cancel)
+	base.Launch(a.records.events.Run)
+	base.Launch(a.records.timeline.Run)
 	if err := a.machine.firewall.Ensure(ctx); err != nil {
 		a.Log.Error("cannot protect loopback addresses of this machine from pods, retrying", "err", err)
 	}
 	a.tables.asides.Load(readCrashes(filepath.Join(c.RootDir, "crashes"), c.NodeName, a.records.events, a.Log))
 	group, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, cancel)()
-	if err := a.build(ctx, func(run func(context.Context) error) { launch(run, cancel) }); err != nil {
-		return ended(err)
+	if err := a.build(ctx, base.Launch); err != nil {
+		return foundation.Ended(err)
 	}
 	start(ctx, group, a.loops(), parts, a.Log)
-	return ended(group.Wait())
+	return foundation.Ended(group.Wait())
 }
 
 // makeDirs makes the directories that several parts use. A container with its own user namespace reaches its root file
@@ -251,31 +259,6 @@ func makeDirs(c *config.Config) error {
 		}
 	}
 	return nil
-}
-
-// foundation runs the parts that must end last. launch starts a part, and calls failed when the part ends. stop ends
-// all parts, waits for them, and returns the first error of a part.
-func foundation(ctx context.Context) (launch func(run func(context.Context) error, failed func()), stop func() error) {
-	ctx, cancel := context.WithCancel(ctx)
-	group, ctx := errgroup.WithContext(ctx)
-	launch = func(run func(context.Context) error, failed func()) {
-		group.Go(func() error {
-			defer failed()
-			return run(ctx)
-		})
-	}
-	return launch, func() error {
-		cancel()
-		return ended(group.Wait())
-	}
-}
-
-// ended returns nil for the error of a cancelled context, since that is how the agent normally ends.
-func ended(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
 }
 
 // build makes the parts that need facts about the machine and the runtime. It uses launch to start the parts that must
@@ -305,7 +288,10 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 		}
 		return nil
 	})
-	if a.machine.engine, err = startRuntime(ctx, a, launch); err != nil {
+	if a.machine.engine, err = engine.Start(ctx, launch, engine.Options{
+		Config: a.Config, Kinds: a.Runtimes, Classes: a.demand.objects, Metrics: a.metrics, Tracer: a.records.tracer,
+		Absent: a.without.runtime, Log: a.Log,
+	}); err != nil {
 		return fmt.Errorf("start the container runtime: %w", err)
 	}
 	monitoring := join.Monitoring(a.demand.cluster)

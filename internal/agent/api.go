@@ -49,7 +49,7 @@ func (a *Agent) serverOptions(in input.Node) server.Options {
 }
 
 func reports(a *Agent) problem.Reporter {
-	if a.Options.Offline {
+	if a.without.pods {
 		return problem.None{}
 	}
 	return problem.New(a.records.events, a.Config.NodeName)

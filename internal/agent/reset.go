@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/agent/foundation"
 	"github.com/berth-run/berth/internal/agent/leftover"
 	"github.com/berth-run/berth/internal/agent/rootdir"
 	"github.com/berth-run/berth/internal/base/lock"
@@ -76,12 +77,13 @@ func reset(ctx context.Context, failed error, dirs ...*rootdir.Dir) error {
 
 // resetPods starts the runtime, ends all pods of this agent, and stops the runtime again.
 func (a *Agent) resetPods(ctx context.Context) (err error) {
-	launch, stop := foundation(ctx)
-	defer func() { err = errors.Join(err, stop()) }()
+	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	base := foundation.New(outer, func() { cancel(nil) })
+	defer func() { err = errors.Join(err, base.Stop()) }()
 	late := time.AfterFunc(resetPatience, func() { cancel(errNoRuntime) })
-	err = a.build(ctx, func(run func(context.Context) error) { launch(run, func() { cancel(nil) }) })
+	err = a.build(ctx, base.Launch)
 	if !late.Stop() {
 		return errNoRuntime
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-run/berth/internal/agent/foundation"
 	"github.com/berth-run/berth/internal/pod/steps/dra"
 )
 
@@ -36,7 +37,7 @@ func TestLoopsThatEndWithTheAgentAreNoFailure(t *testing.T) {
 	start(ctx, group, []loop{{"patient", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}},
 		&running{}, slog.New(slog.DiscardHandler))
 	cancel()
-	if err := ended(group.Wait()); err != nil {
+	if err := foundation.Ended(group.Wait()); err != nil {
 		t.Errorf("%v", err)
 	}
 }

@@ -51,7 +51,7 @@ type Engine struct {
 	classes  *object.Objects
 }
 
-// Options of Start. All are required.
+// Options of Start. All are required but Absent.
 type Options struct {
 	Config *config.Config
 	Kinds  Kinds
@@ -59,7 +59,10 @@ type Options struct {
 	Classes *object.Objects
 	Metrics prometheus.Registerer
 	Tracer  trace.TracerProvider
-	Log     *slog.Logger
+	// Absent is set for commands that only read files. Start then neither starts nor calls the runtime, and every call
+	// to it fails with this error.
+	Absent error
+	Log    *slog.Logger
 }
 
 // Start starts or connects to the runtime, and returns when it answers.
@@ -68,7 +71,15 @@ func Start(ctx context.Context, launch Launch, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := o.engine(choice)
+	e := &Engine{Traits: o.Kinds.Traits(choice, o.Config), choice: choice, rootDir: o.Config.RootDir,
+		runtime: o.Kinds.Runtime(choice, o.Config, o.Tracer, o.Log), classes: o.Classes}
+	if o.Absent != nil {
+		e.Driver = hierarchy.Driver(o.Config.Runtime.CgroupDriver)
+		e.Client, err = cri.NewFromDialer(choice.Endpoint, func(context.Context, string) (net.Conn, error) {
+			return nil, o.Absent
+		}, cri.Options{Log: o.Log, Registerer: o.Metrics})
+		return e, err
+	}
 	e.Client, err = e.runtime.Connect(ctx, launch, cri.Options{
 		Timeout: o.Config.Runtime.RequestTimeout, Log: o.Log, Registerer: o.Metrics,
 	})
@@ -76,27 +87,6 @@ func Start(ctx context.Context, launch Launch, o Options) (*Engine, error) {
 		return nil, err
 	}
 	return e, e.await(ctx, o.Config, o.Log)
-}
-
-// engine returns an engine whose runtime is made and not connected.
-func (o Options) engine(choice endpoint.Choice) *Engine {
-	return &Engine{Traits: o.Kinds.Traits(choice, o.Config), choice: choice, rootDir: o.Config.RootDir,
-		runtime: o.Kinds.Runtime(choice, o.Config, o.Tracer, o.Log), classes: o.Classes}
-}
-
-// Absent returns an engine whose runtime is not started, for commands that only read files. Every call to the runtime
-// fails with the error cause.
-func Absent(ctx context.Context, o Options, cause error) (*Engine, error) {
-	choice, err := endpoint.Choose(ctx, o.Config, o.Log)
-	if err != nil {
-		return nil, err
-	}
-	e := o.engine(choice)
-	e.Driver = hierarchy.Driver(o.Config.Runtime.CgroupDriver)
-	e.Client, err = cri.NewFromDialer(choice.Endpoint, func(context.Context, string) (net.Conn, error) {
-		return nil, cause
-	}, cri.Options{Log: o.Log, Registerer: o.Metrics})
-	return e, err
 }
 
 // Name returns the runtime's name in container ids, such as containerd.

@@ -132,10 +132,9 @@ func (r *Root) open(ctx context.Context, runtime bool) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := agent.New(agent.Options{Config: c, Flags: f, Offline: true, Runtimes: kind.All{},
-		Version: api.BuildVersion().Version, Verbosity: process.Verbosity(log), Log: log})
 	// The parts outlive this request.
-	h, stop, err := agent.Offline(context.WithoutCancel(ctx), a, runtime)
+	h, stop, err := agent.Offline(context.WithoutCancel(ctx), agent.Options{Config: c, Flags: f, Runtimes: kind.All{},
+		Version: api.BuildVersion().Version, Verbosity: process.Verbosity(log), Log: log}, runtime)
 	if err != nil {
 		return nil, err
 	}

@@ -185,12 +185,12 @@ func New(now func() time.Time, log *slog.Logger) *Fleet {
 
 // Restore makes pods members without starting anything of them, for commands on a node without an agent. ended reports
 // the pods that have ended, which hold nothing. Restore takes the place of Run and is called once.
-func (f *Fleet) Restore(pods []*pod.Pod, ended func(types.UID) bool) {
+func (f *Fleet) Restore(pods []*pod.Pod, ended map[types.UID]bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range pods {
 		f.members[p.UID] = &member{pod: p, desired: p, restored: true,
-			verdict: Verdict{Admit: true, Ended: ended(p.UID)}}
+			verdict: Verdict{Admit: true, Ended: ended[p.UID]}}
 	}
 	close(f.settled)
 }

@@ -33,7 +33,7 @@ func TestRestoredPodsHoldTheirResourcesUntilTheyHaveEnded(t *testing.T) {
 	f := New(time.Now, slog.New(slog.DiscardHandler))
 	runs := &pod.Pod{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "runs", UID: "runs"}}}
 	ended := &pod.Pod{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "ended", UID: "ended"}}}
-	f.Restore([]*pod.Pod{runs, ended}, func(uid types.UID) bool { return uid == "ended" })
+	f.Restore([]*pod.Pod{runs, ended}, map[types.UID]bool{"ended": true})
 	<-f.Settled()
 	if got := f.Holders(); len(got) != 1 || got[0].Pod != runs {
 		t.Errorf("holders: %v", got)
