@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/agent/engine"
 	"github.com/berth-run/berth/internal/agent/foundation"
 	"github.com/berth-run/berth/internal/agent/input"
+	"github.com/berth-run/berth/internal/agent/packetfilter"
 	"github.com/berth-run/berth/internal/agent/power"
 	"github.com/berth-run/berth/internal/agent/serve"
 	"github.com/berth-run/berth/internal/api/podresources"
@@ -170,12 +170,7 @@ func newAgent(o Options, w without) *Agent {
 	}
 	a.tables.asides = aside.New(aside.Options{Events: a.records.events, Now: time.Now, Log: o.Log})
 	a.tables.counts = gate.NewCounts(a.metrics)
-	a.machine.firewall = firewall.New(firewall.Options{
-		Name: strings.TrimSuffix("berth_"+c.Instance(), "_"), Off: c.Node.OpenLoopback,
-		Log: o.Log.With("part", "firewall"),
-	})
-	a.machine.chains = firewall.ChainsOf(c.Node.OpenLoopback || c.Cluster == nil,
-		filepath.Join(c.RootDir, "iptables-chains"), o.Log.With("part", "firewall"))
+	a.machine.firewall, a.machine.chains = packetfilter.Firewall(c, o.Log), packetfilter.Chains(c, o.Log)
 	a.demand.sources = source.New(source.Options{
 		NodeName: c.NodeName, Path: c.Sources.StaticPodPath, Keep: c.Sources.KeepMissing,
 		Copies: filepath.Join(c.RootDir, "static"), Period: c.Sources.FileCheckFrequency,

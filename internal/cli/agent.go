@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-run/berth/internal/agent"
 	"github.com/berth-run/berth/internal/agent/engine/kind"
+	"github.com/berth-run/berth/internal/agent/reset"
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/base/lock"
@@ -44,11 +45,11 @@ func makeAgent(f config.Flags, ready chan<- struct{}, log *slog.Logger) (*agent.
 // resetAgent removes everything that agents have left on a root directory.
 func resetAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
 	f.Apart = true
-	a, err := makeAgent(f, nil, log)
+	c, err := loadConfig(f, log)
 	if err != nil {
 		return err
 	}
-	return a.Reset(ctx)
+	return reset.Run(ctx, reset.Options{Config: c, Runtimes: kind.All{}, Log: log})
 }
 
 // standaloneRuntime returns the embedded runtime of an agent with these flags. It takes the root directory from agents

@@ -1,3 +1,3 @@
-// Package leftover removes the sandboxes of pods from a container runtime during a reset, and the links to their logs.
-// It owns nothing and decides nothing: the agent chooses the sandboxes.
+// Package leftover finds the pods that earlier agents have left on a node: by their directories, volumes, cgroups,
+// claims and devices. It owns nothing.
 package leftover

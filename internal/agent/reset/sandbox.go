@@ -1,4 +1,4 @@
-package leftover
+package reset
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 // apart is the pause between two attempts to end a sandbox.
 const apart = 200 * time.Millisecond
 
-// End stops and removes a sandbox with its containers. It retries for at most patience, since the runtime may still be
-// busy with calls of an agent that was killed.
-func End(ctx context.Context, client runtimeapi.RuntimeServiceClient, id string, patience time.Duration) (err error) {
+// endSandbox stops and removes a sandbox with its containers. It retries for at most patience, since the runtime may
+// still be busy with calls of an agent that was killed.
+func endSandbox(ctx context.Context, client runtimeapi.RuntimeServiceClient, id string) (err error) {
 	for giveUp := time.Now().Add(patience); time.Now().Before(giveUp); {
 		_, stopErr := client.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
 		_, err = client.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
@@ -37,9 +37,9 @@ func End(ctx context.Context, client runtimeapi.RuntimeServiceClient, id string,
 	return err
 }
 
-// Unlink removes the links in dir through which log collectors find the logs of a sandbox's containers. It does nothing
+// unlink removes the links in dir through which log collectors find the logs of a sandbox's containers. It does nothing
 // if dir is "".
-func Unlink(ctx context.Context, client runtimeapi.RuntimeServiceClient, box *runtimeapi.PodSandbox, dir string) error {
+func unlink(ctx context.Context, client runtimeapi.RuntimeServiceClient, box *runtimeapi.PodSandbox, dir string) error {
 	if dir == "" {
 		return nil
 	}
