@@ -75,7 +75,7 @@ func TestDocker(t *testing.T) {
 	if m, err := s.Metrics(p); err != nil || len(m.ContainerMetrics) != 1 {
 		t.Errorf("%v, %v", m, err)
 	}
-	if dir := upperDir("/proc", c.PID); !strings.HasPrefix(dir, filepath.Dir(d.Root())+"/") {
+	if dir := UpperDir("/proc", c.PID); !strings.HasPrefix(dir, filepath.Dir(d.Root())+"/") {
 		t.Errorf("the writable layer is in %s", dir)
 	}
 }

@@ -24,8 +24,9 @@ const (
 	measureTimeout = time.Minute
 )
 
-// upperDir finds the directory of the writable layer of a process in its mounts.
-func upperDir(proc string, pid int) string {
+// UpperDir finds the directory of the writable layer of a process in its mounts, which proc has. It is empty if there
+// is none.
+func UpperDir(proc string, pid int) string {
 	mounts, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "mountinfo"))
 	if err != nil {
 		return ""

@@ -88,7 +88,7 @@ func (s *Stats) Container(c Container) (*runtimeapi.ContainerStats, error) {
 func (s *Stats) container(c Container, what cgroups.Controller) (*runtimeapi.ContainerStats, usage.Sample, error) {
 	id, upper := c.Attributes.GetId(), c.UpperDir
 	if upper == "" && c.PID != 0 {
-		upper = upperDir(s.opts.Proc, c.PID)
+		upper = UpperDir(s.opts.Proc, c.PID)
 	}
 	stats := &runtimeapi.ContainerStats{Attributes: c.Attributes, WritableLayer: s.layer(id, upper)}
 	if c.PID == 0 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/docker"
+	"github.com/berth-run/berth/internal/docker/dockershim/checkpoint"
 	"github.com/berth-run/berth/internal/docker/dockershim/create"
 	"github.com/berth-run/berth/internal/docker/dockershim/index"
 	"github.com/berth-run/berth/internal/docker/dockershim/translate"
@@ -238,13 +239,18 @@ func (s *Service) Remove(ctx context.Context, c *index.Record) error {
 	return err
 }
 
-// CheckpointContainer implements the CRI. The Engine writes the processes of a container to files, if it is
-// experimental and CRIU is installed. An archive also has the container's specification, which the Engine API does not
-// give.
-func (*Service) CheckpointContainer(context.Context, *runtimeapi.CheckpointContainerRequest) (
+// CheckpointContainer implements the CRI.
+func (s *Service) CheckpointContainer(ctx context.Context, r *runtimeapi.CheckpointContainerRequest) (
 	*runtimeapi.CheckpointContainerResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "a Docker Engine gives no complete checkpoint of a container; "+
-		"next: run the pod with the embedded runtime")
+	c, err := s.Index.Container(r.GetContainerId())
+	if err != nil {
+		return nil, err
+	}
+	if !c.Running() {
+		return nil, status.Errorf(codes.FailedPrecondition, "container %s does not run", c.ID)
+	}
+	return &runtimeapi.CheckpointContainerResponse{}, checkpoint.Write(ctx, s.Client, c, s.status(ctx, c),
+		r.GetLocation())
 }
 
 // ReopenContainerLog implements the CRI.
