@@ -15,6 +15,7 @@ import (
 	"github.com/distribution/reference"
 
 	"github.com/berth-run/berth/internal/base/diskusage"
+	"github.com/berth-run/berth/internal/runtime/layer"
 	"github.com/berth-run/berth/internal/runtime/restore"
 )
 
@@ -172,7 +173,17 @@ func (r *Runtime) LayerUsage(ctx context.Context, container string) (u diskusage
 	if err != nil {
 		return u, err
 	}
-	used, err := server.client.SnapshotService(server.snapshotter).Usage(namespaces.WithNamespace(ctx, criNamespace),
-		container)
-	return diskusage.Usage{Bytes: used.Size, Inodes: used.Inodes}, err
+	return layer.Usage(namespaces.WithNamespace(ctx, criNamespace), server.client, server.snapshotter, container)
+}
+
+// FreeLayers waits until the writable layers of removed containers use no space, or until ctx ends.
+func (r *Runtime) FreeLayers(ctx context.Context) error {
+	server, err := r.server(ctx)
+	if err == nil {
+		err = layer.Free(namespaces.WithNamespace(ctx, criNamespace), server.client)
+	}
+	if err != nil {
+		return fmt.Errorf("free the layers of removed containers: %w", err)
+	}
+	return nil
 }

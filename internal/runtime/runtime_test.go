@@ -57,6 +57,7 @@ func TestRuntime(t *testing.T) {
 	t.Run("Import", func(t *testing.T) { testImport(t, r, images) })
 	t.Run("Pull", func(t *testing.T) { testPulls(t, &puller{r, c.images, dir}) })
 	t.Run("Container", func(t *testing.T) { testContainer(t, c) })
+	t.Run("FreeLayers", func(t *testing.T) { testFreeLayers(t, r, c, config.Root) })
 	t.Run("Stop", func(t *testing.T) { testStop(t, c) })
 	t.Run("Tasks", func(t *testing.T) { testTasks(t, c, tasks.NewTasksClient(conn)) })
 	t.Run("NRI", func(t *testing.T) { testNRI(t, c, dir) })
@@ -233,6 +234,32 @@ func testExecLimited(t *testing.T, c *client) {
 		if got, err := run(test.id, test.timeout, test.command...); status.Code(err) != test.want {
 			t.Errorf("%s: %v, %v; want the code %v", name, got, err, test.want)
 		}
+	}
+}
+
+// The layer of a removed container is free when FreeLayers returns, and not when containerd collects garbage next.
+func testFreeLayers(t *testing.T, r *runtime.Runtime, c *client, root string) {
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("layer")})
+	container := c.container(t, id, pod, "main", "fill", "/large", "1000000")
+	c.exitCode(t, container)
+	large := func() []string {
+		found, err := filepath.Glob(filepath.Join(root, "io.containerd.snapshotter.v1.overlayfs/snapshots/*/fs/large"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	if len(large()) != 1 {
+		t.Fatal("the layer of the container is not where it is expected")
+	}
+	if _, err := c.RemoveContainer(t.Context(), &cri.RemoveContainerRequest{ContainerId: container}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.FreeLayers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := large(); len(left) > 0 {
+		t.Errorf("the layer of a removed container is there: %v", left)
 	}
 }
 

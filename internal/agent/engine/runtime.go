@@ -50,10 +50,12 @@ type Progress interface {
 	PullProgress(image string) (fetched, total, unpacked int64)
 }
 
-// Layers measures writable layers.
+// Layers measures and frees writable layers.
 type Layers interface {
 	// LayerUsage measures the writable layer of a container now.
 	LayerUsage(ctx context.Context, container string) (diskusage.Usage, error)
+	// FreeLayers waits until the layers of removed containers use no space, or until ctx ends.
+	FreeLayers(ctx context.Context) error
 }
 
 // Traits are the constant properties of a kind of runtime.

@@ -19,7 +19,7 @@ import (
 
 // embedded is the runtime in this process: containerd as a library.
 type embedded struct {
-	*runtime.Runtime // Export, PullProgress, LayerUsage, Overlaps and RemoveNetwork
+	*runtime.Runtime // Export, PullProgress, LayerUsage, FreeLayers, Overlaps and RemoveNetwork
 	config           *config.Config
 }
 
