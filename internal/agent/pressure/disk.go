@@ -32,12 +32,11 @@ import (
 // reclaimAgain is the least time between two removals of dead containers and unused images while no pod has ended.
 const reclaimAgain = 10 * time.Second
 
-// settleTime is how long the runtime may take to free the layer of a removed container. The kubelet waits as long for
-// the end of an evicted pod. smallLayer is the size in bytes of the largest layer that is not worth the wait.
-const (
-	settleTime = 30 * time.Second
-	smallLayer = 1 << 20
-)
+// smallLayer is the size of the largest layer that is not worth the wait until the runtime has freed it.
+var smallLayer = diskusage.Usage{Bytes: 1 << 20, Inodes: 100}
+
+// freeLimit is how long a look waits for the runtime to free the layers of removed containers.
+const freeLimit = 2 * time.Second
 
 // layoutRetry is the delay before the agent asks the runtime again where it keeps images.
 const layoutRetry = 5 * time.Second
@@ -60,7 +59,7 @@ type DiskOptions struct {
 	// LogsDir is the directory of the logs of all pods.
 	LogsDir string
 	Volumes volumes
-	// Layers measures writable layers. It is nil if only the CRI can say how large they are.
+	// Layers measures and frees writable layers. It is nil if only the CRI can say how large they are.
 	Layers     layers
 	Containers *gc.Collector
 	Images     *garbage.Collector
@@ -74,6 +73,8 @@ type logs interface {
 type layers interface {
 	// LayerUsage measures the writable layer of a container now.
 	LayerUsage(ctx context.Context, container string) (diskusage.Usage, error)
+	// FreeLayers waits until the layers of removed containers use no space, or until ctx ends.
+	FreeLayers(ctx context.Context) error
 }
 
 type volumes interface {
@@ -91,16 +92,14 @@ type Disk struct {
 	layout  eviction.Disks
 	evictor atomic.Pointer[eviction.Evictor] // nil until the file systems are known; layout is valid from then on
 	// The fields below are used by the evictor's loop only.
-	last    time.Time                  // of the last removal
-	settled time.Time                  // the space of victims and removed containers is free by then
-	ending  map[types.UID]struct{}     // victims that have not ended
+	last    time.Time // of the last removal
+	account account
 	sizes   map[string]diskusage.Usage // of writable layers, by container
 }
 
 // NewDisk makes a Disk that has measured nothing.
 func NewDisk(o DiskOptions) *Disk {
-	return &Disk{o: o, changed: wake.New(), sizes: map[string]diskusage.Usage{},
-		ending: map[types.UID]struct{}{}}
+	return &Disk{o: o, changed: wake.New(), sizes: map[string]diskusage.Usage{}, account: newAccount()}
 }
 
 // silent is an eviction.Alarm: the kernel notifies of no file system.
@@ -188,23 +187,24 @@ func (d *Disk) SetPressure(hold []corev1.NodeConditionType) {
 // short. Then it removes as many compressed logs as are needed. Images that were imported by hand stay. Victims free
 // their space when their volumes are removed, and the runtime frees layers a while later. Until then no log is removed
 // and no other pod ends, unless half of the threshold is gone too.
-func (d *Disk) Reclaim(ctx context.Context, c eviction.Crossing) (removed, soon bool) {
-	for uid := range d.ending {
-		if d.over(uid) {
-			delete(d.ending, uid)
-			d.settled = time.Now().Add(diskPending)
+func (d *Disk) Reclaim(ctx context.Context, c eviction.Crossing) (reclaimed, soon bool) {
+	parts := d.layout.Parts(c.Threshold.Signal)
+	d.account.review(d.stage, time.Now())
+	if parts.Images || parts.Layers {
+		again := d.account.dead(time.Now()) || time.Since(d.last) >= reclaimAgain
+		if d.ended.Swap(false) || again {
+			reclaimed = d.reclaim(ctx, c.Threshold.Signal)
+			d.last = time.Now()
+		}
+		if d.account.unused {
+			reclaimed = d.free(ctx) || reclaimed
 		}
 	}
-	parts := d.layout.Parts(c.Threshold.Signal)
-	if (parts.Images || parts.Layers) && (d.ended.Swap(false) || time.Since(d.last) >= reclaimAgain) {
-		removed = d.reclaim(ctx, c.Threshold.Signal)
-		d.last = time.Now()
-	}
-	soon = time.Now().Before(d.settled) && c.Seen.Available > c.Limit/2
+	soon = d.account.owes(parts.Layers, time.Now()) && c.Seen.Available > c.Limit/2
 	if !soon && parts.LogsAndVolumes && d.removeLogs(c) {
-		removed = true
+		reclaimed = true
 	}
-	return removed, soon
+	return reclaimed, soon
 }
 
 // removeLogs removes compressed logs, oldest first, until enough is free. It reports whether there were any. It looks
@@ -243,8 +243,18 @@ func (d *Disk) logsOnNode() bool {
 // Evict implements eviction.Pods.
 func (d *Disk) Evict(v eviction.Victim) {
 	d.o.Pods.Evict(v)
-	d.ending[v.Pod.UID] = struct{}{}
-	d.settled = time.Now().Add(v.Grace + settleTime)
+	d.account.add(v.Pod.UID, v.Grace, time.Now())
+}
+
+// stage returns how far a victim has ended.
+func (d *Disk) stage(uid types.UID) stage {
+	switch {
+	case !d.over(uid):
+		return ends
+	case len(d.o.Pods.Observed.Observed(uid).ContainersOf()) > 0:
+		return over
+	}
+	return removed
 }
 
 // over reports whether nothing of a pod is left on this node but its logs and dead containers.
@@ -265,8 +275,9 @@ func (d *Disk) reclaim(ctx context.Context, s eviction.Signal) bool {
 		d.o.Pods.Log.Warn("cannot remove all dead containers and unused images, continuing with pods", "err", err)
 	}
 	for _, id := range dead {
-		if size, known := d.sizes[id]; !known || size.Bytes > smallLayer {
-			d.settled = time.Now().Add(settleTime)
+		size, known := d.sizes[id]
+		if !known || size.Bytes > smallLayer.Bytes || size.Inodes > smallLayer.Inodes {
+			d.account.leave(time.Now())
 		}
 		delete(d.sizes, id)
 	}
@@ -275,6 +286,23 @@ func (d *Disk) reclaim(ctx context.Context, s eviction.Signal) bool {
 	}
 	d.o.Pods.Log.Info("removed dead containers and unused images, because a file system runs full", "signal", s,
 		"containers", len(dead), "images", len(images))
+	return true
+}
+
+// free frees the layers of removed containers, and reports whether it has. It may take several looks. A runtime that
+// cannot be asked for it frees them by itself.
+func (d *Disk) free(ctx context.Context) bool {
+	if d.o.Layers == nil {
+		d.account.later(time.Now())
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, freeLimit)
+	defer cancel()
+	if err := d.o.Layers.FreeLayers(ctx); err != nil {
+		d.o.Pods.Log.Warn("the space of removed containers is not free yet, retrying at the next look", "err", err)
+		return false
+	}
+	d.account.freed(time.Now())
 	return true
 }
 
