@@ -44,6 +44,8 @@ import (
 //	agent-under [PROGRAM ARGS...]
 //	                            makes this program start the agents from now on, with the agent's command line as its
 //	                            last arguments; without arguments they start directly
+//	own-mounts                  gives agents that start from now on a mount namespace with a shared root and without
+//	                            the mounts of the command hang
 //	berth ARGS...               runs berth with the script's root directory; "! berth" expects a failure
 //	exits CODE ARGS...          runs berth likewise and checks its exit status
 //	terminal COLSxROWS [-dialog FILE] ARGS...
@@ -214,6 +216,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"berth":         h.berth,
 		"agent":         positive("agent start|stop|kill|crash [FLAG...]", 1, many, h.agent),
 		"build-shim":    positive("build-shim FILE", 1, 1, buildShim),
+		"own-mounts":    positive("own-mounts", 0, 0, ownMounts),
 		"agent-under":   positive("agent-under [PROGRAM ARGS...]", 0, many, agentUnder),
 		"exits":         positive("exits CODE ARGS...", 2, many, h.exits),
 		"await":         positive("await POD CONDITION", 2, 2, h.await),

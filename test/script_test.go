@@ -138,6 +138,7 @@ type daemon struct {
 	systemd   *systemd                        // nil until service-manager
 	faulty    string                          // the binary that agent start runs; "" for the product's
 	under     []string                        // the program that starts the agent, see agent-under
+	ownMounts bool                            // see own-mounts
 	place     int                             // the number from claim
 	root      string                          // the root directory
 	plugins   map[string]*deviceplugin.Plugin // by resource
@@ -322,7 +323,11 @@ func (h *harness) launch(ts *testscript.TestScript, d *daemon, more ...string) {
 	if e := ts.Getenv("CONTAINER_RUNTIME_ENDPOINT"); e != "" {
 		d.cmd.Env = append(d.cmd.Environ(), "CONTAINER_RUNTIME_ENDPOINT="+e)
 	}
-	ts.Check(d.cmd.Start())
+	begin := d.cmd.Start
+	if d.ownMounts {
+		begin = func() error { return inOwnMounts(d.cmd.Start) }
+	}
+	ts.Check(begin())
 }
 
 // healthy waits until the agent's API answers.

@@ -1,13 +1,17 @@
 package test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"github.com/rogpeppe/go-internal/testscript"
-
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-run/berth/internal/base/roottest"
@@ -72,4 +76,47 @@ func hang(ts *testscript.TestScript, args []string) {
 	release, err := roottest.Hang(dirs[0])
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(release()) })
+}
+
+// ownMounts gives agents that start from now on a mount namespace of their own, where the root is a shared mount, as
+// systemd makes it.
+func ownMounts(ts *testscript.TestScript, _ []string) {
+	ts.Value(daemonKey{}).(*daemon).ownMounts = true
+}
+
+// inOwnMounts calls start in a new mount namespace. The namespace has the mounts of the machine but those of hang: a
+// container that looks at all mounts of the machine would wait for the file systems of other scripts too. Later mounts
+// of the machine do not appear in it.
+func inOwnMounts(start func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for ever: the thread ends with this goroutine, and nothing else runs in its namespace
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+				return fmt.Errorf("make a mount namespace: %w", err)
+			}
+			if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unmountHanging(),
+				unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")); err != nil {
+				return fmt.Errorf("prepare a mount namespace: %w", err)
+			}
+			return start()
+		}()
+	}()
+	return <-done
+}
+
+// unmountHanging removes the mounts of hang from the mount namespace of this thread.
+func unmountHanging() error {
+	file, err := os.Open("/proc/thread-self/mountinfo")
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	hanging, err := mountinfo.GetMountsFromReader(file, func(m *mountinfo.Info) (skip, stop bool) {
+		return m.FSType != "fuse" || m.Source != roottest.HangSource, false
+	})
+	for _, m := range hanging {
+		err = errors.Join(err, unix.Unmount(m.Mountpoint, unix.MNT_DETACH))
+	}
+	return err
 }
