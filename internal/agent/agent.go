@@ -25,6 +25,7 @@ import (
 	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/join"
+	"github.com/berth-run/berth/internal/cluster/nodeobject"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/config/recall"
 	"github.com/berth-run/berth/internal/cri"
@@ -101,6 +102,7 @@ type tables struct {
 	statuses *status.Statuses
 	asides   *aside.Register
 	changed  *wake.Set[object.Key] // objects of the cluster
+	node     *nodeobject.Latest
 	counts   gate.Counts
 	// conditions are the node's. Without a cluster only the local API shows them.
 	conditions *condition.Table
@@ -132,9 +134,10 @@ type doors struct {
 // demand holds the parts that know the pods that this node should run.
 type demand struct {
 	sources *source.Sources
-	cluster *join.Cluster // nil: the agent runs without a cluster
-	// objects are the ConfigMaps, Secrets and other objects that pods refer to.
-	objects *object.Objects
+	// membership and access lead to the cluster, if there is one. reports go to it.
+	membership join.Membership
+	access     join.Access
+	reports    join.Reports
 }
 
 // records are the parts that record what happens on the node.
@@ -156,7 +159,8 @@ func newAgent(o Options, w without) *Agent {
 		Options: o, without: w, heap: heap.New(), metrics: prometheus.NewRegistry(),
 		tables: tables{
 			fleet: fleet.New(time.Now, o.Log), observed: observed.New(), stale: status.NewStale(),
-			changed: wake.NewSet[object.Key](), conditions: condition.New(),
+			changed: wake.NewSet[object.Key](), node: nodeobject.NewLatest(c.NodeName),
+			conditions: condition.New(),
 		},
 		records: records{
 			events: event.New(event.Options{Dir: filepath.Join(c.RootDir, "events"), Component: join.EventSource(c),
@@ -284,12 +288,12 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 		return nil
 	})
 	if a.machine.engine, err = engine.Start(ctx, launch, engine.Options{
-		Config: a.Config, Kinds: a.Runtimes, Classes: a.demand.objects, Metrics: a.metrics, Tracer: a.records.tracer,
-		Absent: a.without.runtime, Log: a.Log,
+		Config: a.Config, Kinds: a.Runtimes, Classes: a.demand.access.Objects, Metrics: a.metrics,
+		Tracer: a.records.tracer, Absent: a.without.runtime, Log: a.Log,
 	}); err != nil {
 		return fmt.Errorf("start the container runtime: %w", err)
 	}
-	monitoring := join.Monitoring(a.demand.cluster)
+	monitoring := a.demand.access.Monitoring
 	monitoring.Conditions = input.RuntimeStatus{Engine: a.machine.engine, Fleet: a.tables.fleet,
 		Conditions: monitoring.Conditions}
 	a.machine.monitor = cri.NewMonitor(a.machine.engine.Client, monitoring, a.Log)

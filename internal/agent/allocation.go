@@ -58,6 +58,6 @@ func (a *Agent) readNode() (n resource.Node, ledger *resource.Ledger, err error)
 func newPodResources(a *Agent) *podresources.Server {
 	return podresources.New(podresources.Options{
 		Socket: filepath.Join(a.Config.RootDir, "pod-resources", "kubelet.sock"), Pods: a.tables.fleet,
-		Ledger: a.steps.allocations, Devices: a.steps.devices, Claims: a.demand.cluster.Plugins(), Log: a.Log,
+		Ledger: a.steps.allocations, Devices: a.steps.devices, Claims: a.demand.access.Drivers, Log: a.Log,
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/berth-run/berth/internal/agent/input"
@@ -75,7 +76,7 @@ func (a *Agent) buildSteps() error {
 		Root: c.RootDir, Logs: c.Pods.LogsDir, ResolvConf: c.Pods.ResolvConf, Events: a.records.events,
 		Node: event.NodeRef(c.NodeName), NoHostnameOverride: c.Disabled.HostnameOverride,
 		Resolver: poddir.Resolver{ClusterDNS: c.Pods.ClusterDNS, ClusterDomain: c.Pods.ClusterDomain,
-			Standalone: a.demand.cluster == nil, NodeIPs: a.machine.facts.IPs},
+			Standalone: a.Config.Cluster == nil, NodeIPs: a.machine.facts.IPs},
 	})
 	a.tables.record = status.NewRecord(status.RecordOptions{
 		Dir: filepath.Join(c.RootDir, "status"), Dirs: s.dirs, Stale: a.tables.stale, Log: a.Log,
@@ -107,7 +108,7 @@ func (a *Agent) buildSteps() error {
 	s.sandboxes = sandbox.New(sandbox.Options{
 		Runtime: a.machine.engine.Client.Runtime, Events: a.records.events, Names: s.dirs, Cgroups: s.cgroups,
 		Observer: a.machine.pleg,
-		Limit:    places, Network: sandbox.Network{Monitor: a.machine.monitor}, Classes: a.demand.objects,
+		Limit:    places, Network: sandbox.Network{Monitor: a.machine.monitor}, Classes: a.demand.access.Objects,
 		Resources: renderNode, Log: a.Log,
 		Userns: userns.New(userns.Config{Root: c.RootDir, IDsPerPod: c.Pods.UsernsIDs}),
 		Kernel: a.machine.engine,
@@ -121,10 +122,10 @@ func (a *Agent) buildSteps() error {
 	s.containers = container.New(container.Options{
 		Runtime: a.machine.engine.Client.Runtime, Images: s.images, Sandboxes: s.sandboxes, Volumes: s.volumes,
 		Dirs:    s.dirs,
-		Objects: a.demand.objects, Services: a.demand.cluster,
+		Objects: a.demand.access.Objects, Services: a.demand.access.Services,
 		Lifecycle: append(s.lifecycle(
 			hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d"), Log: a.Log}), inputOf(a)),
-			a.demand.cluster.Plugins().Lifecycle()...),
+			a.demand.access.Lifecycle...),
 		Observer: a.machine.pleg, Events: a.records.events, Limit: places.Ahead(), Node: renderNode,
 		Addresses: view(a), Handlers: a.machine.engine, Replacements: s.resizes,
 		LegacyLogDir: podlog.LinkDir(c.Pods.LogsDir), Log: a.Log,
@@ -153,7 +154,7 @@ func logDamage(log *slog.Logger, err error) {
 
 // buildFleet makes the parts that need the steps: statuses, servers and admission.
 func (a *Agent) buildFleet() error {
-	completeCluster(a)
+	a.demand.reports = newReports(a)
 	a.doors.resources = newPodResources(a)
 	var err error
 	if a.doors.power, err = newPower(a); err != nil {
@@ -165,7 +166,7 @@ func (a *Agent) buildFleet() error {
 	in := inputOf(a)
 	a.doors.gate = gate.New(gate.Options{
 		Inputs: in, Observed: a.tables.observed.Table, Statuses: a.tables.record, Shutdown: a.doors.power,
-		Evictions: a.doors.pressure.pods, Labels: a.demand.cluster,
+		Evictions: a.doors.pressure.pods, Labels: a.tables.node,
 		Devices: a.steps.devices, Ledger: a.steps.allocations, Resources: a.steps.resizes, Pods: a.stops(),
 		Began: a.began, Now: time.Now, Recorder: a.records.timeline, Provider: a.records.tracer,
 		Counts: a.tables.counts, Events: a.records.events, Log: a.Log,
@@ -183,7 +184,7 @@ func (a *Agent) buildFleet() error {
 // inputOf returns this node as the rules of admission see it.
 func inputOf(a *Agent) input.Node {
 	return input.Node{Config: a.Config, Began: a.began, Engine: a.machine.engine, Sources: a.demand.sources,
-		Objects: a.demand.objects, Ledger: a.steps.allocations, View: view(a), Conditions: a.tables.conditions}
+		Objects: a.demand.access.Objects, Ledger: a.steps.allocations, View: view(a), Conditions: a.tables.conditions}
 }
 
 // stops returns the part that evicts, preempts and rejects pods that already run.
@@ -197,17 +198,17 @@ func (a *Agent) buildStatuses() error {
 	}
 	s, off := &a.steps, a.Config.Disabled
 	a.tables.statuses = status.New(status.Options{
-		Record: a.tables.record, Stale: a.tables.stale, Fleet: a.tables.fleet, Reporter: a.demand.cluster,
+		Record: a.tables.record, Stale: a.tables.stale, Fleet: a.tables.fleet, Reporter: a.demand.reports,
 		Asides: a.tables.asides,
 		Starts: starts, Timeline: a.records.timeline,
 		Source: status.Parts{
 			Runtime: a.machine.engine, Observer: a.machine.pleg, Containers: s.containers, Probes: s.probes,
-			Resizes: s.resizes, Devices: s.devices, Claims: a.demand.cluster.Plugins(), Addresses: view(a),
+			Resizes: s.resizes, Devices: s.devices, Claims: a.demand.access.Drivers, Addresses: view(a),
 			Hidden: podstatus.Hidden{StartCondition: off.StartCondition, ResourceHealth: off.ResourceHealth,
 				ResourceHealthMessage: off.ResourceHealthMessage},
 		},
 		Keepers: []status.Keeper{
-			a.doors.gate, s.containers, s.images, s.probes, s.resizes, s.placements, s.allocations, a.demand.cluster,
+			a.doors.gate, s.containers, s.images, s.probes, s.resizes, s.placements, s.allocations, a.demand.reports,
 			a.housekeeping.garbage, a.tables.asides,
 		},
 	})
@@ -222,10 +223,10 @@ func (a *Agent) parts() fleet.Parts {
 		Admission: a.doors.gate,
 		Leftovers: a.leftovers(), Manifests: a.demand.sources, Prefetcher: s.images, Statuses: a.tables.statuses,
 		Asides: a.tables.asides,
-		Watchers: []fleet.Watcher{a.demand.cluster, a.doors.power, a.doors.pressure.pods,
-			a.doors.pressure.disk, a.doors.pressure.storage}, Heap: a.heap,
+		Watchers: append(slices.Clone(a.demand.access.Watchers), a.doors.power, a.doors.pressure.pods,
+			a.doors.pressure.disk, a.doors.pressure.storage), Heap: a.heap,
 		Worker: worker.Options{
-			Steps:    s.list(a.demand.cluster.Plugins().Steps()...),
+			Steps:    s.list(a.demand.access.Steps...),
 			Observer: cgroup.View{Runtime: a.machine.pleg, Cgroups: s.cgroups, Pods: a.tables.fleet},
 			Probes:   s.probes, Statuses: a.tables.record, Resizes: s.resizes, Timelines: a.records.timeline,
 			MaxBackoff: a.Config.Pods.MaxRestartBackoff, Events: a.records.events, Now: time.Now, Log: a.Log,
@@ -238,6 +239,6 @@ func (a *Agent) leftovers() leftover.Finder {
 	s := &a.steps
 	return leftover.Finder{
 		Orphans: []leftover.Owner{s.dirs, s.volumes, s.cgroups},
-		Users:   []leftover.User{s.claims, s.devices.Records(), a.demand.cluster.Plugins()},
+		Users:   []leftover.User{s.claims, s.devices.Records(), a.demand.access.Drivers},
 	}
 }

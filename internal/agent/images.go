@@ -52,12 +52,12 @@ func buildImages(a *Agent) error {
 		home = "" // a service without HOME
 	}
 	keys := credential.New(credential.Options{RootDir: c.RootDir, HomeDir: home, Providers: providers,
-		Environ: os.Environ(), Accounts: a.demand.cluster.Puller(), Now: time.Now})
+		Environ: os.Environ(), Accounts: a.demand.access.Accounts, Now: time.Now})
 	if err := errors.Join(keys.Register(a.metrics), records.Register(a.metrics)); err != nil {
 		return err
 	}
 	o := image.Options{
-		Secrets: a.demand.objects,
+		Secrets: a.demand.access.Objects,
 		Client:  a.machine.engine.Client.Images, Events: a.records.events, Parallel: c.Runtime.ParallelPulls,
 		Sandboxes: a.steps.sandboxes,
 		Garbage:   a.housekeeping.images,

@@ -24,10 +24,10 @@ func (a *Agent) loops() []loop {
 	s, keep := &a.steps, &a.housekeeping
 	objects := follow.Objects{Local: a.demand.sources.Objects, Cluster: a.tables.changed, Fleet: a.tables.fleet,
 		Volumes: s.contents}
-	addresses := follow.Addresses{Changed: a.machine.ips.Changed(), Node: a.demand.cluster.Object(),
+	addresses := follow.Addresses{Changed: a.machine.ips.Changed(), Node: a.tables.node,
 		Statuses: a.tables.stale}
 	overlaps := follow.Overlaps{Table: a.machine.engine.Overlaps(), Node: event.NodeRef(a.Config.NodeName),
-		Conditions: a.demand.cluster.Conditions(), Events: a.records.events}
+		Conditions: a.demand.access.Conditions, Events: a.records.events}
 	return []loop{
 		// the desired and the observed pods
 		{"runtime health", a.machine.monitor.Run},
@@ -35,7 +35,7 @@ func (a *Agent) loops() []loop {
 		{"pod sources", a.demand.sources.Run},
 		{"woken pods", objects.RunLocal},
 		{"changed objects", objects.RunCluster},
-		{"cluster", a.demand.cluster.Run},
+		{"cluster", a.demand.reports.Run},
 		{"node addresses", a.machine.ips.Run},
 		{"changed addresses", addresses.Run},
 		{"firewall", a.machine.firewall.Run},

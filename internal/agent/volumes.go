@@ -12,14 +12,14 @@ import (
 
 // buildVolumes makes the parts that bind claims and mount volumes.
 func buildVolumes(a *Agent) {
-	s, plugins := &a.steps, a.demand.cluster.Plugins()
+	s, access := &a.steps, a.demand.access
 	s.claims = newClaims(a)
 	logDamage(a.Log, s.claims.Load())
 	s.volumes, s.contents = volumes.New(volumes.Options{
-		Config: a.Config, Claims: s.claims, Drivers: plugins.Kinds(a.Config.RootDir), Objects: a.demand.objects,
+		Config: a.Config, Claims: s.claims, Drivers: access.Kinds, Objects: access.Objects,
 		Events: a.records.events, Log: a.Log, LocalSynced: a.demand.sources.LocalSynced(),
-		Allocatable: a.machine.facts.Allocatable, Images: s.images, Issuer: a.demand.cluster.Issuer(),
-		Attachments: plugins.Attachments(),
+		Allocatable: a.machine.facts.Allocatable, Images: s.images, Issuer: access.Issuer,
+		Attachments: access.Attachments,
 	})
 	logDamage(a.Log, s.volumes.Adopt())
 }
@@ -34,8 +34,8 @@ func newClaims(a *Agent) *claim.Claims {
 		Pods:   a.tables.fleet,
 		Events: a.records.events, Now: time.Now, Log: a.Log,
 	}
-	if a.demand.cluster != nil {
-		c.Cluster = a.demand.objects
+	if a.Config.Cluster != nil {
+		c.Cluster = a.demand.access.Objects
 	}
 	return claim.New(c)
 }

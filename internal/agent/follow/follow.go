@@ -63,9 +63,8 @@ func (o Objects) RunCluster(ctx context.Context) error {
 // Addresses are the addresses of the machine.
 type Addresses struct {
 	// Changed receives after the addresses have changed.
-	Changed <-chan struct{}
-	// Node is the Node object; nil without a cluster. Statuses are those of the pods.
-	Node     *nodeobject.Object
+	Changed  <-chan struct{}
+	Node     *nodeobject.Latest
 	Statuses statuses
 }
 
@@ -83,9 +82,7 @@ func (a Addresses) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-a.Changed:
 		}
-		if a.Node != nil {
-			a.Node.UpdateSoon()
-		}
+		a.Node.UpdateSoon()
 		a.Statuses.MarkAll()
 	}
 }

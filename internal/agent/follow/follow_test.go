@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/base/wake"
+	"github.com/berth-run/berth/internal/cluster/nodeobject"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/node/condition"
 )
@@ -76,13 +77,18 @@ func TestRunClusterWakesPodsBeforeItUpdatesVolumes(t *testing.T) {
 	})
 }
 
-func TestAddressesMarkStatusesWithoutACluster(t *testing.T) {
+func TestAddressesUpdateTheNodeAndMarkStatuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got record
-		changed := wake.New()
-		during(t, Addresses{Changed: changed.C(), Statuses: &got}.Run, changed.Wake)
+		changed, node := wake.New(), nodeobject.NewLatest("n1")
+		during(t, Addresses{Changed: changed.C(), Node: node, Statuses: &got}.Run, changed.Wake)
 		if diff := cmp.Diff(record{"statuses"}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+		select {
+		case <-node.FactsChanged.C():
+		default:
+			t.Error("the Node object is not updated")
 		}
 	})
 }

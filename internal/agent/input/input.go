@@ -57,7 +57,7 @@ func (n Node) Of(p *pod.Pod) admission.In {
 		in.Config.Taints, in.Offered = seen.Spec.Taints, seen.Status.Allocatable
 	}
 	if p.Source == pod.SourceAPI {
-		in.Config.NodeUnknown, in.Config.NodeOld = seen == nil, n.View.Cluster.Object().AsOf().Before(p.Seen)
+		in.Config.NodeUnknown, in.Config.NodeOld = seen == nil, n.View.Latest.AsOf().Before(p.Seen)
 	}
 	in.Devices = n.Ledger.Node().Devices
 	in.Given, _ = n.Ledger.Get(p.UID)
@@ -84,7 +84,7 @@ func (n Node) settings(p *pod.Pod) admission.Config {
 func (n Node) confinement(p *corev1.Pod) admission.Config {
 	c := admission.Config{
 		AppArmor: appArmor(), SupplementalGroupsPolicy: n.Engine.Features().GetSupplementalGroupsPolicy(),
-		Standalone: n.View.Cluster.Object() == nil,
+		Standalone: n.Config.Cluster == nil,
 	}
 	if _, err := os.Stat("/sys/fs/selinux/enforce"); err == nil {
 		c.NoSELinux = n.Engine.NoSELinux

@@ -9,8 +9,7 @@ import (
 
 	"github.com/berth-run/berth/internal/agent/engine"
 	"github.com/berth-run/berth/internal/base/reason"
-	"github.com/berth-run/berth/internal/cluster/nodeobject"
-	"github.com/berth-run/berth/internal/cluster/nodeview"
+	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -41,11 +40,6 @@ func (r *rounds) Retry(matches func(error) bool) {
 
 func (r *rounds) SetRuntimeStatus(*runtimeapi.StatusResponse) { r.passed++ }
 
-// alone is a node without a cluster.
-type alone struct{}
-
-func (alone) Object() *nodeobject.Object { return nil }
-
 // A runtime that is reconfigured while the agent runs unblocks the pods that wait for it. A runtime that loses a
 // feature gets no container that needs it.
 func TestRuntimeStatus(t *testing.T) {
@@ -53,7 +47,7 @@ func TestRuntimeStatus(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{
 		SecurityContext: &corev1.PodSecurityContext{SupplementalGroupsPolicy: &strict}}}
 	r, e := &rounds{}, &engine.Engine{}
-	n, s := Node{Engine: e, View: nodeview.View{Cluster: alone{}}}, RuntimeStatus{Engine: e, Fleet: r, Conditions: r}
+	n, s := Node{Config: &config.Config{}, Engine: e}, RuntimeStatus{Engine: e, Fleet: r, Conditions: r}
 	for i, step := range []struct {
 		can    bool
 		asked  int // in all

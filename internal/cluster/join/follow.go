@@ -14,7 +14,6 @@ import (
 
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/nodeobject"
-	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/node/condition"
 	"github.com/berth-run/berth/internal/pod/status"
 	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
@@ -26,23 +25,6 @@ const runtimePeriod = 5 * time.Second
 
 // csiNodeRetry is the time between attempts to create the CSINode.
 const csiNodeRetry = time.Second
-
-// Monitoring returns how to monitor the container runtime, whose conditions become the node's. c may be nil.
-func Monitoring(c *Cluster) cri.MonitorOptions {
-	if c == nil {
-		return cri.MonitorOptions{}
-	}
-	return cri.MonitorOptions{Period: runtimePeriod, Conditions: c.conditions}
-}
-
-// AddressesChanged returns a channel that receives after the addresses of the Node object have changed. It is nil for
-// a standalone agent, whose addresses never change.
-func (c *Cluster) AddressesChanged() <-chan struct{} {
-	if c == nil {
-		return nil
-	}
-	return c.reports.changes.newAddresses.C()
-}
 
 // changes reacts to changes of the Node object, which others write too.
 type changes struct {

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/nodeobject"
 	"github.com/berth-run/berth/internal/node/condition"
@@ -32,7 +31,7 @@ func (noFacts) VolumesInUse() (volumes []corev1.UniqueVolumeName, known bool) { 
 func newChanges() *changes {
 	return &changes{
 		object: nodeobject.New(nodeobject.Options{
-			Inputs: noFacts{}, Conditions: condition.New(), Nodes: store.New[string, *corev1.Node](),
+			Inputs: noFacts{}, Conditions: condition.New(), Latest: nodeobject.NewLatest("n1"),
 		}),
 		stale: status.NewStale(), newAddresses: wake.New(), retry: 10 * time.Second,
 		log: slog.New(slog.DiscardHandler),

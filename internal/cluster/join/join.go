@@ -1,33 +1,32 @@
 package join
 
 import (
-	"fmt"
+	"context"
 	"log/slog"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	podresourcesapi "k8s.io/kubelet/pkg/apis/podresources/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
-	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/base/wake"
-	"github.com/berth-run/berth/internal/cluster/apiserver"
 	"github.com/berth-run/berth/internal/cluster/cert"
-	"github.com/berth-run/berth/internal/cluster/kubeapi"
 	"github.com/berth-run/berth/internal/cluster/nodeobject"
-	"github.com/berth-run/berth/internal/cluster/objects"
-	"github.com/berth-run/berth/internal/cluster/podcert"
-	"github.com/berth-run/berth/internal/cluster/token"
 	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/node/condition"
-	"github.com/berth-run/berth/internal/node/telemetry"
+	"github.com/berth-run/berth/internal/node/plugin"
+	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/source"
 	"github.com/berth-run/berth/internal/pod/status"
+	"github.com/berth-run/berth/internal/pod/steps/container"
 	"github.com/berth-run/berth/internal/pod/steps/image/credential"
-	"github.com/berth-run/berth/internal/pod/steps/volume/csi/driver"
+	"github.com/berth-run/berth/internal/pod/steps/volume"
 	"github.com/berth-run/berth/internal/pod/steps/volume/projected"
+	"github.com/berth-run/berth/internal/pod/worker"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
@@ -46,6 +45,8 @@ type Options struct {
 	Stale *status.Stale
 	// Conditions are the conditions of this node.
 	Conditions *condition.Table
+	// Latest receives the Node object.
+	Latest *nodeobject.Latest
 	// Boot is the machine's boot ID.
 	Boot    string
 	Metrics *prometheus.Registry
@@ -65,180 +66,99 @@ type Rejecter interface {
 	Reject(p *corev1.Pod, why, message string)
 }
 
-// Cluster is the agent's membership in a cluster. A nil Cluster is a standalone agent.
-type Cluster struct {
-	o           Options
-	certificate *cert.Client
-	api         *kubeapi.API
-	// nodes has the Node object, by name, once it was received. nodeobject.Object writes it.
-	nodes *store.Table[string, *corev1.Node]
-	// factsChanged wakes the part that reports the node's status.
-	factsChanged wake.Signal
-	pods         *apiserver.Watch
-	objects      *objects.Cluster
-	tokens       *token.Tokens
-	puller       *token.Puller
-	noBundles    bool                  // the node projects no trust bundles
-	certificates *podcert.Certificates // nil unless the node requests certificates of pods
-	conditions   *condition.Table
-	plugins      *Plugins
-	record       *record
-	reports      *reports // nil before Complete
+// Membership leads an agent to a cluster, or to none.
+type Membership interface {
+	// Access returns what the agent's parts use of the cluster.
+	Access() Access
+	// Reports makes the parts that report this node and its pods to the cluster. Call it once.
+	Reports(Node) Reports
 }
 
-// Connect makes what the agent's steps need from the cluster. It reads the kubeconfig and the pods saved by an
-// earlier agent. It sends nothing.
-func Connect(o Options) (*Cluster, error) {
-	c := &Cluster{
-		o: o, conditions: o.Conditions, nodes: store.New[string, *corev1.Node](), factsChanged: wake.New(),
+// Connect returns the membership that the configuration names. It reads the kubeconfig and the pods saved by an earlier
+// agent. It sends nothing.
+func Connect(o Options) (Membership, error) {
+	if o.Config.Cluster == nil {
+		return alone{o}, nil
 	}
-	cfg := o.Config
-	c.certificate = cert.NewClient(cert.ClientOptions{
-		Cluster: cfg.Cluster, NodeName: cfg.NodeName, Events: o.Events, Log: o.Log,
-	})
-	if err := telemetry.Client(o.Metrics); err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
-	}
-	base, err := c.certificate.Load()
-	if err != nil {
-		return nil, fmt.Errorf("join the cluster: %w", err)
-	}
-	c.api, err = kubeapi.Connect(kubeapi.Options{
-		Base: base, Cluster: cfg.Cluster, Version: o.Version, Identity: c.certificate, Log: o.Log,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("join the cluster: %w", err)
-	}
-	c.pods = apiserver.New(apiserver.Options{Client: c.api.Main, NodeName: cfg.NodeName, Sink: o.Sources.Cluster})
-	c.objects = objects.New(objects.Config{
-		Client: c.api.Main, Pods: o.Sources.Desired, Sink: o.Sources.Cluster.Objects(), Changed: objectChanges{c},
-		Strategy: objects.Strategy(cfg.Cluster.Detection), Nodes: c.nodes, NodeName: cfg.NodeName,
-		Sync: cfg.Kubelet.SyncFrequency.Duration, OwnReferences: cfg.Disabled.OwnReferences,
-		Certificates: cfg.Cluster.PodCertificates, Log: o.Log,
-	})
-	c.noBundles = cfg.Disabled.TrustBundles
-	c.tokens = token.New(token.FromAPI(c.api.Main), o.Log)
-	c.puller = token.NewPuller(c.tokens, c.api.Main)
-	if cfg.Cluster.PodCertificates {
-		c.certificates = podcert.New(podcert.Config{
-			Client: c.api.Main, Requests: c.objects, Accounts: c.puller, Nodes: c.nodes, NodeName: cfg.NodeName,
-			Changed: o.Changed, Events: o.Events, Log: o.Log,
-		})
-	}
-	standsIn := &atomic.Bool{}
-	if c.plugins, err = newPlugins(c, standsIn); err != nil {
-		return nil, err
-	}
-	c.record = newRecord(c, standsIn)
-	return c, nil
+	return connect(o)
 }
 
-// objectChanges passes on changes of objects that the object table does not show: to the pods that wait for them, to
-// the part that requests certificates, and to the part that saves pods for a boot without an API server.
-type objectChanges struct{ *Cluster }
-
-// AddAll does not block.
-func (c objectChanges) AddAll(keys map[object.Key]bool) {
-	c.o.Changed.AddAll(keys)
-	if c.certificates != nil && keys[object.CertificateRequests()] {
-		c.certificates.Look()
-	}
-	for key := range keys {
-		if key.Kind == object.Service || key.Kind == object.ClusterTrustBundle || key.Kind == driver.KindDriver {
-			c.record.offline.SetsChanged()
-			return
-		}
-	}
+// Access is what the agent's parts use of a cluster. A standalone agent has no more than Objects, Kinds and Drivers.
+// Every other field is nil or empty.
+type Access struct {
+	// Client has the node's rights. TokenReviews and AccessReviews ask who may use the node's own server.
+	Client, TokenReviews, AccessReviews kubernetes.Interface
+	// Certificate is the client certificate of the node.
+	Certificate *cert.Client
+	// AddressesChanged receives after the addresses of the Node object have changed.
+	AddressesChanged <-chan struct{}
+	// Objects are the objects that pods name, from manifests and from the cluster.
+	Objects *object.Objects
+	// Services finds the services that a pod's environment lists.
+	Services Services
+	// Issuer issues service account tokens, and returns trust bundles and certificates of pods.
+	Issuer projected.Issuer
+	// Accounts is the service account data that credential providers receive.
+	Accounts credential.Accounts
+	// Conditions are the node's, if a cluster shows them. Monitoring is how to monitor the container runtime for them.
+	Conditions *condition.Table
+	Monitoring cri.MonitorOptions
+	// Watchers are to be called when a pod has been admitted or removed.
+	Watchers []fleet.Watcher
+	Plugins
 }
 
-// Client returns a client with the node's rights. It is nil for a standalone agent.
-func (c *Cluster) Client() kubernetes.Interface {
-	if c == nil {
-		return nil
-	}
-	return c.api.Main
+// Plugins are the drivers that only a node of a cluster has: for volumes, and for devices of ResourceClaims.
+type Plugins struct {
+	// Handlers talk to the plugins of each type that have registered.
+	Handlers map[string]plugin.Handler
+	// Kinds are the kinds of volumes that drivers serve. A standalone agent has the kind that unmounts volumes left
+	// from a cluster.
+	Kinds []volume.Kind
+	// Attachments has the volumes that a controller of the cluster attaches. It is nil for an agent that attaches
+	// volumes itself (enableControllerAttachDetach: false).
+	Attachments volume.Attachments
+	// Steps are steps of a pod's life. The sandbox waits for them.
+	Steps []worker.Step
+	// Lifecycle has the hooks into the life of each container.
+	Lifecycle []container.Lifecycle
+	Drivers   Drivers
 }
 
-// Reviews returns clients that ask who may use the node's own server, for tokens and for rights. They are nil for a
-// standalone agent.
-func (c *Cluster) Reviews() (tokens, rights kubernetes.Interface) {
-	if c == nil {
-		return nil, nil
-	}
-	return c.api.TokenReviews, c.api.AccessReviews
+// Services finds services.
+type Services interface {
+	// Services returns the services that a pod's environment lists.
+	Services(p *corev1.Pod) ([]*corev1.Service, error)
 }
 
-// Certificate returns the client certificate of the node. It is nil for a standalone agent.
-func (c *Cluster) Certificate() *cert.Client {
-	if c == nil {
-		return nil
-	}
-	return c.certificate
+// Drivers answers about the volumes and devices of drivers.
+type Drivers interface {
+	// Register registers the metric of the calls of CSI drivers. Call it once.
+	Register(prometheus.Registerer) error
+	// VolumeUsage returns the usage that a driver reports for the volume at a path: see stats.Options.Drivers.
+	VolumeUsage(path string) (*statsapi.FsStats, bool)
+	// VolumeAbnormal reports whether the driver of the volume at a path says that the volume is in an abnormal
+	// condition. known is false if the driver reports no condition.
+	VolumeAbnormal(path string) (abnormal, known bool)
+	// Users returns the pods with prepared ResourceClaims.
+	Users() []types.UID
+	// Devices returns the health of the devices that a container has by claims, and what its pod waits for.
+	Devices(p *corev1.Pod, container string) (health []corev1.ResourceStatus, waits string)
+	// DynamicResources returns the devices that a container has by claims, as the PodResources API lists them.
+	DynamicResources(p *corev1.Pod, container string) []*podresourcesapi.DynamicResource
 }
 
-// Objects returns the objects that pods name, from manifests and from the cluster.
-func (c *Cluster) Objects(table *object.Table) *object.Objects {
-	if c == nil {
-		return object.New(table)
-	}
-	return object.Joined(table, c.objects.Received)
-}
-
-// Issuer issues service account tokens, and returns trust bundles and certificates of pods. It is nil for a standalone
-// agent.
-func (c *Cluster) Issuer() projected.Issuer {
-	if c == nil {
-		return nil
-	}
-	issuer := token.Issuer{Tokens: c.tokens, Bundles: c.objects, NoBundles: c.noBundles}
-	if c.certificates != nil {
-		issuer.Certificates = c.certificates
-	}
-	return issuer
-}
-
-// Puller returns the service account data that credential providers receive. It is nil for a standalone agent.
-func (c *Cluster) Puller() credential.Accounts {
-	if c == nil {
-		return nil
-	}
-	return c.puller
-}
-
-// Services returns the services that a pod's environment lists. A standalone agent has none.
-func (c *Cluster) Services(p *corev1.Pod) ([]*corev1.Service, error) {
-	if c == nil {
-		return nil, nil
-	}
-	return c.objects.Services(p)
-}
-
-// Object returns the Node object. It is nil for a standalone agent, and before Complete.
-func (c *Cluster) Object() *nodeobject.Object {
-	if c == nil || c.reports == nil {
-		return nil
-	}
-	return c.reports.object
-}
-
-// ConfirmLabels reads the Node object from the API server soon. It returns at once.
-func (c *Cluster) ConfirmLabels() { c.Object().Confirm() }
-
-// Forget drops the tokens, the certificates and the status of a pod that has ended.
-func (c *Cluster) Forget(uid types.UID) {
-	if c == nil {
-		return
-	}
-	c.tokens.Forget(uid)
-	if c.certificates != nil {
-		c.certificates.Forget(uid)
-	}
-	c.reports.statuses.Forget(uid)
-}
-
-// PodChanged must be called when a pod was admitted or removed, so that the saved pods are updated.
-func (c *Cluster) PodChanged(uid types.UID) {
-	if c != nil {
-		c.record.offline.Changed(uid)
-	}
+// Reports are the parts that report this node and its pods.
+type Reports interface {
+	// Report implements status.Reporter: it queues the status of a pod for the API server.
+	Report(fleet.Member, corev1.PodStatus)
+	// Flush sends the queued statuses to the API server, starting with the statuses of ended pods.
+	Flush(context.Context) error
+	// Forget drops the tokens, the certificates and the status of a pod that has ended.
+	Forget(types.UID)
+	// Register registers the metrics of the parts. Call it once.
+	Register(prometheus.Registerer) error
+	// Run starts all parts, and returns when ctx ends. It sends nothing to the API server before there is a client
+	// certificate.
+	Run(context.Context) error
 }

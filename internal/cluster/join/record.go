@@ -11,7 +11,9 @@ import (
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/kubeapi"
 	"github.com/berth-run/berth/internal/cluster/objects"
 	"github.com/berth-run/berth/internal/cluster/offline"
@@ -25,11 +27,8 @@ import (
 
 // record saves the pods of this node for a boot without an API server, and starts them at such a boot.
 type record struct {
-	sources *source.Sources
-	health  *kubeapi.Health
-	objects *objects.Cluster
+	server
 	tokens  *token.Tokens
-	drivers *driver.Registry
 	offline *offline.Offline
 	kept    []offline.Kept
 	// standsIn is set while the saved pods run in place of the API server's.
@@ -37,25 +36,33 @@ type record struct {
 	log      *slog.Logger
 }
 
-// newRecord makes a record of a cluster, and reads the pods that an earlier agent has saved.
-func newRecord(c *Cluster, standsIn *atomic.Bool) *record {
-	o, cfg := c.o, c.o.Config
-	r := &record{
-		sources: o.Sources, health: c.api.Health, objects: c.objects, tokens: c.tokens,
-		drivers: c.plugins.volumes.Drivers(), standsIn: standsIn, log: o.Log,
-	}
+// server is the API server as the saved pods see it.
+type server struct {
+	sources *source.Sources
+	health  *kubeapi.Health
+	objects *objects.Cluster
+	drivers *driver.Registry
+}
+
+// newRecord makes a record of a cluster, and reads the pods that an earlier agent has saved. setsChanged is raised when
+// the result of Sets may have changed.
+func newRecord(o Options, s server, tokens *token.Tokens, setsChanged wake.Signal, standsIn *atomic.Bool) *record {
+	cfg := o.Config
 	keep := config.Offline{}
 	if cfg.Offline != nil {
 		keep = *cfg.Offline
 	}
-	r.offline = offline.New(offline.Options{
+	r := &record{server: s, tokens: tokens, standsIn: standsIn, log: o.Log, offline: offline.New(offline.Options{
 		Root: cfg.RootDir, All: cfg.Offline != nil, KeyFile: keep.KeyFile, MaxAge: keep.MaxAge,
-		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Cluster: c.objects, Fleet: o.Fleet,
-		Server: r, Tokens: c.tokens, Now: time.Now, Log: o.Log,
-	})
+		Desired: o.Sources.Desired, Objects: o.Sources.Objects, Cluster: s.objects, Fleet: o.Fleet,
+		Server: s, Tokens: tokens, SetsChanged: setsChanged, Now: time.Now, Log: o.Log,
+	})}
 	r.load()
 	return r
 }
+
+// PodChanged implements fleet.Watcher. It updates the saved pods.
+func (r *record) PodChanged(uid types.UID) { r.offline.Changed(uid) }
 
 // load reads the pods that an earlier agent saved for a boot without an API server. Their tokens are used at once,
 // because a token stays valid until it expires. Everything else is used only when the API server is away.
@@ -71,27 +78,27 @@ func (r *record) load() {
 }
 
 // Sets implements offline.Server. It returns the services, trust bundles and CSI drivers for a pod.
-func (r *record) Sets(p *corev1.Pod, named []object.Value) (s offline.Sets, known bool) {
+func (s server) Sets(p *corev1.Pod, named []object.Value) (sets offline.Sets, known bool) {
 	var err error
-	if s.Services, err = r.objects.Services(p); err != nil {
-		return s, false
+	if sets.Services, err = s.objects.Services(p); err != nil {
+		return sets, false
 	}
 	if objects.Trusts(p) {
-		s.Bundles, err = r.objects.Bundles()
-		slices.SortFunc(s.Bundles, func(a, b *certificatesv1beta1.ClusterTrustBundle) int {
+		sets.Bundles, err = s.objects.Bundles()
+		slices.SortFunc(sets.Bundles, func(a, b *certificatesv1beta1.ClusterTrustBundle) int {
 			return cmp.Compare(a.Name, b.Name)
 		})
 	}
 	for _, name := range csi.Drivers(p, volumes(named)) {
-		d, known := r.drivers.Object(name)
+		d, known := s.drivers.Object(name)
 		if !known {
-			return s, false
+			return sets, false
 		}
 		if d != nil {
-			s.Drivers = append(s.Drivers, d)
+			sets.Drivers = append(sets.Drivers, d)
 		}
 	}
-	return s, err == nil
+	return sets, err == nil
 }
 
 // volumes returns the PersistentVolumes among objects.
@@ -106,10 +113,10 @@ func volumes(all []object.Value) (found []*corev1.PersistentVolume) {
 
 // Answers implements offline.Server. It reports whether the API server answers and has sent the list of this node's
 // pods.
-func (r *record) Answers() bool {
+func (s server) Answers() bool {
 	select {
-	case <-r.sources.Synced():
-		return !r.health.State().Away()
+	case <-s.sources.Synced():
+		return !s.health.State().Away()
 	default:
 		return false
 	}

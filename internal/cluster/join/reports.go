@@ -8,9 +8,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/lease"
 	"github.com/berth-run/berth/internal/cluster/mirror"
 	"github.com/berth-run/berth/internal/cluster/nodeobject"
@@ -61,56 +61,52 @@ type Health interface {
 
 // reports are the parts that report this node and its pods to the cluster.
 type reports struct {
-	node       Node
-	conditions *condition.Table
-	period     time.Duration // between two checks of the agent's health
-	statuses   *report.Writer
-	answers    *answers
-	mirrors    *mirror.Mirrors
-	events     *publish.Publisher
-	object     *nodeobject.Object
-	lease      *lease.Renewer
-	changes    *changes
-	startup    startup
+	cluster  *cluster
+	node     Node
+	statuses *report.Writer
+	answers  *answers
+	mirrors  *mirror.Mirrors
+	events   *publish.Publisher
+	object   *nodeobject.Object
+	lease    *lease.Renewer
+	changes  *changes
+	startup  startup
 	// csiNode and podRanges react to changes of the Node object.
 	csiNode, podRanges reaction
 }
 
-// Complete makes the parts that report the node. The agent's steps must exist by then.
-func (c *Cluster) Complete(n Node) {
-	if c == nil {
-		return
+// Reports implements Membership.
+func (c *cluster) Reports(n Node) Reports {
+	cfg, o := c.o.Config, c.o
+	answers := newAnswers(c.api.Health)
+	object := c.newObject(n)
+	changes := &changes{
+		object: object, conditions: o.Conditions, stale: o.Stale, newAddresses: c.newAddresses,
+		retry: cfg.Cluster.Status.UpdateFrequency, log: o.Log,
 	}
-	cfg := c.o.Config
-	r := &reports{
-		node: n, conditions: c.conditions, period: cfg.Cluster.Status.UpdateFrequency, startup: newStartup(),
-		answers: newAnswers(c.api.Health),
+	return &reports{
+		cluster: c, node: n, answers: answers, object: object, changes: changes, startup: newStartup(),
+		statuses: report.New(report.Options{Client: c.api.Statuses, Health: answers, Log: o.Log}),
+		events: publish.New(publish.Options{
+			Source: o.Events, Client: c.api.Events, QPS: float64(cfg.Cluster.Events.QPS),
+			Burst: cfg.Cluster.Events.Burst, Path: filepath.Join(cfg.RootDir, "events", "sent.json"), Since: n.Began,
+			Log: o.Log,
+		}),
+		podRanges: changes.podRanges(n.CRI.Runtime), csiNode: changes.csiNode(c.drivers.volumes.Drivers()),
+		lease: lease.New(lease.Options{
+			Client: c.api.Heartbeat, Node: cfg.NodeName, Nodes: o.Latest.Nodes,
+			Duration: cfg.Cluster.Status.LeaseDuration, Log: o.Log,
+		}),
+		mirrors: mirror.New(mirror.Options{
+			Client: c.api.Main, NodeName: cfg.NodeName, Nodes: o.Latest.Nodes,
+			Desired: o.Sources.Desired, Mirrors: o.Sources.Cluster.Mirrors, Synced: o.Sources.Synced(),
+			Stale: o.Stale, Now: time.Now, Log: o.Log,
+		}),
 	}
-	c.reports = r
-	r.statuses = report.New(report.Options{Client: c.api.Statuses, Health: r.answers, Log: c.o.Log})
-	r.events = publish.New(publish.Options{
-		Source: c.o.Events, Client: c.api.Events, QPS: float64(cfg.Cluster.Events.QPS), Burst: cfg.Cluster.Events.Burst,
-		Path: filepath.Join(cfg.RootDir, "events", "sent.json"), Since: n.Began, Log: c.o.Log,
-	})
-	r.object = c.newObject(n)
-	r.changes = &changes{
-		object: r.object, conditions: c.conditions, stale: c.o.Stale, newAddresses: wake.New(),
-		retry: cfg.Cluster.Status.UpdateFrequency, log: c.o.Log,
-	}
-	r.podRanges, r.csiNode = r.changes.podRanges(n.CRI.Runtime), r.changes.csiNode(c.plugins.volumes.Drivers())
-	r.lease = lease.New(lease.Options{
-		Client: c.api.Heartbeat, Node: cfg.NodeName, Nodes: c.nodes, Duration: cfg.Cluster.Status.LeaseDuration,
-		Log: c.o.Log,
-	})
-	r.mirrors = mirror.New(mirror.Options{
-		Client: c.api.Main, NodeName: cfg.NodeName, Nodes: c.nodes,
-		Desired: c.o.Sources.Desired, Mirrors: c.o.Sources.Cluster.Mirrors, Synced: c.o.Sources.Synced(),
-		Stale: c.o.Stale, Now: time.Now, Log: c.o.Log,
-	})
 }
 
 // newObject makes the part that keeps the Node object.
-func (c *Cluster) newObject(n Node) *nodeobject.Object {
+func (c *cluster) newObject(n Node) *nodeobject.Object {
 	cfg := c.o.Config
 	handlers, err := cfg.Runtime.Embedded.Annotation(cfg.Runtime.CgroupDriver)
 	if err != nil {
@@ -128,8 +124,8 @@ func (c *Cluster) newObject(n Node) *nodeobject.Object {
 			FreshDevices:     n.Devices.Fresh(),
 			RuntimeHandlers:  handlers,
 		},
-		Inputs:     inputs{node: n, maxImages: cfg.Cluster.Status.MaxImages, volumes: c.plugins.volumes},
-		Conditions: c.conditions, Nodes: c.nodes, FactsChanged: c.factsChanged,
+		Inputs:     inputs{node: n, maxImages: cfg.Cluster.Status.MaxImages, volumes: c.drivers.volumes},
+		Conditions: c.o.Conditions, Latest: c.o.Latest,
 		Register:    cfg.Cluster.Registration.Register,
 		UpdateEvery: cfg.Cluster.Status.UpdateFrequency, ReportEvery: cfg.Cluster.Status.ReportFrequency,
 		Ref: event.NodeRef(cfg.NodeName), Events: c.o.Events, Log: c.o.Log,
@@ -172,39 +168,32 @@ func (i inputs) VolumesInUse() ([]corev1.UniqueVolumeName, bool) {
 	return i.volumes.Attachments().InUse()
 }
 
-// Conditions returns the conditions of this node. It is nil for a standalone agent.
-func (c *Cluster) Conditions() *condition.Table {
-	if c == nil {
-		return nil
-	}
-	return c.conditions
-}
-
-// Report implements status.Reporter: it queues the status of a pod for the API server.
-func (c *Cluster) Report(m fleet.Member, status corev1.PodStatus) {
-	if c == nil {
-		return
-	}
+// Report implements Reports.
+func (r *reports) Report(m fleet.Member, status corev1.PodStatus) {
 	row := report.Row{UID: m.Pod.UID, Status: status, Gone: m.Gone}
 	switch {
 	case m.Pod.Source == pod.SourceAPI && m.Desired != nil:
 		row.Pod = m.Desired.Pod
 	case pod.Static(m.Pod.Pod):
-		if row.Pod, _ = c.reports.mirrors.Mirror(m.Pod.UID); row.Pod == nil {
+		if row.Pod, _ = r.mirrors.Mirror(m.Pod.UID); row.Pod == nil {
 			return
 		}
 	default:
 		return
 	}
-	c.reports.statuses.Set(row)
+	r.statuses.Set(row)
 }
 
-// Flush sends the queued statuses to the API server, starting with the statuses of ended pods.
-func (c *Cluster) Flush(ctx context.Context) error {
-	if c == nil {
-		return nil
+// Flush implements Reports.
+func (r *reports) Flush(ctx context.Context) error { return r.statuses.Flush(ctx) }
+
+// Forget implements Reports.
+func (r *reports) Forget(uid types.UID) {
+	r.cluster.tokens.Forget(uid)
+	if r.cluster.certificates != nil {
+		r.cluster.certificates.Forget(uid)
 	}
-	return c.reports.statuses.Flush(ctx)
+	r.statuses.Forget(uid)
 }
 
 // settleDevices records that the node was registered, after which its devices are no longer fresh.
@@ -228,11 +217,11 @@ func (r *reports) watchHealth(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		r.conditions.Set(condition.PodLifecycle, problem)
+		r.cluster.o.Conditions.Set(condition.PodLifecycle, problem)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(r.period):
+		case <-time.After(r.cluster.o.Config.Cluster.Status.UpdateFrequency):
 		}
 	}
 }

@@ -16,40 +16,35 @@ import (
 	"github.com/berth-run/berth/internal/pod/steps/volume/emptydir"
 )
 
-// Run starts all parts and returns when ctx ends. It sends nothing to the API server before there is a client
-// certificate.
-func (c *Cluster) Run(ctx context.Context) error {
-	if c == nil {
-		return nil
-	}
-	pods, swap := c.o.Config.Pods, c.reports.node.Facts.Info.Swap
-	announce(c.o.Events, c.o.Config.NodeName, c.o.Version, found{
+// Run implements Reports.
+func (r *reports) Run(ctx context.Context) error {
+	c, o := r.cluster, r.cluster.o
+	pods, swap := o.Config.Pods, r.node.Facts.Info.Swap
+	announce(o.Events, o.Config.NodeName, o.Version, found{
 		unified: cgroups.IsCgroup2UnifiedMode(), noSwap: emptydir.NoSwap(),
 		swap:       swap != nil && swap.Capacity != nil && *swap.Capacity > 0,
 		resolvConf: poddir.CheckResolvConf(pods.ResolvConf, pods.ClusterDomain),
 	})
-	if !c.o.Config.Kubelet.ProtectKernelDefaults {
+	if !o.Config.Kubelet.ProtectKernelDefaults {
 		if err := kernel.Set(kernel.Root); err != nil {
-			c.o.Log.Warn("cannot set the kernel parameters that the kubelet sets, pods run with the current ones",
+			o.Log.Warn("cannot set the kernel parameters that the kubelet sets, pods run with the current ones",
 				"err", err)
 		}
 	}
-	r := c.reports
 	var running sync.WaitGroup
 	defer running.Wait()
 	begin := func(run func(context.Context) error) {
 		running.Go(func() {
 			if err := run(ctx); err != nil && ctx.Err() == nil {
-				c.o.Log.Error("a part that talks to the cluster has ended", "err", err)
+				o.Log.Error("a part that talks to the cluster has ended", "err", err)
 			}
 		})
 	}
-	begin(c.certificate.Run)
-	begin(c.api.Run)
-	begin(c.record.offline.Run)
-	begin(c.record.restore)
-	begin(c.conditions.Run)
-	begin(r.watchHealth)
+	for _, run := range []func(context.Context) error{
+		c.certificate.Run, c.api.Run, c.record.offline.Run, c.record.restore, o.Conditions.Run, r.watchHealth,
+	} {
+		begin(run)
+	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -61,9 +56,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 		begin(c.certificates.Run)
 	}
 	for _, run := range []func(context.Context) error{
-		c.watchPods, c.objects.Run, r.answers.run, r.statuses.Run, r.events.Run, r.object.Run, r.settleDevices,
-		r.lease.Run, r.mirrors.Run, c.plugins.volumes.Run, c.plugins.claims.Run,
-		r.changes.follow(c.plugins.nodeChanged), r.changes.follow(c.nodeChanged), r.changes.follow(r.csiNode),
+		r.watchPods, c.objects.Run, r.answers.run, r.statuses.Run, r.events.Run, r.object.Run, r.settleDevices,
+		r.lease.Run, r.mirrors.Run, c.drivers.volumes.Run, c.drivers.claims.Run,
+		r.changes.follow(c.drivers.nodeChanged), r.changes.follow(r.nodeChanged), r.changes.follow(r.csiNode),
 		r.changes.follow(r.changes.addresses()), r.changes.follow(r.podRanges),
 	} {
 		begin(run)
@@ -74,18 +69,18 @@ func (c *Cluster) Run(ctx context.Context) error {
 
 // watchPods watches the pods of this node. Like the kubelet it starts when the Node object is known, because pods are
 // admitted by the node's labels and taints.
-func (c *Cluster) watchPods(ctx context.Context) error {
+func (r *reports) watchPods(ctx context.Context) error {
 	select {
-	case <-c.reports.object.Received():
+	case <-r.object.Received():
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return c.pods.Run(ctx)
+	return r.cluster.pods.Run(ctx)
 }
 
 // nodeChanged reconsiders the pods that wait for something of the node.
-func (c *Cluster) nodeChanged(context.Context, *corev1.Node) time.Duration {
-	c.o.Fleet.Reconsider()
+func (r *reports) nodeChanged(context.Context, *corev1.Node) time.Duration {
+	r.cluster.o.Fleet.Reconsider()
 	return 0
 }
 

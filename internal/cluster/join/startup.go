@@ -49,18 +49,15 @@ func (s startup) register(reg prometheus.Registerer) error {
 		reg.Register(s.toReady), reg.Register(s.all))
 }
 
-// Register registers the metrics of the parts that report to the cluster. Call it once, after Complete.
-func (c *Cluster) Register(reg prometheus.Registerer) error {
-	if c == nil {
-		return nil
-	}
-	if err := errors.Join(c.reports.statuses.Register(reg), c.reports.startup.register(reg)); err != nil {
+// Register implements Reports.
+func (r *reports) Register(reg prometheus.Registerer) error {
+	if err := errors.Join(r.statuses.Register(reg), r.startup.register(reg)); err != nil {
 		return fmt.Errorf("register metrics of the cluster: %w", err)
 	}
-	if c.certificates == nil {
+	if r.cluster.certificates == nil {
 		return nil
 	}
-	if err := reg.Register(c.certificates); err != nil {
+	if err := reg.Register(r.cluster.certificates); err != nil {
 		return fmt.Errorf("register metrics of certificates: %w", err)
 	}
 	return nil

@@ -7,8 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/berth-run/berth/internal/base/store"
 )
 
 // The response to a call may arrive after the watch has reported that the object was deleted.
@@ -16,8 +14,8 @@ func TestALateResponseDoesNotReviveADeletedObject(t *testing.T) {
 	node := func(uid types.UID, version string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: uid, ResourceVersion: version}}
 	}
-	x := New(Options{Nodes: store.New[string, *corev1.Node](), Log: slog.New(slog.DiscardHandler)})
-	gone := func() bool { _, gone := x.last(); return gone }
+	x := New(Options{Latest: NewLatest("n"), Log: slog.New(slog.DiscardHandler)})
+	gone := func() bool { _, gone, _ := x.last(); return gone }
 	x.receive(node("a", "10"), false)
 	x.remove("9")
 	if gone() {

@@ -40,7 +40,7 @@ func (x *Object) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-x.received:
+		case <-x.Received():
 		}
 		x.keep(ctx)
 		return nil
@@ -108,18 +108,10 @@ func (x *Object) keep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
-		case <-x.o.FactsChanged.C():
+		case <-x.FactsChanged.C():
 		case <-time.After(wait):
 		}
 	}
-}
-
-// Report computes the status and sends it now if it has changed. The agent calls it before the machine shuts down.
-func (x *Object) Report(ctx context.Context) error {
-	if n, _ := x.last(); n == nil {
-		return fmt.Errorf("send status of node %s: it is not registered yet", x.o.Config.Machine.Name)
-	}
-	return x.update(ctx, false)
 }
 
 // update sends the status if it is due. With reload it reads the object first, because the stored one may be too old
@@ -129,11 +121,11 @@ func (x *Object) update(ctx context.Context, reload bool) error {
 	defer cancel()
 	x.sending.Lock()
 	defer x.sending.Unlock()
-	was, gone := x.last()
+	was, gone, doubted := x.last()
 	if gone {
 		return nil
 	}
-	if reload || x.isDoubted() {
+	if reload || doubted {
 		requested := time.Now()
 		n, err := x.o.Client.CoreV1().Nodes().Get(ctx, was.Name, metav1.GetOptions{})
 		switch {

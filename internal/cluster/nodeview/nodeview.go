@@ -10,28 +10,14 @@ import (
 
 // View of a node.
 type View struct {
-	Cluster cluster
+	Latest *nodeobject.Latest
 	// Facts are from the agent's start, IPs are the machine's current addresses.
 	Facts node.Facts
 	IPs   *node.Addresses
 }
 
-type cluster interface {
-	// Object returns the Node object. It is nil without a cluster, and until the agent reports this node.
-	Object() *nodeobject.Object
-}
-
 // Node returns the Node object, or nil before it was received. It is shared and must not be changed.
-func (v View) Node() *corev1.Node {
-	if o := v.Cluster.Object(); o != nil {
-		select {
-		case <-o.Received():
-			return o.Node()
-		default:
-		}
-	}
-	return nil
-}
+func (v View) Node() *corev1.Node { return v.Latest.Newest() }
 
 // Labels returns the node's labels.
 func (v View) Labels() map[string]string {

@@ -48,8 +48,10 @@ type Options struct {
 	Fleet   fleet
 	Server  Server
 	Tokens  Tokens
-	Now     func() time.Time
-	Log     *slog.Logger
+	// SetsChanged is raised when the result of Server.Sets may have changed.
+	SetsChanged wake.Signal
+	Now         func() time.Time
+	Log         *slog.Logger
 }
 
 // Cluster knows the objects that pods name.

@@ -28,14 +28,6 @@ func (o *Offline) Changed(uid types.UID) {
 // true.
 func (o *Offline) Resync() { o.wake.Wake() }
 
-// SetsChanged must be called when the result of Server.Sets may have changed. It checks all pods.
-func (o *Offline) SetsChanged() {
-	for uid := range o.Desired.Snapshot().All() {
-		o.mark(uid)
-	}
-	o.wake.Wake()
-}
-
 func (o *Offline) mark(uid types.UID) {
 	o.mu.Lock()
 	o.due[uid] = true
@@ -75,8 +67,8 @@ func (o *Offline) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// watch marks pods that have changed or whose objects have changed. It also wakes Run regularly to note that the API
-// server answers.
+// watch marks pods that have changed or whose objects or sets have changed. It also wakes Run regularly to note that
+// the API server answers.
 func (o *Offline) watch(ctx context.Context) {
 	pods, objects := o.Desired.Watch(), o.Objects.Watch()
 	defer pods.Stop()
@@ -92,6 +84,10 @@ func (o *Offline) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-again:
+		case <-o.SetsChanged.C():
+			for uid := range o.Desired.Snapshot().All() {
+				o.mark(uid)
+			}
 		case <-pods.C():
 			for _, c := range pods.Changes() {
 				o.mark(c.Key)

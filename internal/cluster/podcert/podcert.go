@@ -44,14 +44,16 @@ type Config struct {
 	NodeName string
 	// Changed collects object.CertificatesOf of the pods whose files must be made again.
 	Changed changes
-	Events  event.Sink
-	Log     *slog.Logger
+	// RequestsChanged makes Run look at the requests of this node, because one of them has changed. Files raises it
+	// too.
+	RequestsChanged wake.Signal
+	Events          event.Sink
+	Log             *slog.Logger
 }
 
 // Certificates are the certificates of the pods of this node. Make it with New, then call Run.
 type Certificates struct {
-	cfg  Config
-	woke wake.Signal
+	cfg Config
 	// creating limits how many keys are made and requests are sent at the same time.
 	creating chan struct{}
 
@@ -86,7 +88,7 @@ const createsAtOnce = 2
 
 // New makes Certificates without any. It does no I/O.
 func New(c Config) *Certificates {
-	return &Certificates{cfg: c, woke: wake.New(), creating: make(chan struct{}, createsAtOnce),
+	return &Certificates{cfg: c, creating: make(chan struct{}, createsAtOnce),
 		entries: map[source]*entry{}}
 }
 
@@ -101,7 +103,7 @@ func (c *Certificates) Files(p *corev1.Pod, v *corev1.Volume, index int) (map[st
 	if e == nil {
 		e = &entry{pod: p, want: want}
 		c.entries[at] = e
-		c.woke.Wake()
+		c.cfg.RequestsChanged.Wake()
 	}
 	if err := e.lacks(); err != nil {
 		return nil, &object.Lacking{Key: object.CertificatesOf(p), Err: err}
@@ -147,6 +149,3 @@ func (c *Certificates) Forget(pod types.UID) {
 		}
 	}
 }
-
-// Look makes Run look at the requests of this node, because one of them has changed. It does not block.
-func (c *Certificates) Look() { c.woke.Wake() }

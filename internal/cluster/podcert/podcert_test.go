@@ -62,14 +62,11 @@ func TestNewKey(t *testing.T) {
 }
 
 // signals wakes the certificates when a request has changed, and the test when a pod's files must be made again.
-type signals struct {
-	certificates *Certificates
-	files        wake.Signal
-}
+type signals struct{ requests, files wake.Signal }
 
 func (s *signals) AddAll(all map[object.Key]bool) {
 	if all[object.CertificateRequests()] {
-		s.certificates.Look()
+		s.requests.Wake()
 		return
 	}
 	s.files.Wake()
@@ -109,7 +106,7 @@ func join(t *testing.T) *node {
 	name := "node-" + api.Namespace()
 	client, err := kubernetes.NewForConfig(api.NodeConfig(name))
 	check(t, err)
-	n := &node{t: t, signals: &signals{files: wake.New()}, events: make(events, 10),
+	n := &node{t: t, signals: &signals{wake.New(), wake.New()}, events: make(events, 10),
 		pods: store.New[types.UID, *pod.Pod](), admin: api.Client(), space: api.Namespace()}
 	own, err := n.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
 		metav1.CreateOptions{})
@@ -120,8 +117,8 @@ func join(t *testing.T) *node {
 	followed := objects.New(objects.Config{Client: client, Pods: n.pods, Sink: sink{}, Changed: n.signals, Nodes: nodes,
 		NodeName: name, Certificates: true, Log: log})
 	n.Certificates = New(Config{Client: client, Requests: followed, Nodes: nodes, NodeName: name, Changed: n.signals,
-		Accounts: token.NewPuller(token.New(token.FromAPI(client), log), client), Events: n.events, Log: log})
-	n.signals.certificates = n.Certificates
+		RequestsChanged: n.signals.requests,
+		Accounts:        token.NewPuller(token.New(token.FromAPI(client), log), client), Events: n.events, Log: log})
 	n.run(followed.Run)
 	n.run(n.Run)
 	return n
@@ -220,7 +217,7 @@ func TestIssueAndRefresh(t *testing.T) {
 		e.state.current.refresh = time.Now().Add(-time.Second)
 	}
 	n.mu.Unlock()
-	n.Look()
+	n.signals.requests.Wake()
 	if second := issued(first); bytes.Equal(second[:100], first[:100]) {
 		t.Error("the second certificate has the key of the first")
 	}
@@ -263,6 +260,6 @@ func TestRefusals(t *testing.T) {
 		if got := <-n.events; got != want {
 			t.Errorf("event %s, want %s", got, want)
 		}
-		n.Look()
+		n.signals.requests.Wake()
 	}
 }

@@ -37,7 +37,7 @@ func (c *Certificates) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-c.woke.C():
+		case <-c.cfg.RequestsChanged.C():
 		case <-alarm.C():
 		}
 		now := time.Now()
@@ -123,7 +123,7 @@ func (c *Certificates) create(ctx context.Context, e *entry) {
 	}
 	failures, again := e.failures, e.retry
 	c.mu.Unlock()
-	c.woke.Wake()
+	c.cfg.RequestsChanged.Wake()
 	if failures >= shownFailure {
 		c.cfg.Log.Warn("cannot request a certificate for a pod, retrying", "pod", pod.FullName(e.pod), "signer",
 			e.want.SignerName, "err", err, "in", again.Sub(now))

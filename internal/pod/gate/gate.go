@@ -18,7 +18,7 @@ import (
 	"github.com/berth-run/berth/internal/record/timeline"
 )
 
-// Options of a Gate. All but Labels are required.
+// Options of a Gate. All are required.
 type Options struct {
 	Inputs   Inputs
 	Observed *store.Table[types.UID, *pod.Observed]
@@ -26,7 +26,7 @@ type Options struct {
 	Shutdown Shutdown
 	// Evictions are the pods that an earlier agent was evicting.
 	Evictions Evictions
-	// Labels is used only for pods of the API server. It is nil without a cluster.
+	// Labels is used only for pods of the API server.
 	Labels    Labels
 	Devices   Devices
 	Ledger    Ledger
@@ -70,8 +70,8 @@ type Evictions interface {
 
 // Labels keeps the labels of the Node object current.
 type Labels interface {
-	// ConfirmLabels reads the Node object from the API server soon. It returns at once.
-	ConfirmLabels()
+	// Confirm reads the Node object from the API server soon. It returns at once.
+	Confirm()
 }
 
 // Devices are the devices of device plugins.

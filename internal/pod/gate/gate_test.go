@@ -102,7 +102,7 @@ func (s *station) Evicting(uid types.UID) *pod.Stop {
 	return &pod.Stop{Reason: pod.StopEvicted}
 }
 
-func (s *station) ConfirmLabels() { s.call("confirm labels") }
+func (s *station) Confirm() { s.call("confirm labels") }
 
 func (s *station) WithoutExchanges(f func()) {
 	s.call("hold devices")

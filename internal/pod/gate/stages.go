@@ -125,7 +125,7 @@ func (g *Gate) repeated(q *question) {
 
 func (g *Gate) labels(q *question) {
 	if v := q.verdict; !v.Admit && !v.Reject && v.Reason == admission.NodeAffinity {
-		g.Labels.ConfirmLabels()
+		g.Labels.Confirm()
 	}
 }
 
