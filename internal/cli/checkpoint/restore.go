@@ -47,6 +47,14 @@ not trust. Remove the checkpoint with berth image rm when the pod is gone.`,
 
 // restore loads a checkpoint as an image and applies its pod.
 func restore(ctx context.Context, c *client.Client, file, name string) (key types.NamespacedName, err error) {
+	node, err := c.Status(ctx)
+	if err != nil {
+		return key, err
+	}
+	if node.Runtime.Name == "docker" {
+		return key, client.Next(errors.New("a Docker Engine starts no container from a checkpoint"),
+			"restore it on a node with the embedded runtime")
+	}
 	f, err := os.Open(file)
 	if err != nil {
 		return key, client.Next(fmt.Errorf("read archive: %w", err), `name an archive of "berth checkpoint"`)

@@ -85,7 +85,7 @@ func (r *rig) left(t *testing.T) {
 func TestEngineThatIsNotExperimentalMakesNoCheckpoints(t *testing.T) {
 	r := newRig(t)
 	err := r.write(t)
-	if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), `"experimental": true`) {
+	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), `"experimental": true`) {
 		t.Errorf("%v", err)
 	}
 	r.left(t)
