@@ -92,6 +92,7 @@ func (l *Limits) Run(ctx context.Context) error {
 	defer running.Wait()
 	alarm := wake.NewAlarm()
 	defer alarm.Stop()
+	var again time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -99,10 +100,18 @@ func (l *Limits) Run(ctx context.Context) error {
 		case <-alarm.C():
 		case <-l.over.C():
 		case <-l.o.Pods.Changed():
+			// Each look is at all pods, and a burst of pods changes them many times.
+			now := time.Now()
+			if gathered := now.Add(firstMeasurement / 2); again.IsZero() || again.After(gathered) {
+				again = gathered
+				alarm.Set(again, now)
+			}
+			continue
 		}
 		disk := l.disk()
 		now := time.Now()
-		due, again := l.due(now, disk)
+		var due map[look]*corev1.Pod
+		due, again = l.due(now, disk)
 		for kind, p := range due {
 			running.Go(func() {
 				guard.About(pod.SubjectOf(p).String(), func() { l.measure(ctx, p, kind, disk) })

@@ -28,6 +28,7 @@ type node struct {
 	stuck   map[types.UID]chan struct{}
 	disk    int64
 	looks   map[types.UID]int
+	lists   int // calls of Running
 	evicted []string
 }
 
@@ -39,6 +40,7 @@ func newNode(pods ...*corev1.Pod) *node {
 func (n *node) Running() []*corev1.Pod {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.lists++
 	return slices.Clone(n.pods)
 }
 
@@ -184,10 +186,31 @@ func TestAPodThatStartsLaterIsMeasured(t *testing.T) {
 		n.mu.Unlock()
 		n.write("late", 2<<30)
 		n.changed.Wake()
-		time.Sleep(firstMeasurement)
+		time.Sleep(2 * firstMeasurement)
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"late: ephemeralpodfs.limit"}, n.evicted); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+		end()
+	})
+}
+
+// Each look is at all pods. If each change was one, the cost of a burst would grow with the square of its pods.
+func TestABurstOfChangesIsOneLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode()
+		end := start(t, n, false)
+		synctest.Wait()
+		before := n.lists
+		for range 100 {
+			n.changed.Wake()
+			synctest.Wait()
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if looks := n.lists - before; looks != 1 {
+			t.Errorf("%d looks at 100 changes in 100 ms, want 1", looks)
 		}
 		end()
 	})
