@@ -19,6 +19,9 @@ const (
 	maxBridge = 15
 )
 
+// metadataPlugin is containerd's plugin with its database. Its directory has the same name.
+const metadataPlugin = "io.containerd.metadata.v1.bolt"
+
 // layout names the files below Config.Root and Config.State.
 type layout struct{ root, state string }
 
@@ -32,6 +35,7 @@ func (l layout) lock() string        { return filepath.Join(l.root, "runtime.loc
 func (l layout) commands() string    { return filepath.Join(l.state, "exec") }
 func (l layout) addresses() string   { return filepath.Join(l.state, "ipam") }
 func (l layout) leases() string      { return filepath.Join(l.state, "leases") }
+func (l layout) records() string     { return filepath.Join(l.root, metadataPlugin, "meta.db") }
 func (l layout) checkpoints() string { return filepath.Join(l.root, "restore") }
 
 // program is the path of the link to an installed program.
@@ -102,7 +106,7 @@ func (h host) snapshotter() string {
 }
 
 // serverConfig returns containerd's configuration. It has the keys of containerd's TOML file, version 4.
-func serverConfig(c Config, h host, boxes sandboxes) *srvconfig.Config {
+func serverConfig(c Config, h host, boxes sandboxes, unsynced bool) *srvconfig.Config {
 	l := layout{c.Root, c.State}
 	snapshotter := h.snapshotter()
 	return &srvconfig.Config{
@@ -126,6 +130,8 @@ func serverConfig(c Config, h host, boxes sandboxes) *srvconfig.Config {
 			// The threshold keeps garbage collections at least 10 s apart instead of 250 ms. Each removal of an image
 			// also triggers one.
 			"io.containerd.gc.v1.scheduler": map[string]any{"startup_delay": "5s", "pause_threshold": 0.0005},
+			// Package records makes them survive a loss of power.
+			metadataPlugin: map[string]any{"no_sync": unsynced},
 			"io.containerd.cri.v1.images": map[string]any{
 				"snapshotter":   snapshotter,
 				"pinned_images": map[string]any{"sandbox": boxes.image},

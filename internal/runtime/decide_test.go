@@ -58,12 +58,12 @@ func TestValidate(t *testing.T) {
 func TestServerConfig(t *testing.T) {
 	boxes := sandboxes{controller: "berth", shim: "/var/lib/berth/bin/containerd-shim-runc-v2"}
 	made := serverConfig(example(), host{sockets: "/run/berth", overlay: true, lowerOOM: true},
-		boxes)
+		boxes, true)
 	golden.JSON(t, "server.json", made.Plugins)
 	bounded := example()
 	bounded.SystemdCgroup = true
 	golden.JSON(t, "server-bounded.json",
-		serverConfig(bounded, host{sockets: "/run/berth"}, boxes).Plugins)
+		serverConfig(bounded, host{sockets: "/run/berth"}, boxes, false).Plugins)
 }
 
 func TestLevelsOfContainerdMessages(t *testing.T) {

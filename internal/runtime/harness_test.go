@@ -78,7 +78,7 @@ func insecureCredentials() grpc.DialOption {
 	return grpc.WithTransportCredentials(insecure.NewCredentials())
 }
 
-// serve runs a runtime on dir until it is killed. It imports the image archive in dir.
+// serve runs a runtime on dir until it is killed. It imports the image archives in dir, if there are any.
 func serve(dir string) error {
 	config := testConfig(dir)
 	if os.Getenv(handlerEnv) != "" {
@@ -94,6 +94,9 @@ func serve(dir string) error {
 	go func() { ended <- r.Run(context.Background()) }()
 	for _, file := range archives {
 		content, err := os.ReadFile(filepath.Join(dir, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return err
 		}

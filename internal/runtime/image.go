@@ -64,6 +64,9 @@ func (s *server) importImages(ctx context.Context, content io.Reader) ([]Image, 
 			return nil, fmt.Errorf("list %s: %w", image.Name, err)
 		}
 	}
+	if err := s.records.Sync(); err != nil {
+		return nil, err
+	}
 	return imported, nil
 }
 

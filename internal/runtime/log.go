@@ -58,7 +58,8 @@ func (h logHook) Fire(entry *logrus.Entry) error {
 // slogLevel is the level of a containerd message in the agent's log.
 func slogLevel(level logrus.Level, message string) slog.Level {
 	switch message {
-	case "hugetlb cgroup controller is absent. skipping huge pages limits": // the agent says so at its start
+	case "using async mode for boltdb", // package records copies the database
+		"hugetlb cgroup controller is absent. skipping huge pages limits": // the agent says so at its start
 		return slog.LevelDebug
 	case "failed check for fsverity support", // true of most file systems; content is verified when it is read
 		"failed to query shim pids, keeping shim registered", // a sandbox without containers

@@ -35,6 +35,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime/network/plugin"
 	"github.com/berth-run/berth/internal/runtime/orphan"
 	"github.com/berth-run/berth/internal/runtime/pause"
+	"github.com/berth-run/berth/internal/runtime/records"
 	"github.com/berth-run/berth/internal/runtime/restore"
 	"github.com/berth-run/berth/internal/runtime/sandbox"
 	"github.com/berth-run/berth/internal/runtime/tasks"
@@ -169,10 +170,15 @@ func (r *Runtime) run(ctx context.Context) error {
 	if boxes.image == "" && len(r.config.Handlers.Shims()) > 0 {
 		boxes.image = pause.Image(programs[holderName].sum)
 	}
-	config := serverConfig(r.config, h, boxes)
+	kept, err := records.Open(r.layout().records(), r.config.Log)
+	if err != nil {
+		return err
+	}
+	defer kept.Close()
+	config := serverConfig(r.config, h, boxes, kept.Unsynced())
 	unpack.Register(r.config.Unpack, r.config.Root)
 	tasks.Register(r.tasks(h))
-	up, err := startServer(ctx, config, r.controller(h), h.snapshotter(), failed)
+	up, err := startServer(ctx, config, r.controller(h), kept, h.snapshotter(), failed)
 	if err != nil {
 		return err
 	}
@@ -181,6 +187,9 @@ func (r *Runtime) run(ctx context.Context) error {
 	r.config.Handlers.Warn(r.config.Log)
 	if r.sandboxes.shim == r.layout().program(shimName) { // else a test runs the shim of the version before
 		up.logs = logpath.Paths{CRI: up.cri, Others: r.config.Handlers.Shims()}
+	}
+	if err := kept.Verify(namespaces.WithNamespace(ctx, criNamespace), up.client, up.images); err != nil {
+		return err
 	}
 	if err := r.placePause(ctx, up, boxes.image); err != nil {
 		return err
@@ -201,6 +210,7 @@ func (r *Runtime) run(ctx context.Context) error {
 	}
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return r.headstart.Run(ctx) })
+	parts.Go(func() error { kept.Run(ctx); return nil })
 	parts.Go(func() error { return r.network.Follow(ctx) })
 	parts.Go(func() error { return r.network.Watch(ctx) })
 	parts.Go(func() error { return r.serve(ctx, up, failed) })

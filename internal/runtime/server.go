@@ -28,6 +28,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime/handler"
 	"github.com/berth-run/berth/internal/runtime/logpath"
 	"github.com/berth-run/berth/internal/runtime/network"
+	"github.com/berth-run/berth/internal/runtime/records"
 	"github.com/berth-run/berth/internal/runtime/restore"
 	"github.com/berth-run/berth/internal/runtime/sandbox"
 	"github.com/berth-run/berth/internal/runtime/spans"
@@ -75,6 +76,7 @@ type server struct {
 	network     *network.Network
 	commands    command.Runner
 	restorer    *restore.Restorer
+	records     *records.Records
 	importing   sync.Mutex
 	transfers   transfers
 	handlers    handler.Handlers
@@ -83,9 +85,9 @@ type server struct {
 
 // startServer starts containerd and waits until its plugins are ready. It gives up when ctx ends, or when containerd's
 // fatal error arrives on failed. The server outlives ctx and runs until stop, so that its callers can end first.
-func startServer(ctx context.Context, config *srvconfig.Config, boxes *sandbox.Controller, snapshotter string,
-	failed <-chan error) (*server, error) {
-	s := &server{snapshotter: snapshotter, boxes: boxes}
+func startServer(ctx context.Context, config *srvconfig.Config, boxes *sandbox.Controller, kept *records.Records,
+	snapshotter string, failed <-chan error) (*server, error) {
+	s := &server{snapshotter: snapshotter, boxes: boxes, records: kept}
 	if err := s.register(); err != nil {
 		return nil, err
 	}
@@ -140,7 +142,7 @@ func (s *server) register() (err error) {
 	registry.Register(&plugin.Registration{
 		Type:     plugins.ServerPlugin,
 		ID:       inProcessID,
-		Requires: []plugin.Type{plugins.GRPCPlugin, plugins.CRIServicePlugin},
+		Requires: []plugin.Type{plugins.GRPCPlugin, plugins.CRIServicePlugin, plugins.MetadataPlugin},
 		InitFn:   s.connect,
 	})
 	return nil
@@ -149,11 +151,16 @@ func (s *server) register() (err error) {
 // connect is the plugin's initialiser. It gets the CRI and task services, the image list and a client from the
 // plugins that s depends on.
 func (s *server) connect(ic *plugin.InitContext) (any, error) {
-	var errs [4]error
+	var errs [5]error
 	s.cri, errs[0] = byID[criService](ic, plugins.GRPCPlugin, "cri")
 	s.tasks, errs[1] = byID[registrar](ic, plugins.GRPCPlugin, "tasks")
 	s.images, errs[2] = byID[imageList](ic, plugins.CRIServicePlugin, "images")
-	s.client, errs[3] = containerd.New("", containerd.WithDefaultNamespace(criNamespace),
+	db, err := byID[records.Database](ic, plugins.MetadataPlugin, "bolt")
+	if err == nil {
+		s.records.Follow(db)
+	}
+	errs[3] = err
+	s.client, errs[4] = containerd.New("", containerd.WithDefaultNamespace(criNamespace),
 		containerd.WithInMemoryServices(ic))
 	return s, errors.Join(errs[:]...)
 }
@@ -224,6 +231,9 @@ func (s *server) newGRPC(tracer trace.TracerProvider, log *slog.Logger) (service
 				err = s.logs.After(namespaces.WithNamespace(ctx, criNamespace), req, answer)
 			}
 			s.network.After(context.WithoutCancel(ctx), req, err != nil)
+			if _, ok := req.(*runtimeapi.PullImageRequest); ok && err == nil {
+				err = s.records.Sync()
+			}
 			if list, ok := answer.(*runtimeapi.ListPodSandboxResponse); ok {
 				s.date(ctx, list.GetItems())
 			}

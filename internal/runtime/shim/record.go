@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/berth-run/berth/internal/runtime/shim/stdio"
@@ -109,10 +108,4 @@ func readRecord(file string) (record, error) {
 		return record{}, fmt.Errorf("read %s: version %d is newer than this shim's %d", file, r.Version, recordVersion)
 	}
 	return r, nil
-}
-
-// bootID identifies the boot of the machine.
-func bootID() string {
-	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(id))
 }

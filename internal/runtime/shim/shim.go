@@ -25,6 +25,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/boot"
 	"github.com/berth-run/berth/internal/base/logfile"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
 	"github.com/berth-run/berth/internal/runtime/shim/outbox"
@@ -78,6 +79,10 @@ func serve(args []string) error {
 		return err
 	}
 	defer lock.Close()
+	current, err := boot.ID()
+	if err != nil {
+		return err
+	}
 	reaper := child.NewReaper()
 	restored := reaper.Begin()
 	go reaper.Run()
@@ -86,7 +91,7 @@ func serve(args []string) error {
 	go events.Run()
 	idle := make(chan struct{})
 	containers := newRegistry(sync.OnceFunc(func() { close(idle) }))
-	k := &keeper{registry: containers, reaper: reaper, outbox: events, boot: bootID(), exits: *exits,
+	k := &keeper{registry: containers, reaper: reaper, outbox: events, boot: current, exits: *exits,
 		limits: filepath.Join(filepath.Dir(*tasks), logfile.LimitsFile), builtin: runcBeside(os.Args[0])}
 	k.restore(*tasks, inherited(flags.Args()))
 	restored()

@@ -6,10 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/boot"
 )
 
 // Identity identifies a holder on disk. A process ID alone does not: the kernel gives it to another process once the
@@ -33,11 +34,11 @@ type Process struct {
 
 // Open returns the holder with this identity. The error is errdefs.ErrNotFound if it has ended.
 func Open(id Identity) (*Process, error) {
-	boot, err := bootID()
+	current, err := boot.ID()
 	if err != nil {
 		return nil, err
 	}
-	if id.Boot != boot {
+	if id.Boot != current {
 		return nil, fmt.Errorf("holder %d is from before the last boot: %w", id.PID, errdefs.ErrNotFound)
 	}
 	p, err := open(id.PID)
@@ -82,7 +83,7 @@ func open(pid int) (*Process, error) {
 	}
 	p := &Process{file: os.NewFile(uintptr(fd), "pidfd"), ended: make(chan struct{})}
 	p.PID = pid
-	if p.Boot, err = bootID(); err == nil {
+	if p.Boot, err = boot.ID(); err == nil {
 		p.Start, err = readStart(pid)
 	}
 	if err != nil {
@@ -90,11 +91,6 @@ func open(pid int) (*Process, error) {
 		return nil, err
 	}
 	return p, nil
-}
-
-func bootID() (string, error) {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(id)), err
 }
 
 func readStart(pid int) (uint64, error) {
