@@ -24,6 +24,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/base/netdump"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -631,7 +632,7 @@ func (c *chaos) cgroupsLeft() (left []string) {
 
 // links lists the network interfaces of pods, which are attached to the bridge of the pods.
 func (c *chaos) links() (left []string) {
-	links, err := netlink.LinkList()
+	links, err := netdump.Complete(netlink.LinkList)
 	check(c.t, err)
 	bridge := tracesOf(c.root, c.place, c.external).bridge
 	for _, link := range links {
