@@ -20,8 +20,8 @@ func explained(err error) error {
 	case err == nil:
 		return nil
 	case errdefs.IsNotImplemented(err):
-		return status.Error(codes.FailedPrecondition, "dockerd makes checkpoints only in experimental mode; next: write "+
-			`"experimental": true into /etc/docker/daemon.json, and restart dockerd`)
+		return status.Error(codes.FailedPrecondition, "dockerd makes checkpoints only in experimental mode; next: "+
+			`write "experimental": true into /etc/docker/daemon.json, and restart dockerd`)
 	case strings.Contains(err.Error(), `"criu": executable file not found`):
 		return status.Error(codes.FailedPrecondition, "CRIU is not installed; next: install the package criu of this "+
 			"machine's distribution")
