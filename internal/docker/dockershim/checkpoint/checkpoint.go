@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -56,10 +55,9 @@ func Write(ctx context.Context, engine *docker.Client, c *index.Record, s *runti
 			return err
 		}
 	}
-	if err := errors.Join(copyLog(c.LogPath, filepath.Join(dir, "container.log")),
-		create(filepath.Join(dir, metadata.RootFsDiffTar), func(w io.Writer) error {
-			return writeChanges(ctx, w, dockerstats.UpperDir(proc, c.Pid))
-		})); err != nil {
+	if err := create(filepath.Join(dir, metadata.RootFsDiffTar), func(w io.Writer) error {
+		return writeChanges(ctx, w, dockerstats.UpperDir(proc, c.Pid))
+	}); err != nil {
 		return err
 	}
 	return create(to, func(w io.Writer) error {
@@ -97,20 +95,4 @@ func create(path string, write func(io.Writer) error) error {
 		return errors.Join(err, os.Remove(path))
 	}
 	return nil
-}
-
-// copyLog copies the log of a container, if it has one.
-func copyLog(from, to string) error {
-	f, err := os.Open(from)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }() // it is only read
-	return create(to, func(w io.Writer) error {
-		_, err := io.Copy(w, f)
-		return err
-	})
 }
