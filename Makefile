@@ -93,7 +93,7 @@ soak: build image ## run hundreds of pods through one agent; writes bin/soak/soa
 
 docker: build image cluster ## scripts, the upstream kubelet and faults on the machine's own Docker Engine (as root)
 	$(GO) test -count=1 -timeout 15m ./test/docker
-	$(GO) test -count=1 -timeout 15m -parallel 3 -run TestScriptOnDocker ./test/
+	$(GO) test -count=1 -timeout 15m -parallel 6 -run TestScriptOnDocker ./test/
 
 docker-latest: export BERTH_TEST_DOCKERD = $(CURDIR)/bin/engine/dockerd
 docker-latest: build image cluster engine ## the same and the tests of the shim on the current Docker Engine (as root)
