@@ -5,9 +5,17 @@ import (
 	"time"
 )
 
-// SaveLater calls save some time after each change, so that one save covers several changes, and once more when ctx
-// ends. It returns ctx's error. Pace is for a caller that retries failed writes with growing delays.
-func SaveLater(ctx context.Context, changed <-chan struct{}, delay time.Duration, save func()) error {
+// Delay spaces saves, so that one save covers several changes.
+type Delay struct {
+	// Before is the time between a change and its save.
+	Before time.Duration
+	// After is the time after a save before the next one.
+	After time.Duration
+}
+
+// SaveLater calls save after each change, with a delay, and once more when ctx ends. It returns ctx's error. Pace is
+// for a caller that retries failed writes with growing delays.
+func SaveLater(ctx context.Context, changed <-chan struct{}, d Delay, save func()) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -15,32 +23,23 @@ func SaveLater(ctx context.Context, changed <-chan struct{}, delay time.Duration
 			return ctx.Err()
 		case <-changed:
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(delay):
-		}
+		sleep(ctx, d.Before)
 		select {
 		case <-changed: // during the delay: this save covers it
 		default:
 		}
 		save()
+		sleep(ctx, d.After)
 	}
 }
 
-// SaveSpaced calls save at once after a change, and not again until pause has passed. It calls save once more when ctx
-// ends. It returns ctx's error.
-func SaveSpaced(ctx context.Context, changed <-chan struct{}, pause time.Duration, save func()) error {
-	for {
-		select {
-		case <-ctx.Done():
-			save()
-			return ctx.Err()
-		case <-changed:
-			save()
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+// sleep waits for a time, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
 	}
 }

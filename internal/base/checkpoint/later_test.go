@@ -13,8 +13,7 @@ import (
 )
 
 // saves returns when a loop saves, counted from its start. It sees changes at these times, and ends after 10 s.
-func saves(t *testing.T, run func(context.Context, <-chan struct{}, time.Duration, func()) error,
-	changes ...time.Duration) (at []time.Duration) {
+func saves(t *testing.T, d Delay, changes ...time.Duration) (at []time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -23,7 +22,7 @@ func saves(t *testing.T, run func(context.Context, <-chan struct{}, time.Duratio
 		for _, c := range changes {
 			time.AfterFunc(c, changed.Wake)
 		}
-		err := run(ctx, changed.C(), time.Second, func() { at = append(at, time.Since(start)) })
+		err := SaveLater(ctx, changed.C(), d, func() { at = append(at, time.Since(start)) })
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
@@ -34,10 +33,10 @@ func saves(t *testing.T, run func(context.Context, <-chan struct{}, time.Duratio
 func TestSavesCoverSeveralChanges(t *testing.T) {
 	const s = time.Second
 	changes := []time.Duration{s, s + s/2, 5 * s}
-	if diff := cmp.Diff([]time.Duration{2 * s, 6 * s, 10 * s}, saves(t, SaveLater, changes...)); diff != "" {
-		t.Errorf("SaveLater (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]time.Duration{2 * s, 6 * s, 10 * s}, saves(t, Delay{Before: s}, changes...)); diff != "" {
+		t.Errorf("a delay before (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]time.Duration{s, 2 * s, 5 * s, 10 * s}, saves(t, SaveSpaced, changes...)); diff != "" {
-		t.Errorf("SaveSpaced (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]time.Duration{s, 2 * s, 5 * s, 10 * s}, saves(t, Delay{After: s}, changes...)); diff != "" {
+		t.Errorf("a delay after (-want +got):\n%s", diff)
 	}
 }

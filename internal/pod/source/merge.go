@@ -279,7 +279,7 @@ func (m *merge) keepIdentities(ctx context.Context, synced <-chan struct{}) erro
 		case <-ctx.Done():
 		}
 	})
-	return checkpoint.SaveLater(ctx, m.changed.C(), saveDelay, m.flush)
+	return checkpoint.SaveLater(ctx, m.changed.C(), checkpoint.Delay{Before: saveDelay}, m.flush)
 }
 
 func (m *merge) isPlace(at string) bool {

@@ -49,7 +49,7 @@ func (r *Record) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return checkpoint.SaveSpaced(ctx, r.wake.C(), r.opts.Delay, r.flush)
+	return checkpoint.SaveLater(ctx, r.wake.C(), checkpoint.Delay{After: r.opts.Delay}, r.flush)
 }
 
 // save writes a status. Only the status of a pod that has ended must outlive a power cut, since the pod must not run

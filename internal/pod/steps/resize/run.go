@@ -25,7 +25,7 @@ func (s *ledger) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	})
-	return checkpoint.SaveLater(ctx, s.wake.C(), saveDelay, s.flush)
+	return checkpoint.SaveLater(ctx, s.wake.C(), checkpoint.Delay{Before: saveDelay}, s.flush)
 }
 
 // flush writes the changed files. A file that cannot be written is written again after the next change.
