@@ -11,6 +11,8 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/netdump"
 )
 
 // hostPorts is the chain for packets to an address of the machine.
@@ -153,9 +155,12 @@ func Forget(p Pod) error {
 			err := errors.Join(filter.AddProtocol(unix.IPPROTO_UDP),
 				filter.AddPort(netlink.ConntrackOrigDstPort, port.HostPort))
 			if err == nil {
-				_, err = netlink.ConntrackDeleteFilters(netlink.ConntrackTable, kernel, filter)
+				err = netdump.Repeat(func() error {
+					_, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, kernel, filter)
+					return err
+				})
 			}
-			if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+			if err != nil {
 				return fmt.Errorf("forget conversations with UDP host port %d: %w", port.HostPort, err)
 			}
 		}
