@@ -145,6 +145,15 @@ type Request struct {
 	ReadOnly bool
 }
 
+// SpecName is the name of the PersistentVolume, or of the pod's own volume. The name of a migrated volume may have
+// slashes.
+func (r Request) SpecName() string {
+	if r.Persistent != nil {
+		return r.Persistent.Name
+	}
+	return r.Volume.Name
+}
+
 // Claims finds the PersistentVolume for a volume's claim: for a persistentVolumeClaim, or for the claim made for an
 // ephemeral volume. After an error such as "waiting for ..." the volume is mounted again later.
 type Claims interface {

@@ -86,16 +86,8 @@ func attachmentName(id identity, node string) string {
 // inlineHandle is the volume id of a pod's own volume (inline ephemeral).
 func inlineHandle(uid types.UID, name string) string { return "csi-" + hash(string(uid), name) }
 
-// specName is the name of the PersistentVolume, or of the pod's own volume. That of a migrated volume may have slashes.
-func specName(r volume.Request) string {
-	if r.Persistent != nil {
-		return r.Persistent.Name
-	}
-	return r.Volume.Name
-}
-
 // targetName is the name of the volume's directory in the pod's directory, spelled as the kubelet spells it.
-func targetName(r volume.Request) string { return strings.ReplaceAll(specName(r), "/", "~") }
+func targetName(r volume.Request) string { return strings.ReplaceAll(r.SpecName(), "/", "~") }
 
 func lifecycle(r volume.Request) storagev1.VolumeLifecycleMode {
 	if r.Persistent != nil {

@@ -87,7 +87,7 @@ func (k *Kind) publish(ctx context.Context, r volume.Request, path string) error
 	request.TargetPath = path
 	request.VolumeCapability = capability(r, d.Can(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER),
 		d.Can(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP), label)
-	saved := data{SpecName: specName(r), Handle: request.VolumeId, Driver: name, Node: k.o.Node,
+	saved := data{SpecName: r.SpecName(), Handle: request.VolumeId, Driver: name, Node: k.o.Node,
 		Mode: string(lifecycle(r)), Label: label,
 		Attachment: attachmentName(identity{Driver: name, Handle: request.VolumeId}, k.o.Node)}
 	dir := r.Target

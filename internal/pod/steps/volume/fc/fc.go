@@ -50,12 +50,7 @@ func New(o Options) *Kind { return &Kind{o: o} }
 func (*Kind) Dir() string { return dirName }
 
 // TargetName is the name of the PersistentVolume, or of the pod's own volume, as under the kubelet.
-func (*Kind) TargetName(r volume.Request) string {
-	if r.Persistent != nil {
-		return r.Persistent.Name
-	}
-	return r.Volume.Name
-}
+func (*Kind) TargetName(r volume.Request) string { return r.SpecName() }
 
 // Serves reports whether the volume is a Fibre Channel volume.
 func (*Kind) Serves(v *corev1.Volume) bool { return v.FC != nil }

@@ -52,12 +52,7 @@ const (
 func (*Kind) Dir() string { return dirName }
 
 // TargetName is the name of the PersistentVolume, or of the pod's own volume, as under the kubelet.
-func (*Kind) TargetName(r volume.Request) string {
-	if r.Persistent != nil {
-		return r.Persistent.Name
-	}
-	return r.Volume.Name
-}
+func (*Kind) TargetName(r volume.Request) string { return r.SpecName() }
 
 // Serves reports whether the volume is an iSCSI volume.
 func (*Kind) Serves(v *corev1.Volume) bool { return v.ISCSI != nil }
