@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -36,13 +35,13 @@ func TestManyDeadContainers(t *testing.T) {
 	log := filepath.Join(pod.LogDirectory, config.LogPath)
 
 	n.stop()
-	n.restartDockerd(t, func() {
+	n.restartDockerd(t, unix.SIGTERM, func() {
 		for attempt := 1; attempt <= count; attempt++ {
 			n.cloneDead(t, id, log, attempt)
 		}
 	})
 	t.Cleanup(func() { // faster than by the Engine API
-		n.restartDockerd(t, func() { n.removeClones(t) })
+		n.restartDockerd(t, unix.SIGTERM, func() { n.removeClones(t) })
 		n.awaitLists(t) // the removal of the pods needs it
 	})
 	began := time.Now()
@@ -68,23 +67,9 @@ func TestManyDeadContainers(t *testing.T) {
 	}
 	next := n.pod("next")
 	alive := workloadOf("c", "print", "ready", "then", "sleep")
-	id = n.create(t, n.run(t, next), next, alive)
-	n.startContainer(t, id)
-	n.awaitLine(t, next, alive, "ready")
+	n.launchContainer(t, n.run(t, next), next, alive, "ready")
 	if got, err := os.ReadFile(fmt.Sprintf("%s.%d", log, count)); err != nil || strings.Count(string(got), "\n") != 2 {
 		t.Errorf("the log of a dead container: %q, %v", got, err)
-	}
-}
-
-// restartDockerd ends dockerd, changes its files, and starts it.
-func (n *node) restartDockerd(t *testing.T, change func()) {
-	t.Helper()
-	if err := n.daemon.Stop(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	change()
-	if err := n.daemon.Start(context.Background()); err != nil { // also at the end of the test
-		t.Fatal(err)
 	}
 }
 

@@ -22,26 +22,18 @@ func TestPodsRunOnWhileDockerdIsDown(t *testing.T) {
 			pod := n.pod(name)
 			sandbox := n.run(t, pod)
 			stays := workloadOf("stays", "print", "ready", "then", "sleep")
-			id := n.create(t, sandbox, pod, stays)
-			n.startContainer(t, id)
-			n.awaitLine(t, pod, stays, "ready")
+			id := n.launchContainer(t, sandbox, pod, stays, "ready")
 			ends := workloadOf("ends", "print", "before", "then", "wait", "2s", "then", "print", "after", "then",
 				"exit", "5")
-			ending := n.create(t, sandbox, pod, ends)
-			n.startContainer(t, ending)
-			n.awaitLine(t, pod, ends, "before")
+			ending := n.launchContainer(t, sandbox, pod, ends, "before")
 			before := n.container(t, id)
 
-			if err := n.daemon.Stop(signal); err != nil {
-				t.Fatal(err)
-			}
-			n.eventually(t, "lists fail with Unavailable", func() bool {
-				_, err := n.Runtime.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
-				return status.Code(err) == codes.Unavailable
+			n.restartDockerd(t, signal, func() {
+				n.eventually(t, "lists fail with Unavailable", func() bool {
+					_, err := n.Runtime.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+					return status.Code(err) == codes.Unavailable
+				})
 			})
-			if err := n.daemon.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
 			if got := n.awaitExit(t, ending); got.ExitCode != 5 {
 				t.Errorf("exit code %d of the container that has ended meanwhile", got.ExitCode)
 			}

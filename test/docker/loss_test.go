@@ -27,15 +27,8 @@ func TestContainersEndWithDockerd(t *testing.T) {
 			pod := n.pod(name)
 			sandbox := n.run(t, pod)
 			config := workloadOf("c", "print", "before", "then", "sleep")
-			id := n.create(t, sandbox, pod, config)
-			n.startContainer(t, id)
-			n.awaitLine(t, pod, config, "before")
-			if err := n.daemon.Stop(signal); err != nil {
-				t.Fatal(err)
-			}
-			if err := n.daemon.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			id := n.launchContainer(t, sandbox, pod, config, "before")
+			n.restartDockerd(t, signal, func() {})
 			n.awaitExit(t, id)
 			n.eventually(t, "the sandbox is not ready", func() bool {
 				return n.sandboxOf(t, sandbox).State == runtimeapi.PodSandboxState_SANDBOX_NOTREADY
@@ -118,9 +111,7 @@ func TestDockersDiskIsFull(t *testing.T) {
 	pod := n.pod("runs")
 	sandbox := n.run(t, pod)
 	config := workloadOf("c", "print", "before", "then", "stopped", "then", "print", "after")
-	id := n.create(t, sandbox, pod, config)
-	n.startContainer(t, id)
-	n.awaitLine(t, pod, config, "before")
+	id := n.launchContainer(t, sandbox, pod, config, "before")
 
 	free := fill(t, n.daemon.Root())
 	_, err := n.Runtime.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: n.pod("late")})

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/agent/engine"
@@ -170,6 +171,28 @@ func (n *node) create(t *testing.T, sandbox string, pod *runtimeapi.PodSandboxCo
 func (n *node) startContainer(t *testing.T, id string) {
 	t.Helper()
 	if _, err := n.Runtime.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// launchContainer makes and starts a container, and waits until its log has a line.
+func (n *node) launchContainer(t *testing.T, sandbox string, pod *runtimeapi.PodSandboxConfig,
+	config *runtimeapi.ContainerConfig, line string) (id string) {
+	t.Helper()
+	id = n.create(t, sandbox, pod, config)
+	n.startContainer(t, id)
+	n.awaitLine(t, pod, config, line)
+	return id
+}
+
+// restartDockerd ends dockerd with a signal, calls meanwhile, and starts it again.
+func (n *node) restartDockerd(t *testing.T, signal unix.Signal, meanwhile func()) {
+	t.Helper()
+	if err := n.daemon.Stop(signal); err != nil {
+		t.Fatal(err)
+	}
+	meanwhile()
+	if err := n.daemon.Start(context.Background()); err != nil { // also at the end of the test
 		t.Fatal(err)
 	}
 }

@@ -126,9 +126,7 @@ func TestShimProgramServesTheCRI(t *testing.T) {
 	pod := p.pod("shim")
 	sandbox := p.run(t, pod)
 	config := workloadOf("c", "print", "ready", "then", "sleep")
-	id := p.create(t, sandbox, pod, config)
-	p.startContainer(t, id)
-	p.awaitLine(t, pod, config, "ready")
+	id := p.launchContainer(t, sandbox, pod, config, "ready")
 	ip := p.sandboxOf(t, sandbox).Network.GetIp()
 	if !strings.HasPrefix(ip, "10.206.0.") {
 		t.Errorf("address %q", ip)
