@@ -45,10 +45,8 @@ func logSize(t *testing.T, path string) (size int64) {
 // A container writes at full speed, and the agent is killed again and again. Every byte is in the log, in order. The
 // container does not wait for an agent, and no file exceeds the limit.
 func TestLogWithoutAgent(t *testing.T) {
-	dir := scratchWithImage(t)
-	agent := serveChild(t, dir, selfPath)
-	t.Cleanup(func() { kill(t, agent) })
-	c := newClient(t, dial(t, dir), dir)
+	c := serveKillable(t)
+	dir := c.dir
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("flood")})
 	const length = 1000
 	lines := *floodSize * 1_000_000 / (length + 1) / *floodKills // for each time without an agent
@@ -70,21 +68,20 @@ func TestLogWithoutAgent(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually.True(t, "the container writes", func() bool { return logSize(t, path) > before })
-		kill(t, agent)
+		c.kill(t)
 		if n%2 == 0 {
 			eventually.True(t, "all output is in the log without an agent", func() bool {
 				return logSize(t, path) >= before+int64(lines*(length+1))
 			})
 		}
-		agent = serveChild(t, dir, selfPath)
+		c.start(t)
 	}
 	if code := c.exitCode(t, flood); code != 5 {
 		t.Errorf("exit code %d, want 5", code)
 	}
 	t.Logf("%d MB in %s with %d kills", *floodSize, time.Since(begin), *floodKills)
 	checkFlood(t, path, *floodKills, lines, length)
-	c.removeAll(t)
-	removeNetwork(t, dir)
+	c.end(t)
 }
 
 // checkFlood fails the test unless the log has the lines of each round in order, and then the last one.

@@ -136,10 +136,8 @@ func TestRestart(t *testing.T) {
 // A sandbox ends with its holder, whether a runtime runs at that time or not. Its containers then end too. A holder
 // ends if its record is damaged.
 func TestSandboxEnds(t *testing.T) {
-	dir := scratchWithImage(t)
-	agent := serveChild(t, dir, selfPath)
-	t.Cleanup(func() { kill(t, agent) })
-	c := newClient(t, dial(t, dir), dir)
+	c := serveKillable(t)
+	dir := c.dir
 	boxes := map[string]string{}
 	for _, name := range []string{"present", "away", "damaged"} {
 		id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta(name)})
@@ -171,7 +169,7 @@ func TestSandboxEnds(t *testing.T) {
 	await("present")
 
 	damaged := c.holder(t, boxes["damaged"])
-	kill(t, agent)
+	c.kill(t)
 	end("away")
 	record, err := filepath.Glob(filepath.Join(dir, "state", "holders", boxes["damaged"]+"*"))
 	if err != nil || len(record) != 1 {
@@ -180,26 +178,23 @@ func TestSandboxEnds(t *testing.T) {
 	if err := os.WriteFile(record[0], []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	agent = serveChild(t, dir, selfPath)
+	c.start(t)
 	await("away")
 	await("damaged")
 	eventually.True(t, "the holder without a record ends", func() bool { return running(dir)[damaged] == "" })
-	c.removeAll(t)
-	removeNetwork(t, dir)
+	c.end(t)
 }
 
 // A shim that answers late while the runtime starts, as on a busy machine, does not count as dead: its container runs
 // on.
 func TestSlowShim(t *testing.T) {
-	dir := scratchWithImage(t)
-	agent := serveChild(t, dir, selfPath)
-	t.Cleanup(func() { kill(t, agent) })
-	c := newClient(t, dial(t, dir), dir)
+	c := serveKillable(t)
+	dir := c.dir
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("slow")})
 	staying := c.container(t, id, pod, "staying", "sleep")
 	pid := c.pid(t, staying)
 
-	kill(t, agent)
+	c.kill(t)
 	slow := slices.Collect(maps.Keys(running(dir)))
 	if len(slow) == 0 {
 		t.Fatal("there is no shim")
@@ -217,34 +212,31 @@ func TestSlowShim(t *testing.T) {
 		defer close(goesOn)
 		signal(unix.SIGCONT)
 	}) // containerd's default limits are 2 s and 5 s
-	agent = serveChild(t, dir, selfPath)
+	c.start(t)
 	<-goesOn
 
 	if status := c.status(t, staying); status.State != cri.ContainerState_CONTAINER_RUNNING ||
 		c.pid(t, staying) != pid {
 		t.Errorf("container of a slow shim: %v, pid %d, had %d", status, c.pid(t, staying), pid)
 	}
-	c.removeAll(t)
-	removeNetwork(t, dir)
+	c.end(t)
 }
 
 // After a reboot, the pods from before are reported as ended and can be removed, and new pods start.
 func TestReboot(t *testing.T) {
-	dir := scratchWithImage(t)
-	agent := serveChild(t, dir, selfPath)
-	t.Cleanup(func() { kill(t, agent) })
-	c := newClient(t, dial(t, dir), dir)
+	c := serveKillable(t)
+	dir := c.dir
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("before")})
 	container := c.container(t, id, pod, "main", "sleep")
 
-	kill(t, agent)
+	c.kill(t)
 	if found := destroy(dir); len(found) == 0 {
 		t.Error("nothing ran before the reboot")
 	}
 	if err := os.RemoveAll(testConfig(dir).State); err != nil {
 		t.Fatal(err)
 	}
-	agent = serveChild(t, dir, selfPath)
+	c.start(t)
 
 	status, err := c.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: id})
 	if err != nil {
@@ -260,8 +252,7 @@ func TestReboot(t *testing.T) {
 	if code := c.exitCode(t, c.container(t, id, pod, "after", "true")); code != 0 {
 		t.Errorf("exit code of a container after the reboot: %d", code)
 	}
-	c.removeAll(t)
-	removeNetwork(t, dir)
+	c.end(t)
 }
 
 // Where overlayfs does not work, containers get copies of their image. It does not work here because the root is on an
@@ -347,6 +338,41 @@ func scratchWithImage(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// killable is a runtime in a process of its own. Tests kill it and start it again.
+type killable struct {
+	*client
+	dir     string
+	process *exec.Cmd
+}
+
+// serveKillable starts a runtime in a directory of its own, with the image of the workload. It is killed at the test's
+// end.
+func serveKillable(t testing.TB) *killable {
+	t.Helper()
+	k := &killable{dir: scratchWithImage(t)}
+	k.start(t)
+	t.Cleanup(func() { k.kill(t) })
+	k.client = newClient(t, dial(t, k.dir), k.dir)
+	return k
+}
+
+func (k *killable) start(t testing.TB) {
+	t.Helper()
+	k.process = serveChild(t, k.dir, selfPath)
+}
+
+func (k *killable) kill(t testing.TB) {
+	t.Helper()
+	kill(t, k.process)
+}
+
+// end removes all sandboxes and the network.
+func (k *killable) end(t testing.TB) {
+	t.Helper()
+	k.removeAll(t)
+	removeNetwork(t, k.dir)
 }
 
 // removeNetwork removes the network of the runtime in dir. The packet filter then has no rule for it.

@@ -22,10 +22,8 @@ import (
 // The shim is killed again and again while a container writes and commands are executed. No container ends, no output
 // is lost, and the exit code of a container that ends in between is known.
 func TestShimKilled(t *testing.T) {
-	dir := scratchWithImage(t)
-	agent := serveChild(t, dir, selfPath)
-	t.Cleanup(func() { kill(t, agent) })
-	c := newClient(t, dial(t, dir), dir)
+	c := serveKillable(t)
+	dir := c.dir
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("killed")})
 	writer := c.container(t, id, pod, "writer", "log", "2000", "100")
 	staying := c.container(t, id, pod, "staying", "sleep")
@@ -97,10 +95,8 @@ func TestShimKilled(t *testing.T) {
 
 // The shim is killed while it creates containers. Each creation is repeated, and the output arrives.
 func TestShimKilledWhileItCreates(t *testing.T) {
-	dir := scratchWithImage(t)
-	agent := serveChild(t, dir, selfPath)
-	t.Cleanup(func() { kill(t, agent) })
-	c := newClient(t, dial(t, dir), dir)
+	c := serveKillable(t)
+	dir := c.dir
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("creating")})
 	c.container(t, id, pod, "first", "sleep")
 	// The files that appear in the bundle in the course of a creation.
@@ -143,8 +139,7 @@ func TestShimKilledWhileItCreates(t *testing.T) {
 		eventually.True(t, "output is in the log",
 			func() bool { return strings.Contains(readFile(filepath.Join(dir, "logs", name+".log")), "up") })
 	}
-	c.removeAll(t)
-	removeNetwork(t, dir)
+	c.end(t)
 }
 
 // The OCI runtime is killed while it creates a container, after it has made the container's cgroup and before it has
@@ -202,10 +197,8 @@ exec ` + dir + `/root/bin/runc "$@"
 // The agent is killed after it has deleted an ended container and before it has recorded the exit. The next agent still
 // finds the exit code.
 func TestExitOfDeletedContainer(t *testing.T) {
-	dir := scratchWithImage(t)
-	agent := serveChild(t, dir, selfPath)
-	t.Cleanup(func() { kill(t, agent) })
-	c := newClient(t, dial(t, dir), dir)
+	c := serveKillable(t)
+	dir := c.dir
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("deleted")})
 	leaving := c.container(t, id, pod, "leaving", "print", "up", "then", "sleep", "5")
 	eventually.True(t, "container runs",
@@ -219,25 +212,22 @@ func TestExitOfDeletedContainer(t *testing.T) {
 		t.Fatalf("exit code %d, want 5", code)
 	}
 	for range 2 { // also if the next agent is killed so early
-		kill(t, agent)
+		c.kill(t)
 		if err := os.WriteFile(recorded, []byte(running), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		agent = serveChild(t, dir, selfPath)
+		c.start(t)
 		if code := c.exitCode(t, leaving); code != 5 {
 			t.Errorf("exit code that the agent before has not recorded: %d, want 5", code)
 		}
 	}
-	c.removeAll(t)
-	removeNetwork(t, dir)
+	c.end(t)
 }
 
 // A terminal outlives the shim: its container is not hung up, and the size still changes.
 func TestTerminalOfKilledShim(t *testing.T) {
-	dir := scratchWithImage(t)
-	agent := serveChild(t, dir, selfPath)
-	t.Cleanup(func() { kill(t, agent) })
-	c := newClient(t, dial(t, dir), dir)
+	c := serveKillable(t)
+	dir := c.dir
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("terminal")})
 	main := c.run(t, id, pod, &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: "main"}, Tty: true, Stdin: true, Args: []string{"log", "100", "20"},
@@ -262,16 +252,13 @@ func TestTerminalOfKilledShim(t *testing.T) {
 		t.Errorf("exit code %d of a container with a terminal", code)
 	}
 	checkSequence(t, log)
-	c.removeAll(t)
-	removeNetwork(t, dir)
+	c.end(t)
 }
 
 // A shim that does not answer, also to an agent of another version, is replaced. Its containers run on.
 func TestShimHangs(t *testing.T) {
-	dir := scratchWithImage(t)
-	agent := serveChild(t, dir, selfPath)
-	t.Cleanup(func() { kill(t, agent) })
-	c := newClient(t, dial(t, dir), dir)
+	c := serveKillable(t)
+	dir := c.dir
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("hung")})
 	staying := c.container(t, id, pod, "staying", "sleep")
 	pid := c.pid(t, staying)
@@ -296,13 +283,12 @@ func TestShimHangs(t *testing.T) {
 	eventually.True(t, "the shim is replaced", func() bool { return running(dir)[hung] == "" })
 	check()
 
-	kill(t, agent)
+	c.kill(t)
 	hang(t, shimPID(t, dir))
 	age(t, dir)
-	agent = serveChild(t, dir, selfPath)
+	c.start(t)
 	check()
-	c.removeAll(t)
-	removeNetwork(t, dir)
+	c.end(t)
 }
 
 // hang stops a shim with SIGSTOP. The shim is then a child of the agent or of process 1, and the test kills it in the
@@ -322,10 +308,8 @@ func hang(t *testing.T, shim int) {
 // A container is killed for lack of memory, and the shim is killed too, both while no agent runs. The next agent still
 // knows the exit code and the reason.
 func TestOOMWithoutAgent(t *testing.T) {
-	dir := scratchWithImage(t)
-	agent := serveChild(t, dir, selfPath)
-	t.Cleanup(func() { kill(t, agent) })
-	c := newClient(t, dial(t, dir), dir)
+	c := serveKillable(t)
+	dir := c.dir
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("memory")})
 	const limit = 64 << 20
 	greedy := c.run(t, id, pod, &cri.ContainerConfig{
@@ -339,7 +323,7 @@ func TestOOMWithoutAgent(t *testing.T) {
 	eventually.True(t, "container runs", func() bool { return strings.Contains(readFile(log), "up") })
 	pid := c.pid(t, greedy)
 
-	kill(t, agent)
+	c.kill(t)
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/root/go", pid), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -347,14 +331,13 @@ func TestOOMWithoutAgent(t *testing.T) {
 	if err := unix.Kill(shimPID(t, dir), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	agent = serveChild(t, dir, selfPath)
+	c.start(t)
 	const killed = 137
 	if code := c.exitCode(t, greedy); code != killed {
 		t.Errorf("exit code %d, want %d", code, killed)
 	}
 	eventually.True(t, "the reason is known", func() bool { return c.status(t, greedy).Reason == "OOMKilled" })
-	c.removeAll(t)
-	removeNetwork(t, dir)
+	c.end(t)
 }
 
 // awaitExitRecord waits until the shim has recorded the exit of a container.
@@ -367,17 +350,15 @@ func awaitExitRecord(t *testing.T, dir, container string) {
 
 // Thirty pods are removed at the same time. None waits for another's end.
 func TestParallelRemovals(t *testing.T) {
-	dir := scratchWithImage(t)
-	agent := serveChild(t, dir, selfPath)
-	t.Cleanup(func() { kill(t, agent) })
-	c := newClient(t, dial(t, dir), dir)
+	c := serveKillable(t)
+	dir := c.dir
 	const pods = 30
 	var ids [pods]string
 	var all sync.WaitGroup
 	start := time.Now()
 	for i := range pods {
 		all.Go(func() {
-			pod := hostPod(c, fmt.Sprint("removal", i))
+			pod := hostPod(c.client, fmt.Sprint("removal", i))
 			box, err := c.RunPodSandbox(t.Context(), &cri.RunPodSandboxRequest{Config: pod})
 			if err != nil {
 				t.Error(err)
