@@ -235,7 +235,7 @@ func (a *Agent) run(ctx context.Context, cancel context.CancelFunc, parts *runni
 	if err := a.machine.firewall.Ensure(ctx); err != nil {
 		a.Log.Error("cannot protect loopback addresses of this machine from pods, retrying", "err", err)
 	}
-	a.tables.asides.Load(readCrashes(filepath.Join(c.RootDir, "crashes"), c.NodeName, a.records.events, a.Log))
+	a.tables.asides.Open(filepath.Join(c.RootDir, "crashes"), c.NodeName)
 	group, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, cancel)()
 	if err := a.build(ctx, base.Launch); err != nil {

@@ -2,24 +2,14 @@ package agent
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/berth-run/berth/internal/model/pod"
-	"github.com/berth-run/berth/internal/record/crash"
-	"github.com/berth-run/berth/internal/record/event"
 )
 
 // endPatience is how long the parts of the agent may take to end. The systemd unit (internal/cli/setup/berth.service)
 // gives the process 30 s.
 const endPatience = 20 * time.Second
-
-// AgentPanicked is the reason of the event that reports the panic of the previous agent.
-const AgentPanicked = "AgentPanicked"
 
 // running is the set of parts that have not ended.
 type running struct {
@@ -74,26 +64,4 @@ func bounded(ctx context.Context, patience time.Duration, run func(context.Conte
 		left()
 		return nil
 	}
-}
-
-// readCrashes reports the panic of the agent before this one, and returns the reports of all panics. From then on the
-// text of a panic of this agent is kept in dir. An agent that cannot keep it runs without.
-func readCrashes(dir, node string, events event.Sink, log *slog.Logger) []crash.Report {
-	reports, fresh, err := crash.Open(dir)
-	if err != nil {
-		log.Error("cannot keep all reports of panics, continuing", "err", err)
-	}
-	if fresh != nil {
-		log.Error("the previous agent ended with a panic", "at", fresh.Time, "panic", fresh.Cause, "subject",
-			fresh.Subject, "report", fresh.File)
-		events.Event(event.NodeRef(node), corev1.EventTypeWarning, AgentPanicked,
-			"the previous agent ended with a panic at %s: %s; its stack is in %s",
-			fresh.Time.UTC().Format(time.RFC3339), fresh.Cause, fresh.File)
-		if s, ok := pod.ParseSubject(fresh.Subject); ok {
-			events.Event(s.Ref(), corev1.EventTypeWarning, AgentPanicked,
-				"the previous agent ended with a panic while it worked on this pod: %s; its stack is in %s",
-				fresh.Cause, fresh.File)
-		}
-	}
-	return reports
 }
