@@ -85,7 +85,7 @@ type Agent struct {
 	without      without
 }
 
-// without says what Offline leaves out.
+// without lists the parts that Offline leaves out.
 type without struct {
 	// pods: the agent shows pods and runs none. It writes no identities of manifests, and reports no problem of them.
 	pods bool
@@ -134,10 +134,9 @@ type doors struct {
 // demand holds the parts that know the pods that this node should run.
 type demand struct {
 	sources *source.Sources
-	// membership and access lead to the cluster, if there is one. reports go to it.
-	membership join.Membership
-	access     join.Access
-	reports    join.Reports
+	// access leads to the cluster, if there is one. reports go to it.
+	access  join.Access
+	reports join.Reports
 }
 
 // records are the parts that record what happens on the node.
@@ -268,9 +267,11 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 		return fmt.Errorf("look at the machine: %w", err)
 	}
 	a.machine.ips = node.Follow(a.nodeConfig(), a.machine.facts)
-	if err := connect(a); err != nil {
+	membership, err := connect(a)
+	if err != nil {
 		return err
 	}
+	a.demand.access = membership.Access()
 	var shutdown func(context.Context) error
 	a.records.tracer, shutdown, err = timeline.Provider(ctx, timeline.ProviderOptions{
 		Recorder: a.records.timeline, OTLP: otlp(a.Config), Version: a.Version, Host: a.Config.NodeName, Log: a.Log,
@@ -303,5 +304,6 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 		return err
 	}
 	a.buildHousekeeping()
+	a.demand.reports = newReports(a, membership)
 	return a.buildFleet()
 }

@@ -154,7 +154,6 @@ func logDamage(log *slog.Logger, err error) {
 
 // buildFleet makes the parts that need the steps: statuses, servers and admission.
 func (a *Agent) buildFleet() error {
-	a.demand.reports = newReports(a)
 	a.doors.resources = newPodResources(a)
 	var err error
 	if a.doors.power, err = newPower(a); err != nil {

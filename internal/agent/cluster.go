@@ -19,24 +19,19 @@ import (
 )
 
 // connect makes the parts of the cluster that the steps need.
-func connect(a *Agent) (err error) {
-	a.demand.membership, err = join.Connect(join.Options{
+func connect(a *Agent) (join.Membership, error) {
+	return join.Connect(join.Options{
 		Config: a.Config, Version: a.Version, Sources: a.demand.sources, Events: a.records.events,
 		Fleet: a.tables.fleet, Changed: a.tables.changed, Stale: a.tables.stale,
 		Rejecter:   gate.Rejecter{Counts: a.tables.counts, Events: a.records.events, Pods: a.stops()},
 		Conditions: a.tables.conditions, Latest: a.tables.node, Boot: a.machine.facts.Info.BootID, Metrics: a.metrics,
 		Log: a.Log,
 	})
-	if err != nil {
-		return err
-	}
-	a.demand.access = a.demand.membership.Access()
-	return nil
 }
 
 // newReports makes the parts that report this node to the cluster.
-func newReports(a *Agent) join.Reports {
-	return a.demand.membership.Reports(join.Node{
+func newReports(a *Agent, m join.Membership) join.Reports {
+	return m.Reports(join.Node{
 		Facts: a.machine.facts, IPs: a.machine.ips, Version: a.machine.engine.Version, CRI: a.machine.engine.Client,
 		Monitor: a.machine.monitor, Devices: a.steps.devices, Health: a.node(), Began: a.began,
 	})

@@ -38,7 +38,7 @@ type Options struct {
 
 	// LocalSynced is closed when all objects of manifests are known.
 	LocalSynced <-chan struct{}
-	// Allocatable is what the pods of the node can use.
+	// Allocatable lists the resources for all pods of the node.
 	Allocatable corev1.ResourceList
 	Images      *image.Images
 	// Issuer is nil without a cluster. Attachments is nil unless a controller of the cluster attaches volumes.

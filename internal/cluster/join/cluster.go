@@ -31,7 +31,7 @@ type cluster struct {
 	objects     *objects.Cluster
 	tokens      *token.Tokens
 	accounts    *token.Puller
-	// certificates are those of pods. It is nil unless the node requests any.
+	// certificates of pods; nil unless the node requests any.
 	certificates *podcert.Certificates
 	drivers      *drivers
 	record       *record

@@ -45,7 +45,7 @@ func TestNewsReachesTheLoopsThatNeedIt(t *testing.T) {
 	}
 }
 
-// A standalone agent has the objects of manifests, and unmounts what is left from a cluster.
+// A standalone agent has the objects of manifests, and unmounts volumes that are left from a cluster.
 func TestConnectWithoutACluster(t *testing.T) {
 	m, err := Connect(Options{Config: &config.Config{RootDir: "/root"}, Sources: source.New(source.Options{})})
 	if err != nil {

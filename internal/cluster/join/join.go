@@ -68,7 +68,7 @@ type Rejecter interface {
 
 // Membership leads an agent to a cluster, or to none.
 type Membership interface {
-	// Access returns what the agent's parts use of the cluster.
+	// Access returns the parts of the cluster that the agent's other parts use.
 	Access() Access
 	// Reports makes the parts that report this node and its pods to the cluster. Call it once.
 	Reports(Node) Reports
@@ -83,8 +83,8 @@ func Connect(o Options) (Membership, error) {
 	return connect(o)
 }
 
-// Access is what the agent's parts use of a cluster. A standalone agent has no more than Objects, Kinds and Drivers.
-// Every other field is nil or empty.
+// Access has the parts of a cluster that an agent's other parts use. On a standalone node only Objects, Kinds and
+// Drivers are set.
 type Access struct {
 	// Client has the node's rights. TokenReviews and AccessReviews ask who may use the node's own server.
 	Client, TokenReviews, AccessReviews kubernetes.Interface
@@ -103,7 +103,7 @@ type Access struct {
 	// Conditions are the node's, if a cluster shows them. Monitoring is how to monitor the container runtime for them.
 	Conditions *condition.Table
 	Monitoring cri.MonitorOptions
-	// Watchers are to be called when a pod has been admitted or removed.
+	// Watchers must be called when a pod has been admitted or removed.
 	Watchers []fleet.Watcher
 	Plugins
 }
