@@ -7,28 +7,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/model/pod"
-	"github.com/berth-run/berth/internal/pod/source/manifest"
+	"github.com/berth-run/berth/internal/pod/source/manifest/manifesttest"
 )
-
-func decodeOne(t *testing.T, text, origin string) manifest.Object {
-	t.Helper()
-	objects, err := manifest.Decode([]byte(text), origin)
-	if err != nil || len(objects) != 1 {
-		t.Fatalf("%d objects, error %v", len(objects), err)
-	}
-	return objects[0]
-}
-
-// at returns a pod with a name, a UID and an origin.
-func at(name, uid, origin string) *pod.Pod {
-	return &pod.Pod{
-		Pod:    &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(uid)}},
-		Origin: origin}
-}
 
 func TestResolve(t *testing.T) {
 	tests := []struct {
@@ -40,35 +22,36 @@ func TestResolve(t *testing.T) {
 		{name: "nothing"},
 		{
 			name:   "all different",
-			claims: []claim[*pod.Pod]{{at("b", "2", "f"), 2, 0}, {at("a", "1", "f"), 1, 0}},
+			claims: []claim[*pod.Pod]{{manifesttest.Pod("b", "2", "f"), 2, 0}, {manifesttest.Pod("a", "1", "f"), 1, 0}},
 			want:   []string{"f/a/1", "f/b/2"},
 		},
 		{
-			name:   "the earlier claim wins",
-			claims: []claim[*pod.Pod]{{at("a", "1", "late"), 7, 0}, {at("a", "2", "early"), 3, 0}},
-			want:   []string{"early/a/2"},
+			name: "the earlier claim wins",
+			claims: []claim[*pod.Pod]{{manifesttest.Pod("a", "1", "late"), 7, 0},
+				{manifesttest.Pod("a", "2", "early"), 3, 0}},
+			want: []string{"early/a/2"},
 			problems: []string{
 				"FailedValidation: late: pod default/a is already defined by early: rename it, or remove " +
 					"one of the two"},
 		},
 		{
 			name:   "twice in one file",
-			claims: []claim[*pod.Pod]{{at("a", "2", "f"), 1, 1}, {at("a", "1", "f"), 1, 0}},
+			claims: []claim[*pod.Pod]{{manifesttest.Pod("a", "2", "f"), 1, 1}, {manifesttest.Pod("a", "1", "f"), 1, 0}},
 			want:   []string{"f/a/1"},
 			problems: []string{
 				"FailedValidation: f: pod default/a is already defined by f: rename it, or remove one of the two"},
 		},
 		{
 			name:   "same UID, other name",
-			claims: []claim[*pod.Pod]{{at("a", "1", "f"), 1, 0}, {at("b", "1", "g"), 2, 0}},
+			claims: []claim[*pod.Pod]{{manifesttest.Pod("a", "1", "f"), 1, 0}, {manifesttest.Pod("b", "1", "g"), 2, 0}},
 			want:   []string{"f/a/1"},
 			problems: []string{
 				"FailedValidation: g: pod default/b has the UID 1 of pod default/a (f): remove metadata.uid"},
 		},
 		{
 			name: "a refused pod refuses nobody",
-			claims: []claim[*pod.Pod]{{at("a", "1", "f"), 1, 0}, {at("a", "2", "g"), 2, 0},
-				{at("b", "2", "h"), 3, 0}},
+			claims: []claim[*pod.Pod]{{manifesttest.Pod("a", "1", "f"), 1, 0}, {manifesttest.Pod("a", "2", "g"), 2, 0},
+				{manifesttest.Pod("b", "2", "h"), 3, 0}},
 			want: []string{"f/a/1", "h/b/2"},
 			problems: []string{
 				"FailedValidation: g: pod default/a is already defined by f: rename it, or remove one of the two"},

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/source/manifest"
+	"github.com/berth-run/berth/internal/pod/source/manifest/manifesttest"
 )
 
 var web = types.NamespacedName{Namespace: "default", Name: "web"}
@@ -195,7 +196,8 @@ func TestApplyOnAFullDisk(t *testing.T) {
 func TestDamagedRecords(t *testing.T) {
 	dir := t.TempDir()
 	disk := checkpoint.NewDir[record](dir, checkpoint.Format{Version: 1})
-	good, bad := decodeOne(t, manifestOf("good", "a"), "f").Pod, decodeOne(t, manifestOf("bad", "a"), "f").Pod
+	good := manifesttest.Decode(t, manifestOf("good", "a"), "f").Pod
+	bad := manifesttest.Decode(t, manifestOf("bad", "a"), "f").Pod
 	good.UID, bad.UID = "1", "2"
 	good.Namespace, bad.Namespace, bad.Spec.RestartPolicy = "default", "default", "X"
 	must(t, disk.Save("default/good", record{Seen: time.Unix(1, 0), Pod: good}))

@@ -7,30 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
-	"github.com/berth-run/berth/internal/pod/source/manifest"
+	"github.com/berth-run/berth/internal/pod/source/manifest/manifesttest"
 )
-
-// decodeOne decodes a manifest with one object.
-func decodeOne(t *testing.T, text, origin string) manifest.Object {
-	t.Helper()
-	objects, err := manifest.Decode([]byte(text), origin)
-	if err != nil || len(objects) != 1 {
-		t.Fatalf("%d objects, error %v", len(objects), err)
-	}
-	return objects[0]
-}
-
-// at returns a pod with a name, a UID and an origin.
-func at(name, uid, origin string) *pod.Pod {
-	return &pod.Pod{
-		Pod:    &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(uid)}},
-		Origin: origin}
-}
 
 // manifestOf returns a minimal manifest of a pod.
 func manifestOf(name, image string) string {
@@ -86,8 +68,8 @@ func TestStatic(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p, err := static(decodeOne(t, strings.ReplaceAll(tt.text, "uid: 1234", "uid: '1234'"), "/m/web.yaml"),
-				tt.from, "Node-1")
+			text := strings.ReplaceAll(tt.text, "uid: 1234", "uid: '1234'")
+			p, err := static(manifesttest.Decode(t, text, "/m/web.yaml"), tt.from, "Node-1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +98,7 @@ func TestUID(t *testing.T) {
 	const base = "34a466077f8ee35bb7fab4be063ddce1"
 	uid := func(text, origin, node string, from pod.Source) string {
 		t.Helper()
-		p, err := static(decodeOne(t, text, origin), from, node)
+		p, err := static(manifesttest.Decode(t, text, origin), from, node)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,15 +125,15 @@ func TestUID(t *testing.T) {
 }
 
 func TestInvalidPod(t *testing.T) {
-	o := decodeOne(t, docs("# first\n", manifestOf("Web", "' '")), "/m/web.yaml")
+	o := manifesttest.Decode(t, docs("# first\n", manifestOf("Web", "' '")), "/m/web.yaml")
 	_, err := static(o, pod.SourceFile, "node")
 	const want = `/m/web.yaml: pod default/Web-node: line 3: metadata.name: Invalid value: "Web-node": `
 	if reason.Of(err) != reason.FailedValidation || !strings.HasPrefix(reason.Message(err), want) ||
 		!strings.Contains(reason.Message(err), "; spec.containers[0].image: ") {
 		t.Errorf("reason %q, message %s", reason.Of(err), reason.Message(err))
 	}
-	_, err = Local(decodeOne(t, strings.Replace(manifestOf("web", "a"), "spec:", "spec:\n  nodeName: other", 1), "-"),
-		"node")
+	elsewhere := strings.Replace(manifestOf("web", "a"), "spec:", "spec:\n  nodeName: other", 1)
+	_, err = Local(manifesttest.Decode(t, elsewhere, "-"), "node")
 	const wantNode = `-: pod default/web: line 1: spec.nodeName: Invalid value: "other": this node is "node"`
 	if reason.Message(err) != wantNode {
 		t.Errorf("got %v, want %s", err, wantNode)
@@ -159,7 +141,8 @@ func TestInvalidPod(t *testing.T) {
 }
 
 func TestKeep(t *testing.T) {
-	a1, a2, b1, c1 := at("a", "a1", "f"), at("a", "a2", "f"), at("b", "b1", "f"), at("c", "c1", "f")
+	a1, a2 := manifesttest.Pod("a", "a1", "f"), manifesttest.Pod("a", "a2", "f")
+	b1, c1 := manifesttest.Pod("b", "b1", "f"), manifesttest.Pod("c", "c1", "f")
 	tests := []struct {
 		name       string
 		last, good []*pod.Pod

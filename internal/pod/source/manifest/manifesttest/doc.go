@@ -1,0 +1,2 @@
+// Package manifesttest makes manifests and pods for tests.
+package manifesttest
