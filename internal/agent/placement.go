@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"time"
-
 	"github.com/berth-run/berth/internal/node/drift"
 	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/pod/steps/cgroup"
@@ -36,14 +34,10 @@ func newCgroups(a *Agent, rules placement.Rules) *cgroup.Cgroups {
 	})
 }
 
-// newDrift makes the part that notices changes of cgroups from outside. As in the kubelet, cpuManagerReconcilePeriod
-// has an effect with the static policy only.
+// newDrift makes the part that notices changes of cgroups from outside.
 func newDrift(a *Agent) (*drift.Watch, error) {
-	var audit time.Duration
-	if pinning := a.Config.Node.Pinning; pinning.CPUs {
-		audit = pinning.ReconcilePeriod
-	}
-	return drift.New(drift.Options{Audit: audit, Metrics: a.metrics, Events: a.records.events, Log: a.Log})
+	return drift.New(drift.Options{Audit: a.Config.Node.Pinning.Audit(), Metrics: a.metrics, Events: a.records.events,
+		Log: a.Log})
 }
 
 // newContainerDrift makes the part that notices changes of container cgroups from outside.

@@ -42,6 +42,15 @@ type Pinning struct {
 	NoPodLevel bool
 }
 
+// Audit returns the time between two checks of all cgroups for changes from outside, or 0 for the usual time. As in the
+// kubelet, cpuManagerReconcilePeriod has an effect with the static policy only.
+func (p Pinning) Audit() time.Duration {
+	if p.CPUs {
+		return p.ReconcilePeriod
+	}
+	return 0
+}
+
 // readPinning reads the settings for CPUs, memory and topology. Settings that depend on the machine are checked
 // later, when the agent has read the machine.
 func readPinning(in *input, n *Node) Pinning {
