@@ -3,6 +3,7 @@ package docker
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
@@ -251,8 +253,35 @@ func (m *member) works(t *testing.T, marks ...string) {
 	}
 }
 
-// The upstream kubelet runs a pod on berth docker-shim. The pod runs on while the shim or the kubelet or both are
-// killed, and its log has what it writes meanwhile. Afterwards the kubelet restarts its containers and ends the pod.
+// awaitUsage waits until the kubelet's summary has the usage of the pod's containers, with their writable layers.
+func (m *member) awaitUsage(t *testing.T) {
+	t.Helper()
+	m.eventually(t, "the summary has the usage of the containers", func() bool {
+		text, err := m.client.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/" + nodeName +
+			"/proxy/stats/summary").DoRaw(t.Context())
+		if err != nil {
+			return false
+		}
+		var summary statsapi.Summary
+		if err := json.Unmarshal(text, &summary); err != nil {
+			t.Fatal(err)
+		}
+		measured := 0
+		for _, pod := range summary.Pods {
+			for _, c := range pod.Containers {
+				if c.Memory != nil && ptr.Deref(c.Memory.WorkingSetBytes, 0) > 0 && c.Rootfs != nil &&
+					c.Rootfs.UsedBytes != nil {
+					measured++
+				}
+			}
+		}
+		return measured == 2
+	})
+}
+
+// The upstream kubelet runs a pod on berth docker-shim, and reports its usage. The pod runs on while the shim or the
+// kubelet or both are killed, and its log has what it writes meanwhile. Afterwards the kubelet restarts its containers
+// and ends the pod.
 func TestKubeletOnShim(t *testing.T) {
 	m := newMember(t)
 	m.createPod(t)
@@ -262,6 +291,7 @@ func TestKubeletOnShim(t *testing.T) {
 		t.Errorf("the status has the image %s", image)
 	}
 
+	m.awaitUsage(t)
 	shim, node := func() { m.kill(t) }, func() { m.kubelet.End(unix.SIGKILL) }
 	var marks []string
 	for _, fault := range []struct {
