@@ -21,7 +21,7 @@ type loop struct {
 
 // loops lists all loops of the agent, one a line.
 func (a *Agent) loops() []loop {
-	s, keep := &a.steps, &a.housekeeping
+	s, keep, published := &a.steps, &a.housekeeping, a.tables.statuses.Pods()
 	objects := follow.Objects{Local: a.demand.sources.Objects, Cluster: a.tables.changed, Fleet: a.tables.fleet,
 		Volumes: s.contents}
 	addresses := follow.Addresses{Changed: a.machine.ips.Changed(), Node: a.tables.node,
@@ -61,12 +61,10 @@ func (a *Agent) loops() []loop {
 		{"volume claims", s.claims.Run},
 		// the node
 		{"history", a.records.history.Run},
-		{"lifelines", func(ctx context.Context) error {
-			return a.records.lifelines.Run(ctx, a.tables.statuses.Pods())
-		}},
+		{"lifelines", func(ctx context.Context) error { return a.records.lifelines.Run(ctx, published) }},
 		{"log rotation", keep.logs.Run},
 		{"container garbage", keep.garbage.Run},
-		{"image garbage", a.housekeeping.images.Run},
+		{"image garbage", keep.images.Run},
 		{"machine shutdown", a.doors.power.Run},
 		{"evictions", a.doors.pressure.evictor.Run},
 		{"evictions for disk", a.doors.pressure.disk.Run},
