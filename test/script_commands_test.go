@@ -187,7 +187,7 @@ import (
 //	                            DIR, runs the command, and lets the reset end
 //	faulty                      makes agents that start from now on panic at the places that the file "faults" lists:
 //	                            lines of "PLACE NAMESPACE/NAME" (guard.Point)
-//	hang DIR                    mounts a file system on DIR, which may be a pattern, that never answers
+//	hang DIR, unhang DIR        mounts a file system on DIR, which may be a pattern, that never answers; unmounts it
 //	disk-root SIZE [ext4|xfs]   gives the root directory a file system of its own, with a type one with project quotas
 //	small-disk DIR, fill-disk DIR, free-disk DIR
 //	                            mounts a file system of 1 MiB, fills it, frees it again
@@ -296,6 +296,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"fill-disk":        positive("fill-disk DIR", 1, 1, fillDisk),
 		"faulty":           positive("faulty", 0, 0, h.faulty),
 		"hang":             positive("hang DIR", 1, 1, hang),
+		"unhang":           positive("unhang DIR", 1, 1, unhang),
 		"free-disk":        positive("free-disk DIR", 1, 1, freeDisk),
 		"until":            positive("until SHELL", 1, 1, until),
 		"block":            positive("block PAGE REGEXP", 2, 2, h.block),

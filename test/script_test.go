@@ -139,6 +139,7 @@ type daemon struct {
 	faulty    string                          // the binary that agent start runs; "" for the product's
 	under     []string                        // the program that starts the agent, see agent-under
 	ownMounts bool                            // see own-mounts
+	hanging   map[string]func() error         // the releases of hang, by directory
 	place     int                             // the number from claim
 	root      string                          // the root directory
 	plugins   map[string]*deviceplugin.Plugin // by resource
@@ -169,7 +170,8 @@ func (h *harness) setup(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(release)
-	d := &daemon{manifests: newManifests(), place: n, root: root, plugins: map[string]*deviceplugin.Plugin{}}
+	d := &daemon{manifests: newManifests(), place: n, root: root, plugins: map[string]*deviceplugin.Plugin{},
+		hanging: map[string]func() error{}}
 	env.Defer(d.manifests.server.Close)
 	if d.registry, err = newRegistry(); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/moby/sys/mountinfo"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -75,7 +76,23 @@ func hang(ts *testscript.TestScript, args []string) {
 	}
 	release, err := roottest.Hang(dirs[0])
 	ts.Check(err)
-	ts.Defer(func() { ts.Check(release()) })
+	hanging := ts.Value(daemonKey{}).(*daemon).hanging
+	hanging[dirs[0]] = sync.OnceValue(release)
+	ts.Defer(func() { ts.Check(hanging[dirs[0]]()) })
+}
+
+// unhang unmounts the file systems of hang on directories that match a pattern. Calls that wait for them fail.
+func unhang(ts *testscript.TestScript, args []string) {
+	found := false
+	for dir, release := range ts.Value(daemonKey{}).(*daemon).hanging {
+		if matches, err := filepath.Match(ts.MkAbs(args[0]), dir); err != nil || matches {
+			ts.Check(errors.Join(err, release()))
+			found = true
+		}
+	}
+	if !found {
+		ts.Fatalf("unhang: nothing hangs on %s", args[0])
+	}
 }
 
 // ownMounts gives agents that start from now on a mount namespace of their own, where the root is a shared mount, as

@@ -90,18 +90,28 @@ func (h *held) forget(id string) {
 }
 
 // outputPatience is the time between the end of a container and the end of its output. The shim waits up to 5 s for a
-// file system that does not answer before it ends the output.
-const outputPatience = 7 * time.Second
+// file system that does not answer before it ends the output. A container may have ended while the agent was away; then
+// the reader gets readPatience.
+const (
+	outputPatience = 7 * time.Second
+	readPatience   = 2 * time.Second
+)
 
-// outputEnds waits until a container that has ended has no writer of its output any more. It returns false if there is
-// one outputPatience after the container's end. It does not wait for the output of a container that runs.
-func (h *held) outputEnds(id string) bool {
+// until is how long to wait for the end of the output of a container that has exited at this time.
+func (e ending) until(exited time.Time) time.Time {
+	wait := min(max(exited.Add(outputPatience).Sub(e.at), readPatience), outputPatience) // the clock may have changed
+	return e.at.Add(wait)
+}
+
+// outputEnds waits until a container that has exited has no writer of its output any more. It returns false if there is
+// one when that is over. It does not wait for the output of a container that runs.
+func (h *held) outputEnds(id string, exited time.Time) bool {
 	h.mu.Lock()
 	end := h.ended[id]
 	h.mu.Unlock()
 	for _, reader := range end.readers {
 		conn, err := reader.SyscallConn()
-		if err == nil && reader.SetReadDeadline(end.at.Add(outputPatience)) == nil {
+		if err == nil && reader.SetReadDeadline(end.until(exited)) == nil {
 			err = conn.Read(hasNoWriter)
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -17,7 +17,8 @@ func TestOutputEndsWithItsLastWriter(t *testing.T) {
 	}
 	held := newHeld()
 	held.hold("c", []string{path})
-	if !held.outputEnds("c") {
+	now := time.Now()
+	if !held.outputEnds("c", now) {
 		t.Error("the output of a container that runs is waited for")
 	}
 	shim, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -28,18 +29,17 @@ func TestOutputEndsWithItsLastWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	held.release("c")
-	begin := held.ended["c"].at
-	late := held.ended["c"]
-	late.at = begin.Add(-outputPatience)
-	held.ended["c"] = late
-	if held.outputEnds("c") {
+	end := held.ended["c"]
+	end.at = now.Add(-outputPatience)
+	held.ended["c"] = end
+	if held.outputEnds("c", now) {
 		t.Error("the output ends while a shim has it open")
 	}
 
-	late.at = begin.Add(time.Hour)
-	held.ended["c"] = late
+	end.at = now.Add(time.Hour)
+	held.ended["c"] = end
 	ends := make(chan bool)
-	go func() { ends <- held.outputEnds("c") }()
+	go func() { ends <- held.outputEnds("c", end.at) }()
 	if err := shim.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -67,9 +67,22 @@ func TestOutputEndsWithItsContainer(t *testing.T) {
 	held.hold("c", []string{path})
 	held.release("c")
 	ends := make(chan bool)
-	go func() { ends <- held.outputEnds("c") }()
+	go func() { ends <- held.outputEnds("c", time.Now()) }()
 	held.forget("c")
 	if !<-ends {
 		t.Error("the output of a deleted container does not end")
+	}
+}
+
+func TestOutputIsWaitedForAfterTheExit(t *testing.T) {
+	at := time.Now()
+	for name, test := range map[string]struct{ exited, want time.Duration }{
+		"just now":                  {-time.Second, outputPatience - time.Second},
+		"while the agent was away":  {-time.Hour, readPatience},
+		"before the clock was late": {time.Hour, outputPatience},
+	} {
+		if got := (ending{at: at}).until(at.Add(test.exited)).Sub(at); got != test.want {
+			t.Errorf("%s: waits for %v, want %v", name, got, test.want)
+		}
 	}
 }

@@ -43,7 +43,8 @@ func (p *process) State(ctx context.Context) (runtime.State, error) {
 	if err != nil {
 		return runtime.State{}, err
 	}
-	if p.exec == "" && s.Status == tasktypes.Status_STOPPED && !p.shim.held.outputEnds(p.container) {
+	if p.exec == "" && s.Status == tasktypes.Status_STOPPED &&
+		!p.shim.held.outputEnds(p.container, s.ExitedAt.AsTime()) {
 		p.shim.config.Log.Warn("a killed shim has the output of an ended container open, not waiting for its end",
 			"container", p.container)
 		return runtime.State{}, fmt.Errorf("task %s: its output does not end: %w", p.container, errdefs.ErrNotFound)
