@@ -15,7 +15,8 @@
 //     with it. The agent starts the next shim, which continues.
 //
 // Parts: package child waits for processes, cgroup reads and watches cgroups, stdio opens FIFOs, logger writes logs,
-// outbox delivers events. The registry has all containers, and the keeper creates, follows and removes them.
+// outbox delivers events. The registry has all containers, and the keeper creates, follows and removes them. A witness
+// (package witness) shows the agent that the shim was killed.
 //
 // A terminal needs an owner that outlives the shim, since its end hangs up the container. That is a process of this
 // program for each terminal, in mode "console".

@@ -27,14 +27,15 @@ import (
 
 	"github.com/berth-run/berth/internal/base/boot"
 	"github.com/berth-run/berth/internal/base/logfile"
+	"github.com/berth-run/berth/internal/base/witness"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
 	"github.com/berth-run/berth/internal/runtime/shim/outbox"
 	"github.com/berth-run/berth/internal/runtime/shim/socket"
 )
 
 func main() {
-	// The main thread then runs nothing but this function, which never waits for a file system. So the main thread of a
-	// killed shim always ends, and its caller notices that (package tasks).
+	// The main thread then runs nothing but this function, which never waits for a file system that a container can
+	// choose. So it always ends when the shim is killed, and package tasks knows the shim for a process that has ended.
 	runtime.LockOSThread()
 	_ = log.SetLevel(log.WarnLevel.String())
 	var err error
@@ -74,6 +75,7 @@ func serve(args []string) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become a subreaper: %w", err)
 	}
+	witness.Start()
 	lock, err := socket.Lock(*path)
 	if err != nil {
 		return err

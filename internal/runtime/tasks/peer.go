@@ -14,6 +14,8 @@ import (
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/ttrpc"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/witness"
 )
 
 // peer is the process at the other end of a connection.
@@ -91,28 +93,25 @@ func hasEnded(conn net.Conn) bool {
 }
 
 // follow drops a connection whose shim has ended, so that the calls in progress go to the next shim. The kernel closes
-// the connection only after the last thread of the shim. The main thread ends with the process and does no I/O (see
-// command shim), so it never waits for a file system. Before Linux 6.9 the kernel does not report the end of a thread;
-// then check finds a shim that has ended after a call that took too long.
+// the connection only after the last thread of the shim (package witness). Without a witness, check finds a shim that
+// has ended after a call that took too long.
 func (l *link) follow(client *ttrpc.Client, conn net.Conn, closed <-chan struct{}) {
 	shim, err := peerOf(conn)
 	if err != nil {
 		return
 	}
 	defer shim.close()
-	const thread = unix.O_EXCL // PIDFD_THREAD
-	fd, err := unix.PidfdOpen(shim.pid, unix.PIDFD_NONBLOCK|thread)
+	alive, err := witness.Open(shim.pid)
 	if err != nil {
+		l.config.Log.Debug("cannot notice at once that the shim was killed", "err", err)
 		return
 	}
-	main := os.NewFile(uintptr(fd), "pidfd")
-	defer main.Close()
+	defer alive.Close()
 	go func() {
 		<-closed
-		_ = main.Close()
+		_ = alive.Close()
 	}()
-	raw, err := main.SyscallConn()
-	if err != nil || raw.Read(isReadable) != nil { // the connection is closed
+	if witness.Await(alive) != nil { // the connection is closed
 		return
 	}
 	const patience = time.Second
@@ -123,12 +122,6 @@ func (l *link) follow(client *ttrpc.Client, conn net.Conn, closed <-chan struct{
 			"system that does not answer; starting the next shim", "pid", shim.pid, "after", patience)
 		l.drop(client)
 	}
-}
-
-// isReadable reports whether a descriptor is readable. A pidfd is when its process or thread has ended.
-func isReadable(fd uintptr) bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-	return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
 }
 
 // outdated reports whether the shim of a connection runs another program than the installed one.
