@@ -16,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/base/looptest"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/pod/fleet"
 	"github.com/berth-run/berth/internal/pod/source"
@@ -98,28 +99,20 @@ func TestExportNames(t *testing.T) {
 // An agent that has just started has not published the pods that an earlier one stored.
 func TestDeletePodThatIsNotPublishedYet(t *testing.T) {
 	sources := source.New(source.Options{NodeName: "node1", Applied: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- sources.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	}()
+	defer looptest.Start(t, sources.Run, context.Canceled)()
 	pods := Pods{Node: "node1", Sources: sources, Fleet: &fleet.Fleet{}, Statuses: status.New(status.Options{})}
 	text := []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: a, image: i}]}\n")
 	web := types.NamespacedName{Namespace: "default", Name: "web"}
-	if _, err := pods.Apply(ctx, text, server.ApplyOptions{}); err != nil {
+	if _, err := pods.Apply(t.Context(), text, server.ApplyOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pods.Delete(ctx, web, server.DeleteOptions{UID: "other"}); !apierrors.IsConflict(err) {
+	if _, err := pods.Delete(t.Context(), web, server.DeleteOptions{UID: "other"}); !apierrors.IsConflict(err) {
 		t.Errorf("delete a pod with another UID: %v", err)
 	}
-	if deleted, err := pods.Delete(ctx, web, server.DeleteOptions{}); err != nil || deleted.Name != "web" {
+	if deleted, err := pods.Delete(t.Context(), web, server.DeleteOptions{}); err != nil || deleted.Name != "web" {
 		t.Errorf("delete: %v, %v", deleted, err)
 	}
-	if _, err := pods.Delete(ctx, web, server.DeleteOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := pods.Delete(t.Context(), web, server.DeleteOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("delete it again: %v", err)
 	}
 }

@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net/http"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-run/berth/internal/base/looptest"
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 )
 
@@ -99,15 +99,7 @@ func start(t *testing.T, node string) *world {
 	client, err := kubernetes.NewForConfig(c.NodeConfig(node))
 	w.must(err)
 	watch := New(Options{Client: client, NodeName: node, Sink: w.seen})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- watch.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run returned %v", err)
-		}
-	})
+	t.Cleanup(looptest.Start(t, watch.Run, context.Canceled))
 	return w
 }
 

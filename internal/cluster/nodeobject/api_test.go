@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-run/berth/internal/base/looptest"
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 	"github.com/berth-run/berth/internal/node/condition"
 )
@@ -115,15 +116,7 @@ func start(t *testing.T, c *kubeapitest.Cluster, name string, change func(*Optio
 		change(&o)
 	}
 	a.Object = New(o)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- a.Run(ctx) }()
-	a.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	a.stop = sync.OnceFunc(looptest.Start(t, a.Run, nil))
 	t.Cleanup(a.stop)
 	return a
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-run/berth/internal/base/looptest"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 	"github.com/berth-run/berth/internal/cluster/objects"
@@ -89,15 +90,7 @@ func join(t *testing.T, api *kubeapitest.Cluster, edit func(*objects.Config)) *n
 	}
 	n.Cluster = objects.New(c)
 	n.Objects = object.Joined(n.table, n.Received)
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- n.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run ended with %v", err)
-		}
-	})
+	t.Cleanup(looptest.Start(t, n.Run, context.Canceled))
 	return n
 }
 

@@ -1,7 +1,6 @@
 package dockerstats
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/eventually"
+	"github.com/berth-run/berth/internal/base/looptest"
 	"github.com/berth-run/berth/internal/docker/dockertest"
 	"github.com/berth-run/berth/test/image"
 )
@@ -33,15 +33,7 @@ func TestDocker(t *testing.T) {
 	c := Container{PID: d.PidOf(t, id), Started: now, Attributes: &runtimeapi.ContainerAttributes{Id: id}}
 	s := New(Options{Filesystem: d.Root(), Proc: "/proc", Cgroups: "/sys/fs/cgroup", Now: time.Now,
 		Log: slog.New(slog.DiscardHandler)})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
+	defer looptest.Start(t, s.Run, nil)()
 	var stats *runtimeapi.ContainerStats
 	eventually.Nothing(t, func() string {
 		if stats, err = s.Container(c); err != nil {

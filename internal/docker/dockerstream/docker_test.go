@@ -30,6 +30,7 @@ import (
 	"k8s.io/utils/exec"
 
 	"github.com/berth-run/berth/internal/base/eventually"
+	"github.com/berth-run/berth/internal/base/looptest"
 	"github.com/berth-run/berth/internal/docker/dockertest"
 	"github.com/berth-run/berth/test/image"
 )
@@ -356,15 +357,7 @@ func testServer(t *testing.T, r rig) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
+	defer looptest.Start(t, s.Run, nil)()
 	prepared, err := s.GetExec(&runtimeapi.ExecRequest{ContainerId: r.container,
 		Stdin: true, Stdout: true, Stderr: true,
 		Cmd: []string{"/workload", "cat", "/dev/stdin", "then", "exit", "6"}})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
 	"github.com/berth-run/berth/internal/base/inotify"
+	"github.com/berth-run/berth/internal/base/looptest"
 )
 
 type recorder chan string
@@ -69,15 +70,7 @@ func runningWith(t *testing.T, events recorder, metrics prometheus.Registerer) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- w.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(looptest.Start(t, w.Run, nil))
 	return w
 }
 

@@ -2,7 +2,6 @@ package history
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth/internal/base/looptest"
 )
 
 var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -94,15 +95,7 @@ func TestReadOfASmallMachine(t *testing.T) {
 
 // run runs a History until its context ends.
 func run(t *testing.T, h *History) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- h.Run(ctx) }()
-	return func() {
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	}
+	return looptest.Start(t, h.Run, context.Canceled)
 }
 
 func TestSamplesOutliveTheAgentAndAreBounded(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/eventually"
+	"github.com/berth-run/berth/internal/base/looptest"
 	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -128,15 +129,7 @@ func rotator(t *testing.T, c *container, l Limits) (*Rotator, *store.Table[types
 
 // run runs a rotator until the test ends.
 func run(t *testing.T, r *Rotator) {
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- r.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run returned %v", err)
-		}
-	})
+	t.Cleanup(looptest.Start(t, r.Run, context.Canceled))
 }
 
 func compressed(c *container) (n int) {

@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/berth-run/berth/internal/base/looptest"
 )
 
 // fake is a plugin on its own socket.
@@ -102,15 +104,7 @@ func watch(t *testing.T, dir string) *book {
 // run runs a Watcher until the test ends.
 func run(t *testing.T, w *Watcher) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run: %v", err)
-		}
-	})
+	t.Cleanup(looptest.Start(t, w.Run, context.Canceled))
 }
 
 func TestPluginsRegisterAndDeregister(t *testing.T) {

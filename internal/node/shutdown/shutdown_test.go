@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/looptest"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
 )
@@ -118,15 +119,7 @@ func run(t *testing.T, b *bus, l *login, groups []Group, pods *members, settled 
 		Ref: corev1.ObjectReference{Kind: "Node", Name: "n1"}, Events: n.diary,
 		Log: slog.New(slog.NewTextHandler(n.log, nil)),
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- n.Run(ctx) }()
-	n.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	n.stop = sync.OnceFunc(looptest.Start(t, n.Run, nil))
 	t.Cleanup(n.stop)
 	return n
 }

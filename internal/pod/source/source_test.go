@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -17,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/looptest"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/pod"
 )
@@ -75,15 +75,7 @@ func start(t *testing.T, o Options) *rig {
 	}
 	r.Sources = New(o)
 	r.watch, r.err = r.Desired.Watch(), r.Problems.Watch()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- r.Run(ctx) }()
-	r.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run returned %v", err)
-		}
-	})
+	r.stop = sync.OnceFunc(looptest.Start(t, r.Run, context.Canceled))
 	t.Cleanup(r.stop)
 	return r
 }

@@ -15,22 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/logtest"
+	"github.com/berth-run/berth/internal/base/looptest"
 )
 
 // running starts a recorder on dir. stop ends it and waits.
 func running(t *testing.T, o Options) (r *Recorder, stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
 	r = New(o)
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
-	return r, func() {
-		t.Helper()
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	}
+	return r, looptest.Start(t, r.Run, nil)
 }
 
 func journalText(t *testing.T, dir string) string {

@@ -14,22 +14,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-run/berth/internal/base/logtest"
+	"github.com/berth-run/berth/internal/base/looptest"
 )
 
 // start runs a recorder. stop ends it and waits.
 func start(t *testing.T, r *Recorder) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
+	stop = looptest.Start(t, r.Run, nil)
 	synctest.Wait()
-	return func() {
-		t.Helper()
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	}
+	return stop
 }
 
 func files(t *testing.T, dir string) int {

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/looptest"
 	"github.com/berth-run/berth/internal/base/wake"
 )
 
@@ -99,16 +100,8 @@ func start(t *testing.T, n *node, off bool) (end func()) {
 	t.Helper()
 	ready := make(chan struct{})
 	close(ready)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
 	l := New(Options{Pods: n, Ready: ready, Off: off, Log: slog.New(slog.DiscardHandler)})
-	go func() { ended <- l.Run(ctx) }()
-	return func() {
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	}
+	return looptest.Start(t, l.Run, context.Canceled)
 }
 
 func TestAPodThatWritesFastIsEvictedSoon(t *testing.T) {

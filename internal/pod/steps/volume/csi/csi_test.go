@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/eventually"
+	"github.com/berth-run/berth/internal/base/looptest"
 	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -132,15 +133,7 @@ func newNode(t *testing.T, root string, o Options) *node {
 	o.Changed = n
 	n.kind = New(o)
 	n.volumes = volume.New(volume.Config{Root: root, Kinds: []volume.Kind{n.kind}, Claims: n.table, Events: n.table})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- n.kind.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run: %v", err)
-		}
-	})
+	t.Cleanup(looptest.Start(t, n.kind.Run, context.Canceled))
 	return n
 }
 

@@ -1,0 +1,2 @@
+// Package looptest runs loops in tests.
+package looptest
