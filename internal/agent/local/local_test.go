@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -98,14 +99,9 @@ func TestExportNames(t *testing.T) {
 
 // An agent that has just started has not published the pods that an earlier one stored.
 func TestDeletePodThatIsNotPublishedYet(t *testing.T) {
-	sources := source.New(source.Options{NodeName: "node1", Applied: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	defer looptest.Start(t, sources.Run, context.Canceled)()
-	pods := Pods{Node: "node1", Sources: sources, Fleet: &fleet.Fleet{}, Statuses: status.New(status.Options{})}
-	text := []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: a, image: i}]}\n")
+	pods := localPods(t)
 	web := types.NamespacedName{Namespace: "default", Name: "web"}
-	if _, err := pods.Apply(t.Context(), text, server.ApplyOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	apply(t, pods, "a")
 	if _, err := pods.Delete(t.Context(), web, server.DeleteOptions{UID: "other"}); !apierrors.IsConflict(err) {
 		t.Errorf("delete a pod with another UID: %v", err)
 	}
@@ -114,6 +110,63 @@ func TestDeletePodThatIsNotPublishedYet(t *testing.T) {
 	}
 	if _, err := pods.Delete(t.Context(), web, server.DeleteOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("delete it again: %v", err)
+	}
+}
+
+// While a pod that was replaced ends, its name stands for its successor too, which waits.
+func TestDeleteEndsTheSuccessorOfAnEndingPod(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		uid   func(old, successor types.UID) types.UID // the precondition
+		stays bool                                     // the successor
+	}{
+		{"by name", func(_, _ types.UID) types.UID { return "" }, false},
+		{"the successor", func(_, successor types.UID) types.UID { return successor }, false},
+		{"the ending pod", func(old, _ types.UID) types.UID { return old }, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pods := localPods(t)
+			web := types.NamespacedName{Namespace: "default", Name: "web"}
+			apply(t, pods, "a")
+			old, err := pods.known(t.Context(), web)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ending := old.DeepCopy()
+			ending.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			pods.Statuses.Pods().Put(web, ending)
+			apply(t, pods, "b")
+			successor, err := pods.Sources.Local.Pod(t.Context(), web)
+			if err != nil || successor.UID == old.UID {
+				t.Fatalf("successor of %s: %v, %v", old.UID, successor, err)
+			}
+			if _, err := pods.Delete(t.Context(), web,
+				server.DeleteOptions{UID: tt.uid(old.UID, successor.UID)}); err != nil {
+				t.Fatal(err)
+			}
+			left, err := pods.Sources.Local.Pod(t.Context(), web)
+			if err != nil || (left != nil) != tt.stays {
+				t.Errorf("the successor is %v, %v, want it to stay: %v", left, err, tt.stays)
+			}
+		})
+	}
+}
+
+// localPods runs sources for Pods until the test ends.
+func localPods(t *testing.T) Pods {
+	t.Helper()
+	sources := source.New(source.Options{NodeName: "node1", Applied: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(looptest.Start(t, sources.Run, context.Canceled))
+	return Pods{Node: "node1", Sources: sources, Fleet: &fleet.Fleet{}, Statuses: status.New(status.Options{})}
+}
+
+// apply applies the pod web with this hostname.
+func apply(t *testing.T, pods Pods, hostname string) {
+	t.Helper()
+	text := "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: a, image: i}], hostname: " +
+		hostname + "}\n"
+	if _, err := pods.Apply(t.Context(), []byte(text), server.ApplyOptions{Keep: true}); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -160,18 +160,30 @@ func (x Pods) known(ctx context.Context, key types.NamespacedName) (*corev1.Pod,
 	return p.Pod, nil
 }
 
-// Delete implements server.Applier.
+// Delete implements server.Applier. While a pod that was replaced ends, its name also stands for the applied pod, which
+// waits for that.
 func (x Pods) Delete(ctx context.Context, key types.NamespacedName, o server.DeleteOptions) (*corev1.Pod, error) {
 	row, err := x.known(ctx, key)
 	if err != nil {
 		return nil, err
+	}
+	applied, err := x.Sources.Local.Pod(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if applied != nil && o.UID == applied.UID {
+		row = applied.Pod
 	}
 	if o.UID != "" && o.UID != row.UID {
 		return nil,
 			apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, key.String(),
 				fmt.Errorf("its UID is %s, not %s", row.UID, o.UID))
 	}
-	if row.DeletionTimestamp == nil {
+	unwanted := row.DeletionTimestamp == nil
+	if applied != nil {
+		unwanted = o.UID == "" || o.UID == applied.UID
+	}
+	if unwanted {
 		// The manifest goes first: a pod that ends while its manifest exists comes back.
 		_, err := x.Sources.Local.Delete(ctx, key)
 		switch {

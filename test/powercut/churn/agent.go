@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -83,6 +84,24 @@ func (a *agent) stop() error {
 		return err
 	}
 	return <-a.ended
+}
+
+// stacks returns the end of the agent's log, after the agent has written its goroutines there and ended.
+func (a *agent) stacks() string {
+	end := a.tail(8000)
+	for _, args := range [][]string{{"get", "pods", "-A", "-o", "wide"}, {"get", "problems"}, {"describe", "pod", "p0"}, {"describe", "pod", "p1"}} {
+		out, err := exec.CommandContext(context.Background(), "/berth/bin/berth",
+			append([]string{"--root-dir", root}, args...)...).CombinedOutput()
+		end += fmt.Sprintf("\n%v: %v\n%s", args, err, out)
+	}
+	if a.cmd != nil && a.cmd.Process.Signal(unix.SIGQUIT) == nil {
+		<-a.ended
+		text := a.tail(-1)
+		if _, goroutines, found := strings.Cut(text, "SIGQUIT: quit"); found {
+			end += goroutines
+		}
+	}
+	return end
 }
 
 // tail returns the end of the agent's log, or all of it.

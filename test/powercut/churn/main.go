@@ -22,7 +22,7 @@ import (
 )
 
 // patience is how long the pods of a life may take until they run, on a slow emulated machine.
-const patience = 8 * time.Minute
+const patience = 3 * time.Minute
 
 func main() {
 	life := life{ledger: powercut.Ledger{}}
@@ -39,7 +39,7 @@ func main() {
 	if err != nil {
 		line := powercut.Line{Failed: err.Error()}
 		fmt.Println(line)
-		fmt.Printf("the end of the agent's log:\n%s\n", life.agent.tail(8000))
+		fmt.Printf("the end of the agent's log:\n%s\n", life.agent.stacks())
 		os.Exit(1)
 	}
 }
