@@ -111,7 +111,11 @@ func (h *held) outputEnds(id string, exited time.Time) bool {
 	h.mu.Unlock()
 	for _, reader := range end.readers {
 		conn, err := reader.SyscallConn()
-		if err == nil && reader.SetReadDeadline(end.until(exited)) == nil {
+		gone := false
+		if err == nil { // a deadline that has passed ends Read before it looks
+			err = conn.Control(func(fd uintptr) { gone = hasNoWriter(fd) })
+		}
+		if err == nil && !gone && reader.SetReadDeadline(end.until(exited)) == nil {
 			err = conn.Read(hasNoWriter)
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -46,6 +46,11 @@ func TestOutputEndsWithItsLastWriter(t *testing.T) {
 	if !<-ends {
 		t.Error("the output does not end with its last writer, want its end although nobody has read it")
 	}
+	end.at = now.Add(-time.Hour)
+	held.ended["c"] = end
+	if !held.outputEnds("c", end.at) {
+		t.Error("output that has ended does not end when it is asked for late")
+	}
 	held.forget("c")
 	if len(held.files)+len(held.ended) > 0 {
 		t.Errorf("files of a deleted container are open: %v, %v", held.files, held.ended)
