@@ -86,18 +86,17 @@ func (a *agent) stop() error {
 	return <-a.ended
 }
 
-// stacks returns the end of the agent's log, after the agent has written its goroutines there and ended.
+// stacks returns the end of the agent's log, what the agent says of its pods, and its goroutines. It ends the agent.
 func (a *agent) stacks() string {
 	end := a.tail(8000)
-	for _, args := range [][]string{{"get", "pods", "-A", "-o", "wide"}, {"get", "problems"}, {"describe", "pod", "p0"}, {"describe", "pod", "p1"}} {
+	for _, args := range []string{"get pods -A -o wide", "get problems", "describe pod p0", "describe pod p1"} {
 		out, err := exec.CommandContext(context.Background(), "/berth/bin/berth",
-			append([]string{"--root-dir", root}, args...)...).CombinedOutput()
-		end += fmt.Sprintf("\n%v: %v\n%s", args, err, out)
+			append([]string{"--root-dir", root}, strings.Fields(args)...)...).CombinedOutput()
+		end += fmt.Sprintf("\nberth %s: %v\n%s", args, err, out)
 	}
 	if a.cmd != nil && a.cmd.Process.Signal(unix.SIGQUIT) == nil {
 		<-a.ended
-		text := a.tail(-1)
-		if _, goroutines, found := strings.Cut(text, "SIGQUIT: quit"); found {
+		if _, goroutines, found := strings.Cut(a.tail(-1), "SIGQUIT: quit"); found {
 			end += goroutines
 		}
 	}

@@ -69,7 +69,8 @@ func (d *disk) mount(isNew bool) error {
 			return err
 		}
 	}
-	if err := command("e2fsck", "-p", "-j", "/dev/dm-1", "/dev/dm-0"); err != nil {
+	// A disk that refused writes leaves inodes of deleted files that -p does not repair.
+	if err := command("e2fsck", "-y", "-j", "/dev/dm-1", "/dev/dm-0"); err != nil {
 		if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() > 1 { // 1: repaired
 			return err
 		}

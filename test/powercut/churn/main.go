@@ -22,7 +22,7 @@ import (
 )
 
 // patience is how long the pods of a life may take until they run, on a slow emulated machine.
-const patience = 3 * time.Minute
+const patience = 8 * time.Minute
 
 func main() {
 	life := life{ledger: powercut.Ledger{}}
