@@ -95,9 +95,9 @@ func (a *agent) stacks() string {
 		end += fmt.Sprintf("\nberth %s: %v\n%s", args, err, out)
 	}
 	if a.cmd != nil && a.cmd.Process.Signal(unix.SIGQUIT) == nil {
-		<-a.ended
+		exit := <-a.ended
 		if _, goroutines, found := strings.Cut(a.tail(-1), "SIGQUIT: quit"); found {
-			end += goroutines
+			end += fmt.Sprintf("\nthe agent ended with %v%s", exit, goroutines)
 		}
 	}
 	return end
