@@ -18,6 +18,10 @@ import (
 	"github.com/berth-run/berth/internal/base/safepath"
 )
 
+// ownRotation is how many checks find no log beside rotated ones until the runtime must reopen it. They are 100, 200 and
+// 400 ms apart.
+const ownRotation = 3
+
 // job rotates the files of one log.
 type job struct {
 	r        *Rotator
@@ -27,6 +31,7 @@ type job struct {
 	packing  bool
 	watched  bool   // a watch of the log has begun already
 	inode    uint64 // of the log at the check before, 0 if there was none
+	failures int    // of the checks before
 	all      bool   // check the rotated files too, whatever the size of the current one is
 }
 
@@ -85,6 +90,9 @@ func (j job) rotate(ctx context.Context) result {
 	}
 	res := result{}
 	switch {
+	case j.running && d.Interrupted && !j.reopen && j.failures < ownRotation:
+		// The runtime itself may be between renaming the log and opening the next one.
+		return result{err: fmt.Errorf("rotate log: %w", fs.ErrNotExist)}
 	case j.running && (j.reopen || d.Interrupted):
 		// An earlier rotation was interrupted after the renaming. The next check decides about a new rotation.
 		if err := j.open(ctx); err != nil {

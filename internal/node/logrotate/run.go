@@ -176,7 +176,7 @@ func (r *Rotator) check(ctx context.Context, l *log) {
 		r.unwatch(l)
 	}
 	job := job{r: r, path: l.path, id: l.id, running: l.running, reopen: l.reopen, packing: l.packing,
-		watched: l.watched, inode: l.inode, all: l.checkRotated}
+		watched: l.watched, inode: l.inode, failures: l.failures, all: l.checkRotated}
 	l.rotating, l.checkRotated = true, false
 	r.checking++
 	began := r.opts.Now()
