@@ -18,8 +18,8 @@ import (
 	"github.com/berth-run/berth/internal/base/safepath"
 )
 
-// ownRotation is how many checks find no log beside rotated ones until the runtime must reopen it. They are 100, 200 and
-// 400 ms apart.
+// ownRotation is how many checks find no log beside rotated ones until the runtime must reopen it. They are 100, 200
+// and 400 ms apart.
 const ownRotation = 3
 
 // job rotates the files of one log.
