@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"runtime"
 	"sync"
 	"time"
@@ -203,10 +205,15 @@ func (b *Bare) do(ctx context.Context, args ...string) error {
 
 // Remove implements Side. The time means nothing: it includes the removal of the sandboxes that the floor has prepared.
 func (b *Bare) Remove(ctx context.Context, prefix string, pods, concurrency int) (time.Duration, error) {
+	var ended []*barePod
+	b.mu.Lock()
+	for i := range pods {
+		ended = append(ended, b.pods[PodName(prefix, i)])
+	}
+	b.mu.Unlock()
 	var group errgroup.Group
 	group.SetLimit(concurrency)
-	for i := range pods {
-		p := b.pods[PodName(prefix, i)]
+	for _, p := range ended {
 		group.Go(func() error { return b.removePod(ctx, p) })
 	}
 	if err := group.Wait(); err != nil {
@@ -232,7 +239,7 @@ func (b *Bare) removePod(ctx context.Context, p *barePod) error {
 
 // Close removes the containers that an interrupted measurement has left.
 func (b *Bare) Close() (err error) {
-	for _, p := range b.pods {
+	for _, p := range slices.Collect(maps.Values(b.pods)) {
 		err = errors.Join(err, b.removePod(context.Background(), p))
 	}
 	return err
