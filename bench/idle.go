@@ -33,6 +33,7 @@ var idleGoals = []struct {
 
 // idle measures CPU and memory while pods run and nothing happens.
 func (b *bench) idle(ctx context.Context) error {
+	b.results.Idle = nil // with -keep, of an earlier run
 	for _, goal := range idleGoals {
 		c, err := b.idleWith(ctx, goal.pods)
 		if err != nil {
