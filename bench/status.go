@@ -29,7 +29,7 @@ func (b *bench) statuses(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.results.Statuses.Pods = statusrate.Pods
+	b.results.Statuses.Pods, b.results.Statuses.Rows = statusrate.Pods, nil
 	for _, r := range rates {
 		n := float64(len(r.Seen))
 		b.results.Statuses.Rows = append(b.results.Statuses.Rows, statusRate{
