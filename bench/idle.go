@@ -33,14 +33,15 @@ var idleGoals = []struct {
 
 // idle measures CPU and memory while pods run and nothing happens.
 func (b *bench) idle(ctx context.Context) error {
-	b.results.Idle = nil // with -keep, of an earlier run
+	var all []idleCost
 	for _, goal := range idleGoals {
 		c, err := b.idleWith(ctx, goal.pods)
 		if err != nil {
 			return err
 		}
-		b.results.Idle = append(b.results.Idle, c)
+		all = append(all, c)
 	}
+	b.results.Idle = all
 	return nil
 }
 

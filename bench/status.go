@@ -29,14 +29,15 @@ func (b *bench) statuses(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.results.Statuses.Pods, b.results.Statuses.Rows = statusrate.Pods, nil
+	var rows []statusRate
 	for _, r := range rates {
 		n := float64(len(r.Seen))
-		b.results.Statuses.Rows = append(b.results.Statuses.Rows, statusRate{
+		rows = append(rows, statusRate{
 			InFlight: r.InFlight, Changes: len(r.Seen), Rate: n / r.Took.Seconds(), Requests: float64(r.Requests) / n,
 			CPU: r.CPU.Seconds() * 1000 / n, Seen: summarise(r.Seen),
 		})
 	}
+	b.results.Statuses = statusRates{Pods: statusrate.Pods, Rows: rows}
 	return nil
 }
 

@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -239,7 +237,7 @@ func (b *Bare) removePod(ctx context.Context, p *barePod) error {
 
 // Close removes the containers that an interrupted measurement has left.
 func (b *Bare) Close() (err error) {
-	for _, p := range slices.Collect(maps.Values(b.pods)) {
+	for _, p := range b.pods {
 		err = errors.Join(err, b.removePod(context.Background(), p))
 	}
 	return err
