@@ -123,5 +123,5 @@ func makeDir(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return Sync(filepath.Dir(path))
 }

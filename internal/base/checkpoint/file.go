@@ -135,7 +135,7 @@ func replace(path string, content []byte, synced bool) error {
 	if !synced {
 		return nil
 	}
-	if err := syncDir(filepath.Dir(path)); err != nil {
+	if err := Sync(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("save state file %s: %w", path, err)
 	}
 	return nil
@@ -153,13 +153,13 @@ func writeFile(path string, content []byte, synced bool) error {
 	return errors.Join(err, f.Close())
 }
 
-// syncDir makes a rename or removal in dir survive a power cut.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
+// Sync makes the content of a file survive a power cut, or the renames and removals in a directory.
+func Sync(path string) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // remove deletes a file. A file that does not exist is no error.
@@ -171,5 +171,5 @@ func remove(path string, synced bool) error {
 	case err != nil || !synced:
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return Sync(filepath.Dir(path))
 }

@@ -63,7 +63,7 @@ func openIn(current, path string, log *slog.Logger) (*Records, error) {
 	}
 	mark, err := os.ReadFile(r.mark())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read in which boot the runtime's records were written: %w", err)
+		return nil, fmt.Errorf("read the boot that wrote the runtime's records: %w", err)
 	}
 	r.unsynced = string(mark) == current
 	r.restored = len(mark) > 0 && !r.unsynced
@@ -128,15 +128,8 @@ func (r *Records) begin(current string) error {
 
 // settle syncs the database and takes the mark back: from now on the database itself survives a loss of power.
 func (r *Records) settle() error {
-	f, err := os.Open(r.path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	if err := checkpoint.Sync(r.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
-	default:
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
-			return err
-		}
 	}
 	return checkpoint.Replace(r.mark(), nil)
 }
