@@ -221,7 +221,6 @@ func TestLogRotatedByTheRuntime(t *testing.T) {
 		if err := os.Rename(c.path, fmt.Sprint(c.path, ".20260301-12000", n)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(n) * retryFirst / 2) // the rotator sees that there is no log
 		c.open()
 		c.mu.Unlock()
 		c.write(1)
@@ -230,6 +229,21 @@ func TestLogRotatedByTheRuntime(t *testing.T) {
 	c.complete()
 	if c.reopens != 0 {
 		t.Errorf("the runtime was called %d times to reopen the log", c.reopens)
+	}
+}
+
+// Between the two steps of a runtime that rotates there is no log, as after a rotation that was interrupted.
+func TestRuntimeHasTimeToOpenItsNextLog(t *testing.T) {
+	c := newContainer(t)
+	r, _ := rotator(t, c, Limits{MaxSize: 1 << 20, MaxFiles: 4})
+	if err := os.Rename(c.path, c.path+".20260301-120000"); err != nil {
+		t.Fatal(err)
+	}
+	for failures := range ownRotation + 1 {
+		res := job{r: r, path: c.path, id: "c", running: true, failures: failures}.do(t.Context())
+		if reopened := c.reopens > 0; reopened != (failures == ownRotation) || reopened == (res.err != nil) {
+			t.Errorf("after %d checks without a log: reopened %v, %v", failures, reopened, res.err)
+		}
 	}
 }
 
