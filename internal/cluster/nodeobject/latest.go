@@ -96,8 +96,8 @@ func (l *Latest) put(n *corev1.Node, list bool) (was *corev1.Node, stored bool) 
 	return was, true
 }
 
-// end records that the object did not exist at a resource version, and reports whether it existed before. An empty
-// version stands for now. A list may be older than the stored object.
+// end records that the object did not exist at a resource version, and reports whether it existed before. The version
+// is empty if the API server said that the object does not exist. A list may be older than the stored object.
 func (l *Latest) end(version string) (existed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

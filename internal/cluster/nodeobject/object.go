@@ -109,7 +109,7 @@ func (x *Object) receive(n *corev1.Node, list bool) {
 	}
 }
 
-// remove records that the object did not exist at a resource version, which is empty for now.
+// remove records that the object did not exist at a resource version; see end for an empty one.
 func (x *Object) remove(version string) {
 	if x.end(version) {
 		x.o.Log.Warn("the Node object of this node was deleted, the agent registers it again at its next start",
