@@ -13,7 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/typeurl/v2"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/metadata"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/eventually"
@@ -91,6 +95,42 @@ func TestShimKilled(t *testing.T) {
 	c.removeAll(t)
 	eventually.True(t, "a shim without containers ends", func() bool { return len(running(dir)) == 0 })
 	removeNetwork(t, dir)
+}
+
+// The shim is killed when a command that it has started has ended. The agent did not get the answer to the start, and
+// repeats it with the next shim: the command does not run again, and its exit code is known.
+func TestShimKilledAfterCommandHasEnded(t *testing.T) {
+	c := serveKillable(t)
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("command")})
+	staying := c.container(t, id, pod, "staying", "sleep")
+	service := tasks.NewTasksClient(dial(t, c.dir))
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "containerd-namespace", "k8s.io")
+	const name = "command"
+	spec, err := typeurl.MarshalAnyToProto(&specs.Process{Args: []string{"/workload", "exit", "5"}, Cwd: "/"})
+	if err == nil {
+		_, err = service.Exec(ctx, &tasks.ExecProcessRequest{ContainerID: staying, ExecID: name, Spec: spec})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	started, err := service.Start(ctx, &tasks.StartRequest{ContainerID: staying, ExecID: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shim := range []string{"the first shim", "the next shim"} {
+		ended, err := service.Wait(ctx, &tasks.WaitRequest{ContainerID: staying, ExecID: name})
+		if err != nil || ended.ExitStatus != 5 {
+			t.Errorf("%s: exit of the command: %v, %v, want 5", shim, ended, err)
+		}
+		if err := unix.Kill(shimPID(t, c.dir), unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		again, err := service.Start(ctx, &tasks.StartRequest{ContainerID: staying, ExecID: name})
+		if err != nil || again.Pid != started.Pid {
+			t.Errorf("the start repeated after %s: %v, %v, want process %d", shim, again, err, started.Pid)
+		}
+	}
+	c.end(t)
 }
 
 // The shim is killed while it creates containers. Each creation is repeated, and the output arrives.

@@ -21,6 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime/shim/cgroup"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
 	"github.com/berth-run/berth/internal/runtime/shim/oci"
+	"github.com/berth-run/berth/internal/runtime/shim/record"
 	"github.com/berth-run/berth/internal/runtime/shim/stdio"
 )
 
@@ -30,7 +31,7 @@ type container struct {
 	spec func() *oci.Spec // read once: each command that starts needs it
 
 	mu     sync.Mutex // never held while another program runs
-	record record
+	record record.Container
 	init   *process
 	execs  map[string]*process
 	cgroup *cgroup.Group // nil until there is one
@@ -43,7 +44,7 @@ type container struct {
 }
 
 // newContainer makes the container of a record, without executed processes.
-func newContainer(r record) *container {
+func newContainer(r record.Container) *container {
 	return &container{
 		runc: runtimeOf(r), spec: sync.OnceValue(func() *oci.Spec { return oci.ReadSpec(r.Bundle) }), record: r,
 		init: newProcess("", r.Init), execs: map[string]*process{},
@@ -53,7 +54,7 @@ func newContainer(r record) *container {
 // process is the first process of a container, or one that was executed in it. The lock of the container guards it.
 type process struct {
 	id    string // empty for the first process
-	state processRecord
+	state record.Process
 	spec  *specs.Process // of an executed process that has not started
 	pidfd int            // -1 if there is none
 	stdio stdio.IO
@@ -62,12 +63,12 @@ type process struct {
 	console <-chan struct{}
 }
 
-func newProcess(id string, state processRecord) *process {
+func newProcess(id string, state record.Process) *process {
 	return &process{id: id, state: state, pidfd: -1, done: make(chan struct{})}
 }
 
 // runtimeOf is the OCI runtime of a container.
-func runtimeOf(r record) *runc.Runc {
+func runtimeOf(r record.Container) *runc.Runc {
 	return &runc.Runc{
 		Command:       r.Runtime.Binary,
 		Log:           filepath.Join(r.Bundle, "log.json"),
@@ -97,13 +98,13 @@ func (c *container) save() error {
 		return nil
 	}
 	c.record.Init = c.init.state
-	c.record.Execs = map[string]processRecord{}
+	c.record.Execs = map[string]record.Process{}
 	for id, p := range c.execs {
-		if p.state.Phase != phaseCreated {
+		if p.state.Phase != record.Created {
 			c.record.Execs[id] = p.state
 		}
 	}
-	return c.record.write()
+	return c.record.Write()
 }
 
 // removeRecord removes the record for ever.
@@ -111,7 +112,7 @@ func (c *container) removeRecord() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deleted = true
-	if err := os.Remove(recordFile(c.record.Bundle)); !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(record.File(c.record.Bundle)); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil // removed by an earlier call, or never written
@@ -119,6 +120,9 @@ func (c *container) removeRecord() error {
 
 // stateDir is the directory where runc keeps the state of the container.
 func (c *container) stateDir() string { return filepath.Join(c.runc.Root, c.record.ID) }
+
+// pidFile is where the OCI runtime writes the ID of the first process.
+func (c *container) pidFile() string { return filepath.Join(c.record.Bundle, "init.pid") }
 
 // startable returns the first process of a container that may run from now on, and a descriptor of it to close.
 func (c *container) startable() (pid, pidfd int, err error) {
@@ -140,7 +144,7 @@ func (c *container) group() *cgroup.Group {
 }
 
 // stateOf returns the record of a process.
-func (c *container) stateOf(p *process) processRecord {
+func (c *container) stateOf(p *process) record.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return p.state
@@ -151,7 +155,7 @@ func (c *container) signal(p *process, signal unix.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case p.state.Phase == phaseExited:
+	case p.state.Phase == record.Exited:
 		return fmt.Errorf("process %d has ended: %w", p.state.Pid, errdefs.ErrNotFound)
 	case p.state.Pid == 0:
 		return fmt.Errorf("process %q has not started: %w", p.id, errdefs.ErrFailedPrecondition)
@@ -215,11 +219,11 @@ func (p *process) finish() {
 func (c *container) setExit(p *process, status int, at time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.state.Phase == phaseExited {
+	if p.state.Phase == record.Exited {
 		return false
 	}
-	p.state.NeverRan = p == c.init && p.state.Phase == phaseCreated && !c.starting && c.waits()
-	p.state.Phase, p.state.Status, p.state.ExitedAt = phaseExited, uint32(status), at.UTC()
+	p.state.NeverRan = p == c.init && p.state.Phase == record.Created && !c.starting && c.waits()
+	p.state.Phase, p.state.Status, p.state.ExitedAt = record.Exited, uint32(status), at.UTC()
 	if p.pidfd >= 0 {
 		_ = unix.Close(p.pidfd)
 		p.pidfd = -1
@@ -272,7 +276,7 @@ func (c *container) running() []*process {
 	defer c.mu.Unlock()
 	var all []*process
 	for p := range maps.Values(c.execs) {
-		if p.state.Phase == phaseRunning {
+		if p.state.Phase == record.Running {
 			all = append(all, p)
 		}
 	}
@@ -321,6 +325,11 @@ func (c *container) discard() {
 		warn(c.record.ID, err)
 	}
 	if err := mount.UnmountRecursive(filepath.Join(c.record.Bundle, "rootfs"), 0); err != nil {
+		warn(c.record.ID, err)
+	}
+	// runc does not create a container while the file is there that it renames to the PID file.
+	dir, name := filepath.Split(c.pidFile())
+	if err := os.Remove(filepath.Join(dir, "."+name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		warn(c.record.ID, err)
 	}
 	if err := c.removeRecord(); err != nil {

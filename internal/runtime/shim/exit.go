@@ -7,10 +7,12 @@ import (
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-run/berth/internal/runtime/shim/record"
 )
 
 // deletionOf is the answer to the deletion of a process: its exit.
-func deletionOf(state processRecord) *taskapi.DeleteResponse {
+func deletionOf(state record.Process) *taskapi.DeleteResponse {
 	return &taskapi.DeleteResponse{
 		Pid: uint32(state.Pid), ExitStatus: state.Status, ExitedAt: timestamppb.New(state.ExitedAt),
 	}

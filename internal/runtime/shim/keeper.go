@@ -20,6 +20,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime/shim/criu"
 	"github.com/berth-run/berth/internal/runtime/shim/oci"
 	"github.com/berth-run/berth/internal/runtime/shim/outbox"
+	"github.com/berth-run/berth/internal/runtime/shim/record"
 	"github.com/berth-run/berth/internal/runtime/shim/stdio"
 )
 
@@ -38,7 +39,8 @@ type keeper struct {
 
 // paths returns the files of a process's standard I/O. Only the first process of a container has a log.
 func (k *keeper) paths(c *container, p *process) stdio.Paths {
-	paths := p.state.paths()
+	paths := stdio.Paths{In: p.state.Stdin, Out: p.state.Stdout, Err: p.state.Stderr, Terminal: p.state.Terminal,
+		InputClosed: p.state.InputClosed}
 	if p == c.init && c.record.Log != "" {
 		paths.Log = &stdio.Log{Path: c.record.Log, Dir: c.record.Bundle, Limits: k.limits}
 	}
@@ -47,7 +49,7 @@ func (k *keeper) paths(c *container, p *process) stdio.Paths {
 
 // create mounts a container's root file system and creates its first process.
 func (k *keeper) create(ctx context.Context, c *container, rootfs []*mountProto) error {
-	if err := c.record.write(); err != nil {
+	if err := c.record.Write(); err != nil {
 		return err
 	}
 	mounts := make([]mount.Mount, len(rootfs))
@@ -64,7 +66,7 @@ func (k *keeper) create(ctx context.Context, c *container, rootfs []*mountProto)
 		}
 		return k.created(c, 0)
 	}
-	pidFile := filepath.Join(c.record.Bundle, "init.pid")
+	pidFile := c.pidFile()
 	return k.spawn(ctx, c, c.init, pidFile, func(socket runc.ConsoleSocket) error {
 		err := c.runc.Create(ctx, c.record.ID, c.record.Bundle, &runc.CreateOpts{
 			IO: c.init.io(socket), PidFile: pidFile, ConsoleSocket: socket, NoPivot: c.record.Runtime.NoPivotRoot,
@@ -118,7 +120,7 @@ func (k *keeper) launch(c *container, p *process, pidFile string, run func(runc.
 	if p.id == "" {
 		return k.created(c, pid)
 	}
-	return k.follow(c, p, pid, phaseRunning)
+	return k.follow(c, p, pid, record.Running)
 }
 
 // created records that the first process of a container exists. pid is 0 for one that Start restores.
@@ -126,7 +128,7 @@ func (k *keeper) created(c *container, pid int) error {
 	if pid == 0 {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.init.state.Phase = phaseCreated
+		c.init.state.Phase = record.Created
 		return c.save()
 	}
 	paths, err := cgroup.Paths(pid)
@@ -136,7 +138,7 @@ func (k *keeper) created(c *container, pid int) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		warn(c.record.ID, err) // the container works without statistics
 	}
-	return k.follow(c, c.init, pid, phaseCreated)
+	return k.follow(c, c.init, pid, record.Created)
 }
 
 // openCgroup opens a container's cgroup for statistics, and watches it for OOM kills.
@@ -234,7 +236,7 @@ func (k *keeper) startExec(ctx context.Context, c *container, p *process) error 
 
 // restoreCheckpoint starts a container from a checkpoint.
 func (k *keeper) restoreCheckpoint(ctx context.Context, c *container) error {
-	pidFile := filepath.Join(c.record.Bundle, "init.pid")
+	pidFile := c.pidFile()
 	if err := os.MkdirAll(c.record.Runtime.CriuWork, 0o700); err != nil {
 		return fmt.Errorf("make the directory for CRIU: %w", err)
 	}
@@ -291,7 +293,7 @@ func (k *keeper) deleteState(ctx context.Context, c *container, created bool) er
 // delete removes the remains of a container: runc's state, cgroups, mounts.
 func (k *keeper) delete(ctx context.Context, c *container) error {
 	init := c.stateOf(c.init)
-	created := init.Phase == phaseCreated
+	created := init.Phase == record.Created
 	if err := k.deleteState(ctx, c, created); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth/internal/runtime/shim/builtin"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
+	"github.com/berth-run/berth/internal/runtime/shim/record"
 )
 
 // restore continues with the containers of a shim before. pidfds has descriptors of their first processes, from
@@ -18,7 +19,7 @@ import (
 func (k *keeper) restore(tasks string, pidfds map[string]int) {
 	files, _ := filepath.Glob(filepath.Join(tasks, "*", "*", "task.json"))
 	for _, file := range files {
-		recorded, err := readRecord(file)
+		recorded, err := record.Read(file)
 		if err != nil {
 			warn(file, err)
 			continue
@@ -31,10 +32,10 @@ func (k *keeper) restore(tasks string, pidfds map[string]int) {
 	}
 }
 
-func (k *keeper) restoreContainer(r record, pidfd int) {
+func (k *keeper) restoreContainer(r record.Container, pidfd int) {
 	c := newContainer(r)
 	c.oom = r.OOMKills
-	if r.Init.Phase == phaseCreating {
+	if r.Init.Phase == record.Creating {
 		// Its creation is repeated. The other containers do not wait until runc has removed it.
 		if err := k.registry.reserve(r.ID); err != nil {
 			warn(r.ID, err)
@@ -63,7 +64,7 @@ func (k *keeper) restoreContainer(r record, pidfd int) {
 		k.adopt(c, p, -1)
 	}
 	k.adopt(c, c.init, pidfd)
-	if r.Init.Phase == phaseCreated && r.Init.Pid != 0 {
+	if r.Init.Phase == record.Created && r.Init.Pid != 0 {
 		c.correctPhase()
 	}
 }
@@ -81,8 +82,8 @@ func (c *container) correctPhase() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.init.state.Phase == phaseCreated {
-		c.init.state.Phase = phaseRunning
+	if c.init.state.Phase == record.Created {
+		c.init.state.Phase = record.Running
 		_ = c.save() // the next shim finds it again
 	}
 }
@@ -90,7 +91,7 @@ func (c *container) correctPhase() {
 // adopt follows a process of a shim before. pidfd is -1, or a descriptor of the process.
 func (k *keeper) adopt(c *container, p *process, pidfd int) {
 	state := p.state
-	if state.Phase == phaseExited {
+	if state.Phase == record.Exited {
 		close(p.done)
 		p.stdio.Reopen(k.paths(c, p))
 		go p.finish()
@@ -142,7 +143,7 @@ func (k *keeper) lost(c *container, p *process) {
 }
 
 // watchConsole returns a channel that closes when the owner of a terminal has ended.
-func watchConsole(state processRecord) <-chan struct{} {
+func watchConsole(state record.Process) <-chan struct{} {
 	done := make(chan struct{})
 	fd, ok := child.Open(state.Console, state.ConsoleStarted)
 	if !ok {

@@ -20,6 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/berth-run/berth/internal/runtime/shim/record"
 )
 
 // service is the task API for all containers of a node.
@@ -29,15 +31,15 @@ type service struct {
 }
 
 // recordOf makes the record of a new container.
-func (s *service) recordOf(ctx context.Context, r *taskapi.CreateTaskRequest) (record, error) {
+func (s *service) recordOf(ctx context.Context, r *taskapi.CreateTaskRequest) (record.Container, error) {
 	namespace, err := namespaces.NamespaceRequired(ctx)
 	if err != nil {
-		return record{}, err
+		return record.Container{}, err
 	}
 	var o options.Options
 	if r.Options.GetValue() != nil {
 		if err := typeurl.UnmarshalTo(r.Options, &o); err != nil {
-			return record{}, fmt.Errorf("read options of container %s: %w", r.ID, err)
+			return record.Container{}, fmt.Errorf("read options of container %s: %w", r.ID, err)
 		}
 	}
 	const defaultRoot = "/run/containerd/runc"
@@ -50,15 +52,15 @@ func (s *service) recordOf(ctx context.Context, r *taskapi.CreateTaskRequest) (r
 	if o.CriuWorkPath == "" {
 		o.CriuWorkPath = filepath.Join(r.Bundle, "work")
 	}
-	return record{
-		Version: recordVersion, Boot: s.keeper.boot, Namespace: namespace, ID: r.ID, Bundle: r.Bundle,
-		Runtime: runtimeRecord{
+	return record.Container{
+		Version: record.Version, Boot: s.keeper.boot, Namespace: namespace, ID: r.ID, Bundle: r.Bundle,
+		Runtime: record.Runtime{
 			Binary: o.BinaryName, Root: o.Root, SystemdCgroup: o.SystemdCgroup, NoPivotRoot: o.NoPivotRoot,
 			NoNewKeyring: o.NoNewKeyring, IOUID: o.IoUid, IOGID: o.IoGid, Checkpoint: r.Checkpoint,
 			CriuWork: o.CriuWorkPath,
 		},
-		Init: processRecord{
-			Phase: phaseCreating, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Terminal: r.Terminal,
+		Init: record.Process{
+			Phase: record.Creating, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Terminal: r.Terminal,
 		},
 	}, nil
 }
@@ -94,8 +96,11 @@ func (s *service) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.
 		return nil, err
 	}
 	switch state := c.stateOf(p); {
-	case state.Phase == phaseRunning:
+	case state.HasStarted():
 		return &taskapi.StartResponse{Pid: uint32(state.Pid)}, nil // the call is repeated after the end of a shim
+	case state.Phase == record.Exited:
+		return nil, errgrpc.ToGRPCf(errdefs.ErrFailedPrecondition,
+			"start process %d: it has ended with code %d", state.Pid, state.Status)
 	case p.id != "":
 		err = s.keeper.startExec(ctx, c, p)
 	case c.record.Runtime.Checkpoint != "" && state.Pid == 0:
@@ -108,8 +113,8 @@ func (s *service) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.state.Phase == phaseCreated {
-		p.state.Phase = phaseRunning
+	if p.state.Phase == record.Created {
+		p.state.Phase = record.Running
 	}
 	return &taskapi.StartResponse{Pid: uint32(p.state.Pid)}, errgrpc.ToGRPC(c.save())
 }
@@ -125,8 +130,8 @@ func (s *service) Exec(_ context.Context, r *taskapi.ExecProcessRequest) (*empty
 		return nil, errgrpc.ToGRPC(fmt.Errorf("read process of exec %s: %w", r.ExecID, err))
 	}
 	spec.Terminal = r.Terminal
-	p := newProcess(r.ExecID, processRecord{
-		Phase: phaseCreated, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Terminal: r.Terminal,
+	p := newProcess(r.ExecID, record.Process{
+		Phase: record.Created, Stdin: r.Stdin, Stdout: r.Stdout, Stderr: r.Stderr, Terminal: r.Terminal,
 	})
 	p.spec = &spec
 	c.mu.Lock()
@@ -145,7 +150,7 @@ func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskap
 		return nil, err
 	}
 	state := c.stateOf(p)
-	if state.Phase == phaseRunning {
+	if state.Phase == record.Running {
 		return nil, errgrpc.ToGRPCf(errdefs.ErrFailedPrecondition, "delete process %d: it runs", state.Pid)
 	}
 	if p.id != "" {
@@ -210,10 +215,10 @@ func (s *service) State(_ context.Context, r *taskapi.StateRequest) (*taskapi.St
 	switch {
 	case p.state.NeverRan:
 		response.Pid = 0 // the next agent takes the container for one without a task
-	case p.state.Phase == phaseExited:
+	case p.state.Phase == record.Exited:
 	case c.paused:
 		response.Status = tasktypes.Status_PAUSED
-	case p.state.Phase == phaseRunning:
+	case p.state.Phase == record.Running:
 		response.Status = tasktypes.Status_RUNNING
 	default:
 		response.Status = tasktypes.Status_CREATED

@@ -3,11 +3,15 @@ package main
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
+	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+
+	"github.com/berth-run/berth/internal/runtime/shim/record"
 )
 
 // A container that is being created or discarded is neither found nor created until that is over. Others are.
@@ -67,34 +71,15 @@ func TestRegistryEndsOnlyWhenEmpty(t *testing.T) {
 	}
 }
 
-func TestRecords(t *testing.T) {
+func TestRemovedRecordIsNotWrittenAgain(t *testing.T) {
 	bundle := t.TempDir()
-	made := record{
-		Version: recordVersion, Boot: "b", Namespace: "k8s.io", ID: "c", Bundle: bundle, OOMKills: 2,
-		Cgroups: map[string]string{"memory": "/pods/c"},
-		Init:    processRecord{Phase: phaseRunning, Pid: 7, Started: 9, Stdout: "out", InputClosed: true},
-	}
-	if err := made.write(); err != nil {
+	c := newContainer(record.Container{ID: "c", Bundle: bundle})
+	c.mu.Lock()
+	err := c.save()
+	c.mu.Unlock()
+	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := readRecord(recordFile(bundle))
-	if err != nil || read.Init != made.Init || read.OOMKills != 2 || read.Cgroups["memory"] != "/pods/c" {
-		t.Errorf("read %+v, %v, want %+v", read, err, made)
-	}
-	made.Version++
-	if err := made.write(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := readRecord(recordFile(bundle)); err == nil || !strings.Contains(err.Error(), "newer") {
-		t.Errorf("read a record of a later version: %v", err)
-	}
-	if err := os.WriteFile(recordFile(bundle), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := readRecord(recordFile(bundle)); err == nil || !strings.Contains(err.Error(), bundle) {
-		t.Errorf("read a damaged record: %v", err)
-	}
-	c := container{record: made}
 	for range 2 {
 		if err := c.removeRecord(); err != nil {
 			t.Errorf("remove a record, or one that is gone: %v", err)
@@ -105,8 +90,49 @@ func TestRecords(t *testing.T) {
 	if err := c.save(); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(recordFile(bundle)); err == nil {
+	if _, err := os.Stat(record.File(bundle)); err == nil {
 		t.Error("a late change has written the record again")
+	}
+}
+
+// A start that is repeated with the next shim succeeds if the process has started, also if it has ended since.
+func TestStartOfEndedProcess(t *testing.T) {
+	for name, one := range map[string]struct {
+		state   record.Process
+		started bool
+	}{
+		"runs":              {record.Process{Phase: record.Running, Pid: 7}, true},
+		"ended":             {record.Process{Phase: record.Exited, Pid: 7}, true},
+		"ended as it was":   {record.Process{Phase: record.Exited, Pid: 7, NeverRan: true}, false},
+		"could not execute": {record.Process{Phase: record.Exited}, false},
+	} {
+		c := newContainer(record.Container{ID: "c", Init: one.state})
+		c.execs["e"] = newProcess("e", one.state)
+		s := &service{registry: newRegistry(func() {})}
+		s.registry.idle.Stop()
+		s.registry.set("c", c)
+		for _, exec := range []string{"", "e"} {
+			r, err := s.Start(t.Context(), &taskapi.StartRequest{ID: "c", ExecID: exec})
+			switch {
+			case one.started && (err != nil || r.Pid != 7):
+				t.Errorf("%s: start of process %q: %v, %v", name, exec, r, err)
+			case !one.started && !errdefs.IsFailedPrecondition(errgrpc.ToNative(err)):
+				t.Errorf("%s: start of process %q: %v, want a failed precondition", name, exec, err)
+			}
+		}
+	}
+}
+
+// runc was killed before it had renamed its PID file. It can create the container again.
+func TestDiscardRemovesUnfinishedPIDFile(t *testing.T) {
+	bundle := t.TempDir()
+	unfinished := filepath.Join(bundle, ".init.pid")
+	if err := os.WriteFile(unfinished, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	newContainer(record.Container{ID: "c", Bundle: bundle, Runtime: record.Runtime{Binary: "true"}}).discard()
+	if _, err := os.Stat(unfinished); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file of a killed runc is still there: %v", err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"encoding/json"
@@ -6,44 +6,40 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/berth-run/berth/internal/runtime/shim/stdio"
 )
 
-// recordVersion changes when a shim of the version before could not continue from a record. A shim reads records up to
-// its own version.
-const recordVersion = 2
+// Version changes when a shim of the version before could not continue from a record. A shim reads records up to its
+// own version.
+const Version = 2
 
-// The phases of a process. A container that a next shim finds in phaseCreating is removed, and its creation is
-// repeated.
+// The phases of a process. A container that a next shim finds in Creating is removed, and its creation is repeated.
 const (
-	phaseCreating = "creating"
-	phaseCreated  = "created"
-	phaseRunning  = "running"
-	phaseExited   = "exited"
+	Creating = "creating"
+	Created  = "created"
+	Running  = "running"
+	Exited   = "exited"
 )
 
-// record has the state that a next shim needs to continue with a container. The file task.json beside the bundle has
-// it.
-type record struct {
+// Container has the state that a next shim needs to continue with a container.
+type Container struct {
 	Version   int               `json:"version"`
 	Boot      string            `json:"boot"` // the kernel's ID of the boot, which process IDs belong to
 	Namespace string            `json:"namespace"`
 	ID        string            `json:"id"`
 	Bundle    string            `json:"bundle"`
-	Runtime   runtimeRecord     `json:"runtime"`
+	Runtime   Runtime           `json:"runtime"`
 	Cgroups   map[string]string `json:"cgroups,omitempty"`  // paths by hierarchy
 	OOMKills  uint64            `json:"oomKills,omitempty"` // that containerd knows of
 	// Log is the path of the log of the first process. It is empty for a container of version 1, whose log containerd
 	// writes, and for one without a log.
-	Log  string        `json:"log,omitempty"`
-	Init processRecord `json:"init"`
+	Log  string  `json:"log,omitempty"`
+	Init Process `json:"init"`
 	// Execs has the further processes that have started, by ID.
-	Execs map[string]processRecord `json:"execs,omitempty"`
+	Execs map[string]Process `json:"execs,omitempty"`
 }
 
-// runtimeRecord names the OCI runtime of a container and its options.
-type runtimeRecord struct {
+// Runtime names the OCI runtime of a container and its options.
+type Runtime struct {
 	Binary        string `json:"binary"`
 	Root          string `json:"root"`
 	SystemdCgroup bool   `json:"systemdCgroup,omitempty"`
@@ -55,8 +51,8 @@ type runtimeRecord struct {
 	CriuWork      string `json:"criuWork,omitempty"`
 }
 
-// processRecord describes one process.
-type processRecord struct {
+// Process describes one process.
+type Process struct {
 	Phase   string `json:"phase"`
 	Pid     int    `json:"pid,omitempty"`
 	Started uint64 `json:"started,omitempty"` // clock ticks after the boot, see proc_pid_stat(5)
@@ -75,37 +71,39 @@ type processRecord struct {
 	ConsoleStarted uint64 `json:"consoleStarted,omitempty"`
 }
 
-// paths returns containerd's FIFOs of the process.
-func (p processRecord) paths() stdio.Paths {
-	return stdio.Paths{In: p.Stdin, Out: p.Stdout, Err: p.Stderr, Terminal: p.Terminal, InputClosed: p.InputClosed}
+// HasStarted reports whether the process has started. It may have ended since.
+func (p Process) HasStarted() bool {
+	return p.Phase == Running || p.Phase == Exited && p.Pid != 0 && !p.NeverRan
 }
 
-func recordFile(bundle string) string { return filepath.Join(bundle, "task.json") }
+// File returns the path of the record in a bundle.
+func File(bundle string) string { return filepath.Join(bundle, "task.json") }
 
-// write replaces the file of the record atomically. It does not sync: the file has no meaning after a reboot.
-func (r record) write() error {
+// Write replaces the file of the record atomically. It does not sync: the file has no meaning after a reboot.
+func (r Container) Write() error {
 	content, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	file := recordFile(r.Bundle)
+	file := File(r.Bundle)
 	if err := os.WriteFile(file+".tmp", content, 0o600); err != nil {
 		return err
 	}
 	return os.Rename(file+".tmp", file)
 }
 
-func readRecord(file string) (record, error) {
+// Read reads a record. A record of a later version is an error.
+func Read(file string) (Container, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return record{}, err
+		return Container{}, err
 	}
-	var r record
+	var r Container
 	if err := json.Unmarshal(content, &r); err != nil {
-		return record{}, fmt.Errorf("read %s: %w", file, err)
+		return Container{}, fmt.Errorf("read %s: %w", file, err)
 	}
-	if r.Version > recordVersion {
-		return record{}, fmt.Errorf("read %s: version %d is newer than this shim's %d", file, r.Version, recordVersion)
+	if r.Version > Version {
+		return Container{}, fmt.Errorf("read %s: version %d is newer than this shim's %d", file, r.Version, Version)
 	}
 	return r, nil
 }
