@@ -5,6 +5,7 @@ import { request, Usage, useNow, useWatch } from "./live";
 import { Logs } from "./logs";
 import { Shell } from "./shell";
 import { Strip } from "./strip";
+import { Explanation, Verdict } from "./verdict";
 import { Start } from "./waterfall";
 import { t } from "./words";
 
@@ -42,12 +43,14 @@ export function PodPage({ pod, usage, part }: { pod?: Pod; usage?: Usage; part: 
 }
 
 function Why({ pod, why }: { pod: Pod; why: string }) {
-  const [said, setSaid] = useState("");
+  const [said, setSaid] = useState<Explanation[]>();
+  const [problem, setProblem] = useState("");
   const m = pod.metadata;
   const ask = () => request("POST", `/explain/${m.namespace}/${m.name}`, {}).then(r => r.json()).then(
-    l => setSaid((l.items ?? []).map((e: unknown) => JSON.stringify(e, null, 1)).join("\n")), e => setSaid(e.message));
+    l => { setSaid(l.items ?? []); setProblem(""); }, e => setProblem(e.message));
   return <div class="why">{why} {!EXPORTED && pod.status.phase === "Pending" && <button onClick={ask}>{t("What admission says")}</button>}
-    {said && <pre>{said}</pre>}</div>;
+    <div role="status">{said?.map(e => <Verdict key={e.namespace + "/" + e.name} all={e} />)}</div>
+    {problem && <p class="failed">{problem}</p>}</div>;
 }
 
 // Actions has the buttons. Each asks first.

@@ -28,11 +28,25 @@ const chinese: Record<string, string> = {
   "Disk in use": "使用中的磁盘", "Disks": "磁盘读写", "Disk": "磁盘", "read": "读取", "written": "写入", "Pressure stall": "资源压力停顿",
   "Memory, all wait": "内存，全部等待", "Disk, all wait": "磁盘，全部等待", "Runs and probes": "运行与探针", "ended": "已结束", "running": "运行中", "succeeds": "成功",
   "fails": "失败", "Startup probe": "启动探针", "Readiness probe": "就绪探针", "Liveness probe": "存活探针",
-  "Point at a bar. Results of probes are kept since the agent's start.": "指向一个条形可查看详情。探针结果自代理启动起保留。",
+  "Point at a bar, or choose one with the arrows. Results of probes are kept since the agent's start.":
+    "指向一个条形或用方向键选择，可查看详情。探针结果自代理启动起保留。",
   "End the containers within their grace period? The pod stays in the list, and starts again with a restart.":
     "在宽限期内结束容器？Pod 仍留在列表中，重启后再次运行。", "is waited for by": "被等待于", "licences": "许可证", "Objects": "对象", "Used by": "使用者", "This is not a part of the exported page.": "导出的页面不含此内容。",
   "This is a picture of the node from": "此页面是节点在以下时间的快照：", "Values of environment variables, logs and what looks like a secret are left out.":
     "环境变量的值、日志以及疑似机密的内容已略去。",
+  "connection closed": "连接已断开", "requests / limits": "请求 / 上限", "init": "初始化", "sidecar": "边车", "ephemeral": "临时",
+  "admitted": "准入", "not yet": "暂缓", "blocked": "受阻", "rejected": "拒绝", "invalid": "清单无效", "rule": "规则", "would get": "将获得", "until": "最迟",
+  "Next step": "下一步", "These pods would end to make room": "为腾出资源将结束这些 Pod",
+  "Admission lets the pod start. What it waits for comes later: look at its start and its events.": "准入允许此 Pod 启动。它等待的内容在后面的步骤中：请查看启动过程和事件。",
+  "The pod starts by itself when this is free. To make room, stop a pod that holds it.": "资源空出后 Pod 会自行启动。若要腾出资源，请停止占用它的 Pod。",
+  "Change this node so that it can do this, or apply a manifest that does not ask for it.": "请更改此节点使其具备该能力，或应用不要求该能力的清单。",
+  "Apply a changed manifest. If the node has changed, restart the pod.": "请应用修改后的清单。如果节点已改变，请重启此 Pod。",
+  "Correct the manifest, and apply it again.": "请改正清单并重新应用。",
+  "Apply the RuntimeClass, or configure its handler in the runtime. The pod then starts by itself.": "请应用该 RuntimeClass，或在运行时中配置其处理程序。之后 Pod 会自行启动。",
+  "Apply the object that the message names. The pod then starts by itself.": "请应用说明中提到的对象。之后 Pod 会自行启动。",
+  "The pod starts by itself when the API server has answered.": "API 服务器答复后 Pod 会自行启动。",
+  "Free memory or disk space on this node. The pod then starts by itself.": "请释放此节点的内存或磁盘空间。之后 Pod 会自行启动。",
+  "The pod starts by itself when the earlier pod of its name has ended. Nothing has to be done.": "同名的前一个 Pod 结束后，此 Pod 会自行启动，无需操作。",
 };
 
 let language = "en";
