@@ -58,8 +58,13 @@ function Actions({ pod }: { pod: Pod }) {
   const [asking, ask] = useState("");
   const [grace, setGrace] = useState(String(pod.spec.terminationGracePeriodSeconds ?? 30));
   const [problem, setProblem] = useState("");
-  const cancel = useRef<HTMLButtonElement>(null);
-  useLayoutEffect(() => cancel.current?.focus(), [asking]);
+  const cancel = useRef<HTMLButtonElement>(null), dialog = useRef<HTMLDivElement>(null), opener = useRef<HTMLElement>();
+  useLayoutEffect(() => { if (asking) cancel.current!.focus(); else opener.current?.focus(); }, [asking]);
+  const open = (button: HTMLElement, what: string) => {
+    opener.current = button;
+    setProblem("");
+    ask(what);
+  };
   const m = pod.metadata;
   const act = () => {
     const call = asking !== "Delete" ? request("POST", `/${asking.toLowerCase()}/${m.namespace}/${m.name}?uid=${m.uid}`, {}) :
@@ -69,12 +74,20 @@ function Actions({ pod }: { pod: Pod }) {
   const press = (e: KeyboardEvent) => {
     e.stopPropagation(); // a key is for the dialog alone
     if (e.key === "Escape") ask("");
+    if (e.key !== "Tab") return;
+    // Tab stays within the dialog.
+    const all = [...dialog.current!.querySelectorAll<HTMLElement>("input, button")];
+    const next = all.indexOf(document.activeElement as HTMLElement) + (e.shiftKey ? -1 : 1);
+    if (all[next]) return;
+    all.at(e.shiftKey ? -1 : 0)!.focus();
+    e.preventDefault();
   };
   return <span class="actions">
-    {!ended(pod.status.phase) && <button onClick={() => { setProblem(""); ask("Stop"); }}>{t("Stop")}</button>}
-    <button onClick={() => { setProblem(""); ask("Restart"); }}>{t("Restart")}</button>
-    <button onClick={() => { setProblem(""); ask("Delete"); }} class="danger">{t("Delete")}</button>
-    {asking && <div class="veil" onKeyDown={press}><div class="dialog" role="alertdialog" aria-modal="true" aria-label={t(asking)}>
+    {!ended(pod.status.phase) && <button onClick={e => open(e.currentTarget, "Stop")}>{t("Stop")}</button>}
+    <button onClick={e => open(e.currentTarget, "Restart")}>{t("Restart")}</button>
+    <button onClick={e => open(e.currentTarget, "Delete")} class="danger">{t("Delete")}</button>
+    {asking && <div class="veil" onKeyDown={press} onMouseDown={e => { if (e.target === e.currentTarget) e.preventDefault(); }}>
+      <div class="dialog" ref={dialog} tabIndex={-1} role="alertdialog" aria-modal="true" aria-label={t(asking)}>
       <h2>{t(asking)}: {m.namespace}/{m.name}</h2>
       {asking === "Restart" ?
         <p>{t("Replace the pod by a new one with the same manifest? Its containers end within their grace period first.")}</p> : asking === "Stop" ?
@@ -88,10 +101,10 @@ function Actions({ pod }: { pod: Pod }) {
 }
 
 function stateText(s: State | undefined, now: number): string {
-  if (s?.running) return "Running " + t("since") + " " + age(parse(s.running.startedAt), now);
+  if (s?.running) return t("running") + " " + t("since") + " " + age(parse(s.running.startedAt), now);
   if (s?.waiting) return [s.waiting.reason, s.waiting.message].filter(Boolean).join(": ");
   if (s?.terminated) {
-    return [(s.terminated.reason ?? "Terminated") + ", " + t("exit code") + " " + s.terminated.exitCode + ", " +
+    return [(s.terminated.reason ?? t("ended")) + ", " + t("exit code") + " " + s.terminated.exitCode + ", " +
       age(parse(s.terminated.finishedAt), now), s.terminated.message].filter(Boolean).join(": ");
   }
   return "-";

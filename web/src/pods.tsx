@@ -15,6 +15,8 @@ function summaryOf(p: Pod): Summary {
   return s;
 }
 
+const falling = ["Restarts", "CPU", "Memory"]; // columns whose largest value comes first
+
 type Order = "Name" | "Namespace" | "Ready" | "Status" | "Restarts" | "CPU" | "Memory" | "Age";
 
 export function Pods({ table, usage }: { table: Table<Pod>; usage: Record<string, Usage> }) {
@@ -37,6 +39,7 @@ export function Pods({ table, usage }: { table: Table<Pod>; usage: Record<string
       if (e.key === "Escape" && filtering) { setFilter(""); input.current?.blur(); }
       else if (e.key === "ArrowDown") { choose(c => Math.min(c + 1, shown.length - 1)); e.preventDefault(); }
       else if (e.key === "ArrowUp") { choose(c => Math.max(c - 1, 0)); e.preventDefault(); }
+      else if (e.target instanceof HTMLButtonElement || e.target instanceof HTMLAnchorElement) return; // Enter is for it
       else if (e.key === "Enter" && shown[Math.max(chosen, 0)] && (filtering || chosen >= 0)) location.hash = linkTo(shown[Math.max(chosen, 0)]);
     };
     // When the key is up, its character is written already, so it does not become a part of the filter.
@@ -55,7 +58,7 @@ export function Pods({ table, usage }: { table: Table<Pod>; usage: Record<string
       <span class="hint">{shown.length} / {table.items.size}</span>
     </div>
     <table class="pods">
-      <thead><tr>{columns.map(c => <th key={c} aria-sort={c === order ? "ascending" : "none"}><button onClick={() => setOrder(c)}>{t(c)}</button></th>)}<th>{t("Why it waits")}</th></tr></thead>
+      <thead><tr>{columns.map(c => <th key={c} aria-sort={c !== order ? "none" : falling.includes(c) ? "descending" : "ascending"}><button onClick={() => setOrder(c)}>{t(c)}</button></th>)}<th>{t("Why it waits")}</th></tr></thead>
       <tbody>{shown.map((p, i) => <PodRow key={p.metadata.uid} pod={p} chosen={i === chosen}
         cpu={cpus(usage[p.metadata.uid]?.cpu)} memory={bytes(usage[p.metadata.uid]?.memory)} age={age(born(p), now)} />)}</tbody>
     </table>
