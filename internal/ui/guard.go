@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/gorilla/websocket"
@@ -91,15 +92,43 @@ func (g *guard) refusal(r *http.Request) string {
 	navigation := r.Method == http.MethodGet && r.URL.Path == "/"
 	switch {
 	case !slices.Contains(g.hosts, r.Host):
-		return "the Host header names another server"
+		return otherHost
 	case has && (len(origin) != 1 || origin[0] != "http://"+r.Host):
-		return "the request comes from another origin"
+		return otherOrigin
 	case !has && (r.Method != http.MethodGet && r.Method != http.MethodHead || websocket.IsWebSocketUpgrade(r)):
-		return "the request has no Origin header"
+		return noOrigin
 	case site != "" && site != "same-origin" && site != "none" && !navigation:
-		return "the request comes from another site"
+		return otherSite
 	}
 	return ""
+}
+
+// The texts of refusals.
+const (
+	otherHost   = "the Host header names another server"
+	otherOrigin = "the request comes from another origin"
+	noOrigin    = "the request has no Origin header"
+	otherSite   = "the request comes from another site"
+	noSession   = "this link was used already, or its session has ended\n" +
+		`next: press Enter in the terminal of "berth ui" for a new link`
+)
+
+// chinese has the texts of refusals in Chinese.
+var chinese = map[string]string{
+	otherHost:   "Host 标头指向另一台服务器",
+	otherOrigin: "请求来自另一个来源",
+	noOrigin:    "请求没有 Origin 标头",
+	otherSite:   "请求来自另一个网站",
+	noSession:   "此链接已被使用，或其会话已结束\n下一步：在 berth ui 的终端中按回车键以获取新链接",
+}
+
+// inLanguage returns a text in the first language that the browser asks for: Chinese or English. The page itself begins
+// with the same language.
+func inLanguage(r *http.Request, text string) string {
+	if strings.HasPrefix(strings.ToLower(r.Header.Get("Accept-Language")), "zh") {
+		return chinese[text]
+	}
+	return text
 }
 
 // policy allows the page its own files and connections, and nothing inline.
@@ -123,7 +152,7 @@ func (g *guard) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
 		if why := g.refusal(r); why != "" {
-			http.Error(w, why, http.StatusForbidden)
+			http.Error(w, inLanguage(r, why), http.StatusForbidden)
 			return
 		}
 		token := r.URL.Query().Get("token")
@@ -136,8 +165,7 @@ func (g *guard) wrap(next http.Handler) http.Handler {
 			}
 		}
 		if !g.inSession(r) {
-			http.Error(w, "this link was used already, or its session has ended\n"+
-				`next: press Enter in the terminal of "berth ui" for a new link`, http.StatusUnauthorized)
+			http.Error(w, inLanguage(r, noSession), http.StatusUnauthorized)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -30,8 +30,9 @@ export const get = async <T>(path: string): Promise<T> => (await request("GET", 
 
 export interface Stream { close(): void }
 
-// Conversation has what a page does with a stream. end is called once, with the cause, or "" for a regular end.
-export interface Conversation { opened?(): void; data(part: Uint8Array): void; end(cause: string): void }
+// Conversation has what a page does with a stream. end is called once, with the cause, or "" for a regular end. lost says
+// that the connection has ended without a cause.
+export interface Conversation { opened?(): void; data(part: Uint8Array): void; end(cause: string, lost: boolean): void }
 
 // start opens a WebSocket of a path. What is sent before it is open is dropped: opened sends the first message.
 export function start(path: string, c: Conversation): Stream & { send(message: string | Uint8Array): void } {
@@ -43,7 +44,7 @@ export function start(path: string, c: Conversation): Stream & { send(message: s
     if (typeof m.data === "string") cause = m.data;
     else if (!closed) c.data(new Uint8Array(m.data));
   };
-  socket.onclose = e => { if (!closed) c.end(e.code === 1000 ? "" : cause || "connection closed"); };
+  socket.onclose = e => { if (!closed) c.end(e.code === 1000 ? "" : cause || t("connection closed"), e.code !== 1000 && !cause); };
   return {
     close() { closed = true; socket.close(); },
     send(message) { if (socket.readyState === WebSocket.OPEN) socket.send(message); },
@@ -51,7 +52,7 @@ export function start(path: string, c: Conversation): Stream & { send(message: s
 }
 
 // open streams a path as text. data gets each part.
-export function open(path: string, data: (text: string) => void, end: (cause: string) => void): Stream {
+export function open(path: string, data: (text: string) => void, end: Conversation["end"]): Stream {
   const decoder = new TextDecoder();
   return start(path, { data: part => data(decoder.decode(part, { stream: true })), end });
 }
@@ -75,7 +76,7 @@ export function keepOpen(path: string, begin: () => (text: string) => void, lost
   const connect = () => {
     stream = open(path, begin(), cause => {
       if (over) return;
-      lost?.(cause || "connection closed");
+      lost?.(cause || t("connection closed"));
       timer = window.setTimeout(connect, again);
     });
   };

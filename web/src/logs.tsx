@@ -34,10 +34,10 @@ export function Logs({ pod }: { pod: Pod }) {
         kept.push(line);
         if (kept.length > 2 * most) kept.splice(0, kept.length - most);
         frame ||= requestAnimationFrame(() => { frame = 0; setText(kept.slice(-most)); });
-      }), cause => {
+      }), (cause, lost) => {
         if (over) return;
         setProblem(cause);
-        if (cause === "connection closed") timer = window.setTimeout(connect, again);
+        if (lost) timer = window.setTimeout(connect, again);
       });
     };
     connect();

@@ -118,11 +118,11 @@ function Containers({ pod, now }: { pod: Pod; now: number }) {
   return <>
     <Strip pod={pod} now={now} />
     <table>
-      <thead><tr><th>{t("Container")}</th><th>{t("Ready")}</th><th>{t("Restarts")}</th><th>{t("State")}</th><th>{t("Last end")}</th><th>{t("Image")}</th><th>requests / limits</th></tr></thead>
+      <thead><tr><th>{t("Container")}</th><th>{t("Ready")}</th><th>{t("Restarts")}</th><th>{t("State")}</th><th>{t("Last end")}</th><th>{t("Image")}</th><th>{t("requests / limits")}</th></tr></thead>
       <tbody>{kinds.flatMap(([kind, all]) => all.map(c => {
         const s = known.find(k => k.name === c.name);
         const sidecar = kind === "init" && c.restartPolicy === "Always";
-        return <tr key={c.name}><td>{c.name} <span class="hint">{sidecar ? "sidecar" : kind}</span></td><td>{s?.ready ? "✓" : "–"}</td><td>{s?.restartCount ?? 0}</td>
+        return <tr key={c.name}><td>{c.name} <span class="hint">{sidecar ? t("sidecar") : kind && t(kind)}</span></td><td>{s?.ready ? "✓" : "–"}</td><td>{s?.restartCount ?? 0}</td>
           <td>{stateText(s?.state, now)}</td><td>{s?.lastState?.terminated ? stateText(s.lastState, now) : "-"}</td><td>{c.image}</td>
           <td>{list(c.resources?.requests)} / {list(c.resources?.limits)}</td></tr>;
       }))}</tbody>
