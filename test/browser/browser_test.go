@@ -23,8 +23,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/api/servertest"
+	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/timeline"
 	"github.com/berth-run/berth/internal/ui"
 )
@@ -37,8 +39,9 @@ type page struct {
 	t     *testing.T
 	ctx   context.Context
 	agent *servertest.Agent
-	// server is the address of the page's server, such as http://127.0.0.1:1234.
+	// server is the address of the page's server, such as http://127.0.0.1:1234. link returns a new link to it.
 	server string
+	link   func() string
 	// complaints has the reports of the browser: violations of the policy and errors of scripts.
 	complaints chan string
 }
@@ -66,7 +69,7 @@ func open(t *testing.T, pods ...*corev1.Pod) *page {
 	})
 	link := s.Link()
 	b := browse(t, link)
-	b.agent = agent
+	b.agent, b.link = agent, s.Link
 	b.server, _, _ = strings.Cut(link, "/?")
 	return b
 }
@@ -121,7 +124,8 @@ func group(cmd *exec.Cmd, killed chan<- func()) {
 	killed <- func() { _ = end() } // after a regular end nothing is left to kill
 }
 
-// chromiumPath returns the browser of hack/setup.sh. A machine without it skips the tests, except in "make test".
+// chromiumPath returns the browser of hack/setup.sh. Without it the tests fail for root, as in "make test", and are
+// skipped for other users, who cannot install it.
 func chromiumPath(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium-headless-shell", "chromium"} {
@@ -129,7 +133,10 @@ func chromiumPath(t *testing.T) string {
 			return found
 		}
 	}
-	t.Skip("no Chromium is installed; run hack/setup.sh as root")
+	if os.Geteuid() == 0 { // setup.sh is a part of "make test"
+		t.Fatal("no Chromium is installed; next: make setup")
+	}
+	t.Skip("no Chromium is installed; next: make setup as root")
 	return ""
 }
 
@@ -353,7 +360,65 @@ func TestPartsOfAPod(t *testing.T) {
 	b.shows("kind: Pod")
 	b.press("5")
 	b.shows("No events.")
+	b.withinASecond(`[...document.querySelectorAll("tbody tr.warning")].some(r =>
+		r.innerText.split("\t").slice(1).join() === "Warning,BackOff,Back-off restarting failed container app")`, func() {
+		b.agent.Events.Event(event.PodRef(b.pod("web")), corev1.EventTypeWarning, "BackOff",
+			"Back-off restarting failed container app")
+	})
 	b.clean()
+}
+
+// The page shows the reason why admission does not let a pod start, and the next step, in the user's language.
+func TestAdmissionSaysWhyAPodWaits(t *testing.T) {
+	b := open(t, waiting("db", "OutOfcpu", "2 CPUs are missing"))
+	outOf := api.Answer{Verdict: api.NotYet, Reason: "OutOfcpu", Message: "2 CPUs are missing: pod default/web ends"}
+	b.agent.SetExplanations(api.Explanation{Namespace: "default", Name: "db", Answer: outOf,
+		Preempt: []string{"default/batch"}, Rules: []api.RuleAnswer{{Rule: "os", Answer: api.Answer{Verdict: api.Admitted}},
+			{Rule: "resources", Answer: outOf},
+			{Rule: "topology", Answer: api.Answer{Verdict: api.NotYet, Reason: "TopologyAffinityError"}}}})
+	b.run(chromedp.Evaluate(`location.hash = "#/pod/default/db/Volumes"`, nil))
+	b.click(".why button")
+	b.shows("not yet: OutOfcpu: 2 CPUs are missing: pod default/web ends")
+	b.shows("rule topology: not yet: TopologyAffinityError")
+	b.shows("These pods would end to make room: default/batch")
+	b.shows("Next step: The pod starts by itself when this is free. To make room, stop a pod that holds it.")
+	b.picture("why")
+	b.wait(`!document.querySelector(".why").innerText.includes("{")`)
+	b.choose("Language", "zh")
+	b.shows("暂缓: OutOfcpu")
+	b.shows("下一步: 资源空出后 Pod 会自行启动。")
+
+	// Each rule that lets pods wait for something else than resources names its own next step.
+	b.choose("Language", "en")
+	for rule, next := range map[string]string{"manifestObjects": "Apply the object that the message names.",
+		"pressure": "Free memory or disk space on this node."} {
+		answer := api.Answer{Verdict: api.NotYet, Reason: rule}
+		b.agent.SetExplanations(api.Explanation{Name: "db", Answer: answer,
+			Rules: []api.RuleAnswer{{Rule: rule, Answer: answer}}})
+		b.click(".why button")
+		b.shows("Next step: " + next)
+	}
+	for verdict, next := range map[string]string{api.Admitted: "Admission lets the pod start.",
+		api.Blocked: "Change this node so that it can do this", api.Rejected: "Apply a changed manifest.",
+		api.Invalid: "Correct the manifest"} {
+		b.agent.SetExplanations(api.Explanation{Name: "db", Answer: api.Answer{Verdict: verdict},
+			Gets: []api.Grant{{Container: "app", CPUs: "2-3"}}})
+		b.click(".why button")
+		b.shows("Next step: " + next)
+		b.shows("would get: app: CPU 2-3")
+	}
+	b.clean()
+}
+
+// choose chooses a value of a list by its label.
+func (b *page) choose(label, value string) {
+	b.t.Helper()
+	selector := `select[aria-label=` + label + `], select[aria-label=` + map[string]string{"Language": "语言"}[label] + `]`
+	b.run(chromedp.Evaluate(`(() => {
+		const list = document.querySelector(`+quote(selector)+`);
+		list.value = `+quote(value)+`;
+		return list.dispatchEvent(new Event("change", {bubbles: true}));
+	})()`, nil))
 }
 
 func TestLogOfThePreviousInstance(t *testing.T) {
@@ -488,13 +553,27 @@ func TestScriptsInTextsStayTexts(t *testing.T) {
 }
 
 func TestChineseDarkAndPhone(t *testing.T) {
-	b := open(t, running("web"), waiting("db", "ImagePullBackOff", "manifest unknown"))
+	long := strings.Repeat("long-", 40)
+	web := running("web")
+	web.Spec.InitContainers = []corev1.Container{
+		{Name: "log", Image: "example.com/log:1", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)},
+		{Name: "migrate", Image: "example.com/migrate:1"}}
+	web.Spec.Volumes = append(web.Spec.Volumes, corev1.Volume{Name: "files",
+		VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/" + long}}})
+	web.Spec.Containers[0].VolumeMounts = append(web.Spec.Containers[0].VolumeMounts,
+		corev1.VolumeMount{Name: "files", MountPath: "/srv/" + long, ReadOnly: true})
+	web.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: long + "secret"}}
+	b := open(t, web, waiting("db", "ImagePullBackOff", "manifest unknown"))
+	b.agent.Events.Event(event.PodRef(b.pod("web")), corev1.EventTypeWarning, "FailedMount", "cannot mount "+long)
 	b.agent.SetTimelines(start("web"))
 	b.shows("Why it waits")
-	b.run(chromedp.SetValue(`select[aria-label=Language]`, "zh", chromedp.ByQuery), chromedp.Evaluate(
-		`document.querySelector("select").dispatchEvent(new Event("change", {bubbles: true}))`, nil))
+	b.choose("Language", "zh")
 	b.shows("等待的原因")
 	b.picture("chinese")
+	b.run(chromedp.Evaluate(`location.hash = "#/pod/default/web/Containers"`, nil))
+	for _, text := range []string{"log 边车", "migrate 初始化", "请求 / 上限"} {
+		b.shows(text)
+	}
 	light := b.background()
 	b.run(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
 		{Name: "prefers-color-scheme", Value: "dark"}}))
@@ -505,9 +584,10 @@ func TestChineseDarkAndPhone(t *testing.T) {
 	b.agent.SetHistory(samples(100)...)
 	b.agent.SetResources(machine(t))
 	for hash, text := range map[string]string{
-		"#/": "web", "#/pod/default/web/Start": "web", "#/pod/default/web/Containers": "web",
-		"#/pod/default/web/Logs":  "web",
-		"#/pod/default/web/Shell": "$", "#/pod/default/web/YAML": "kind", "#/node/Map": "NUMA", "#/node/Usage": "CPU",
+		"#/": "web", "#/pod/default/web/Start": "web", "#/pod/default/web/Containers": "运行中 自",
+		"#/pod/default/web/Logs": "web", "#/pod/default/web/Shell": "$", "#/pod/default/web/Events": "FailedMount",
+		"#/pod/default/web/Volumes": "app:/data", "#/pod/default/web/YAML": "kind",
+		"#/node/Map": "NUMA", "#/node/Usage": "CPU",
 		"#/node/Images": "镜像", "#/node/Starts": "p99",
 	} {
 		b.run(chromedp.Evaluate("location.hash = "+quote(hash), nil))
