@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -174,6 +175,35 @@ func TestForeignRequestsAreRefused(t *testing.T) {
 	}
 	if len(agent.Deleted()) != 1 {
 		t.Error("the page's own deletion did not reach the agent")
+	}
+}
+
+// A refusal is in the language that the browser asks for first.
+func TestRefusalsAreInTheUsersLanguage(t *testing.T) {
+	s, _ := start(t)
+	v := newVisitor(t, s)
+	for _, tt := range []struct {
+		path, language string
+		headers        map[string]string
+		status         int
+		want           string
+	}{
+		{"/", "en-US,zh;q=0.5", nil, 401, "this link was used already, or its session has ended\nnext: "},
+		{"/", "zh-CN,zh;q=0.9,en;q=0.8", nil, 401, "此链接已被使用，或其会话已结束\n下一步："},
+		{"/", "", map[string]string{"Host": "evil.example"}, 403, otherHost},
+		{"/", "zh", map[string]string{"Host": "evil.example"}, 403, "Host 标头指向另一台服务器"},
+		{"/", "zh", map[string]string{"Origin": "http://evil.example"}, 403, "请求来自另一个来源"},
+		{"/starts", "zh", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403, "请求来自另一个网站"},
+	} {
+		headers := map[string]string{"Accept-Language": tt.language}
+		maps.Copy(headers, tt.headers)
+		if code, body, _ := v.do(t, "GET", tt.path, headers); code != tt.status || !strings.Contains(body, tt.want) {
+			t.Errorf("%q with %v: %d %q, want %d %q", tt.path, headers, code, body, tt.status, tt.want)
+		}
+	}
+	if code, body, _ := v.do(t, "POST", "/", map[string]string{"Accept-Language": "zh"}); code != 403 ||
+		!strings.Contains(body, "请求没有 Origin 标头") {
+		t.Errorf("a POST without an origin: %d %q", code, body)
 	}
 }
 
