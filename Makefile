@@ -102,7 +102,7 @@ docker-latest: build image cluster engine ## the same and the tests of the shim 
 	$(MAKE) docker
 
 browser: assets ## the web page of berth ui in Chromium
-	$(GO) test -count=1 -timeout 5m ./test/browser
+	$(GO) test -count=1 -timeout 3m ./test/browser
 
 script: build image ## end to end: run the scripts in test/script on the real runtimes, with a minute of chaos beside them
 	$(GO) test -count=1 -timeout 40m -parallel 6 -skip 'TestE2E|TestScriptOnDocker' ./test/ -chaos.time=60s
