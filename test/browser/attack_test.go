@@ -122,10 +122,10 @@ func visitEvil(t *testing.T, host string, cookie bool) {
 		t.Error("the server refused no request, so this test shows nothing")
 	}
 
-	// A form and a link on the page leave it, which the browser does not forbid. The cookie is strict, so that the server
+	// A form and a link on the page leave it, which the browser does not forbid. The cookie is strict, so the server
 	// does not know the user who follows a link of another site.
-	form := `<form method=post action="` + b.server + `/stop/default/web?uid=web-uid"><button id=go>free</button></form>`
-	if status := b.leave(form); status != http.StatusForbidden {
+	form := `<form method=post action="` + b.server + `/stop/default/web?uid=web-uid">`
+	if status := b.leave(form + `<button id=go>free</button></form>`); status != http.StatusForbidden {
 		t.Errorf("a form of the other site: status %d, want 403", status)
 	}
 	if !cookie {

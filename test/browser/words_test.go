@@ -68,8 +68,9 @@ func texts(source string) (all []string) {
 		}
 	}
 	for _, m := range template.FindAllStringSubmatch(source, -1) {
-		if text := inserted.ReplaceAllString(m[1], ""); !strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "#/") &&
-			prose.MatchString(text) {
+		text := inserted.ReplaceAllString(m[1], "")
+		path := strings.HasPrefix(text, "/") || strings.HasPrefix(text, "#/")
+		if !path && prose.MatchString(text) {
 			add(text)
 		}
 	}
