@@ -68,13 +68,14 @@ func slogLevel(level logrus.Level, message string) slog.Level {
 		"warnings while cleaning up dead shim":               // at every removal: runc deletes a container twice
 		return slog.LevelDebug
 	}
-	// These messages contain the ID of a sandbox. Unless a comment says more, it was removed while one of its events
-	// was still being delivered, or its record was deleted before it.
+	// These messages contain the ID of a sandbox, or a name. Unless a comment says more, the sandbox was removed while
+	// one of its events was still being delivered, or its record was deleted before it.
 	for _, begin := range []string{
 		"failed to get sandbox runtime handler",
 		"Invalid file ", // a link to the files of a sandbox (package sandbox)
 		"Failed to get podSandbox status for container event",
 		"failed to delete sandbox metadata from store",
+		"PullImage ", // the caller reports the answer to a failed pull
 	} {
 		if strings.HasPrefix(message, begin) {
 			return slog.LevelDebug

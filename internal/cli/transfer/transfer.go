@@ -51,6 +51,10 @@ func (a Agent) Pull(ctx context.Context, name string) ([]api.Image, error) {
 	defer bar.End()
 	image, err := a.Client.Images().Pull(ctx, name, func(p api.Pull) { bar.Set(State(p)) })
 	if err != nil {
+		if client.NextStep(err) == "" {
+			err = client.Next(fmt.Errorf("pull image %s: %w", name, err), "check the name, the registry and its "+
+				"credentials, or load an archive with \"berth image load\"")
+		}
 		return nil, err
 	}
 	return []api.Image{*image}, nil
