@@ -100,7 +100,7 @@ func newRoot(a *app) *cobra.Command {
 		runCommand(a), applyCommand(a), deleteCommand(a),
 		getCommand(a), describeCommand(a),
 		resizeCommand(a), conditionCommand(a), eventsCommand(a), trace.Command(&a.App),
-		explain.Command(a.RootClient, command.ReadManifest), imageCommand(a),
+		explain.Command(&a.App), imageCommand(a),
 		topology.Command(&a.App), top.Command(&a.App), ui.Command(&a.App),
 		doctor.Command(&a.App, kind.All{}), setup.Command(&a.App),
 		agentCommand(a), runtimeCommand(a), dockershim.Command(), resetCommand(a), versionCommand(),

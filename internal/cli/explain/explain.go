@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/printer"
 )
 
@@ -25,8 +26,8 @@ var ErrNotAdmitted = errors.New("a pod would not be admitted")
 // StatusNotAdmitted is the exit status of the command for ErrNotAdmitted.
 const StatusNotAdmitted = 2
 
-// Command returns "berth explain". agent returns the client of the agent, and read reads a manifest file.
-func Command(agent func() *client.Client, read func(stdin io.Reader, name string) ([]byte, error)) *cobra.Command {
+// Command returns "berth explain".
+func Command(a *command.App) *cobra.Command {
 	var namespace, format string
 	pressure := false
 	cmd := &cobra.Command{
@@ -58,15 +59,15 @@ invalid), and 1 for an error.`,
 				return client.Next(fmt.Errorf("output format %q is not known", format), "use one of json, yaml")
 			}
 			if pressure {
-				return explainPressure(cmd, agent(), format)
+				return explainPressure(cmd, a.Client(), format) // nothing on disk has the pressure
 			}
 			all := api.ExplanationList{TypeMeta: api.Type("ExplanationList"), Items: []api.Explanation{}}
 			for _, name := range files {
-				data, err := read(cmd.InOrStdin(), name)
+				data, err := command.ReadManifest(cmd.InOrStdin(), name)
 				if err != nil {
 					return err
 				}
-				items, err := client.Explanations(cmd.Context(), agent(), data,
+				items, err := client.Explanations(cmd.Context(), a.RootClient(), data,
 					client.Apply{Namespace: namespace, Origin: name})
 				if err != nil {
 					return err
