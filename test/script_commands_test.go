@@ -48,6 +48,7 @@ import (
 //	                            the mounts of the command hang
 //	berth ARGS...               runs berth with the script's root directory; "! berth" expects a failure
 //	exits CODE ARGS...          runs berth likewise and checks its exit status
+//	refused REGEXP ARGS...      runs berth likewise, and wants an error that matches and a next step
 //	terminal COLSxROWS [-dialog FILE] ARGS...
 //	                            runs berth on a terminal, which grows by a column and a row after every output, and
 //	                            every two seconds without one. Writes what the terminal showed to the file
@@ -219,6 +220,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"own-mounts":    positive("own-mounts", 0, 0, ownMounts),
 		"agent-under":   positive("agent-under [PROGRAM ARGS...]", 0, many, agentUnder),
 		"exits":         positive("exits CODE ARGS...", 2, many, h.exits),
+		"refused":       positive("refused REGEXP ARGS...", 2, many, h.refused),
 		"await":         positive("await POD CONDITION", 2, 2, h.await),
 		"await-event":   positive("await-event POD REASON [TEXT]", 2, 3, h.awaitEvent),
 		"await-problem": positive("await-problem FILE [TEXT]", 1, 2, h.awaitProblem),
