@@ -14,12 +14,12 @@ import (
 	"github.com/berth-run/berth/test/image"
 )
 
-// shellBlock matches a block of commands in a page. A word after "sh" is a mark of notRun.
+// shellBlock matches a block of commands in a page. A word after "sh" is a mark: onlySystemd or a key of notRun.
 var shellBlock = regexp.MustCompile("(?ms)^```sh(?: ([a-z]+))?\n(.*?)^```$")
 
 // commandBlock is a block of commands in a page.
 type commandBlock struct {
-	mark string // a key of notRun; "" if a script runs the block
+	mark string // onlySystemd or a key of notRun; "" if a script runs the block on every machine
 	text string
 }
 
@@ -33,12 +33,14 @@ func blocks(page string) (all []commandBlock, err error) {
 }
 
 // pageBerth stands in for berth in the blocks of a page. It adds what makes a command work in the place of a script,
-// and only that: a pod in the foreground ends when it is ready, a log that is followed does not block the commands
-// after it, the workload's image has a program of its own instead of a shell, and a test machine may have problems.
+// and only that: a pod in the foreground ends when it is ready, a log that is followed and the server of the web page
+// do not block the commands after them, the workload's image has a program of its own instead of a shell, and a test
+// machine may have problems.
 const pageBerth = `#!/bin/sh
 case "$*" in
 "run "*) shift; exec %[1]s --root-dir "$ROOT" run --config "$CONFIG" --exit-when-ready "$@" ;;
 "logs -f "*) %[1]s --root-dir "$ROOT" "$@" >>followed 2>&1 & exit ;;
+"ui" | "ui --port "*) %[1]s --root-dir "$ROOT" "$@" </dev/null >page 2>&1 & echo $! >page.pid; exit ;;
 "exec web -- sh") exec %[1]s --root-dir "$ROOT" exec web -- /workload print "in the pod" ;;
 "doctor") %[1]s --root-dir "$ROOT" doctor --config "$CONFIG"; [ $? -le 1 ]; exit ;;
 esac
@@ -53,7 +55,7 @@ func (h *harness) block(ts *testscript.TestScript, args []string) {
 	all, err := blocks(args[0])
 	ts.Check(err)
 	at := slices.IndexFunc(all, func(b commandBlock) bool {
-		return (b.mark == "" || b.mark == "systemd" && onSystemd()) && match.MatchString(b.text)
+		return (b.mark == "" || b.mark == onlySystemd && onSystemd()) && match.MatchString(b.text)
 	})
 	if at < 0 {
 		ts.Fatalf("%s has no block that can run here and matches %q", args[0], args[1])
@@ -62,8 +64,11 @@ func (h *harness) block(ts *testscript.TestScript, args []string) {
 	bin := filepath.Join(dir, "bin")
 	ts.Check(os.MkdirAll(bin, 0o755))
 	ts.Check(os.MkdirAll(filepath.Join(dir, "examples"), 0o755))
-	for _, program := range []string{"git", "make"} { // these tests need a build
-		ts.Check(os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"), 0o755))
+	for program, text := range map[string]string{
+		"git": "", "make": "", // these tests need a build
+		"ssh": "shift 3\nexec \"$@\"\n", // from this machine to itself
+	} {
+		ts.Check(os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"+text), 0o755))
 	}
 	links := []string{h.archive, filepath.Join(filepath.Dir(h.archive), "guestbook.tar")}
 	path := bin
@@ -81,7 +86,8 @@ func (h *harness) block(ts *testscript.TestScript, args []string) {
 	for _, name := range exampleNames() {
 		ts.Check(os.WriteFile(filepath.Join(dir, "examples", name), []byte(exampleFor(ts, name)), 0o644))
 	}
-	text := strings.NewReplacer("127.0.0.1:8080", "127.0.0.1:"+ts.Getenv("PORT"), "/run/berth/berth.sock",
+	text := strings.NewReplacer("127.0.0.1:8080", "127.0.0.1:"+ts.Getenv("PORT"), "--port 8080",
+		"--port "+ts.Getenv("PORT"), "/run/berth/berth.sock",
 		filepath.Join(rootOf(ts), "berth.sock")).Replace(all[at].text)
 	ts.Check(ts.Exec("sh", "-exc", "PATH="+path+":$PATH\n"+text))
 }
@@ -121,15 +127,17 @@ func (h *harness) debianImage(ts *testscript.TestScript, args []string) {
 	ts.Check(ts.Exec(h.bin, "--root-dir", rootOf(ts), "image", "load", archive))
 }
 
-// notRun are the marks of blocks that no script runs, with the reason. A mark is the word after "sh" in the block's
-// first line.
+// onlySystemd marks a block that changes the services of the machine. A script runs it in the emulated machine whose
+// init is systemd.
+const onlySystemd = "systemd"
+
+// notRun are the other marks, of blocks that no script runs, with the reason. A mark is the word after "sh" in the
+// block's first line.
 var notRun = map[string]string{
 	"bench":   "a measurement needs a quiet machine, and takes minutes",
-	"build":   "the tests need what these commands build, and CI consists of these targets",
+	"build":   "the tests need what these commands build, and readme.txtar runs the pod of make run",
 	"cluster": "it replaces the kubelet of a machine: the scripts of test/e2e start agents with these flags",
-	"release": "make packages builds a package, and installs it in a root file system of its own",
-	"systemd": "it changes the services of the machine: installed.txtar runs the tutorial's in an emulated machine",
-	"ui":      "it runs until Ctrl-C, and the second one needs two machines: test/browser opens the page",
+	"release": "make packages builds a package, and packaged.txtar installs one in an emulated machine",
 }
 
 // runPages are the pages whose blocks are run. A translated page has the blocks of the English one.
@@ -139,18 +147,86 @@ func runPages(t *testing.T) []string {
 	})
 }
 
-// Every block of commands in a page is run by a script, or has a mark with a reason.
-func TestDocsCommandBlocksAreRun(t *testing.T) {
-	run := map[string][]*regexp.Regexp{} // by page
-	for _, script := range scriptFiles(t) {
-		text, err := os.ReadFile(script)
+// skip matches a condition under which a script is skipped.
+var skip = regexp.MustCompile(`(?m)^\[(\S+)\] skip `)
+
+// placeOf returns the mark of the blocks that a script runs: "" if make test runs the script on every machine with the
+// embedded runtime, onlySystemd if it runs in the emulated machine with systemd. ok is false for other scripts.
+func placeOf(name, script, machines string) (mark string, ok bool) {
+	for _, m := range skip.FindAllStringSubmatch(script, -1) {
+		switch m[1] {
+		case "!embedded", "containerd", "docker", "old-docker":
+		case "!systemd":
+			mark = onlySystemd
+		default:
+			return "", false
+		}
+	}
+	return mark, mark == "" || strings.Contains(machines, `"`+name+`"`)
+}
+
+func TestPlaceOfScripts(t *testing.T) {
+	for _, test := range []struct {
+		script string
+		mark   string
+		ok     bool
+	}{
+		{"agent start\n", "", true},
+		{"[!embedded] skip 'x'\n", "", true},
+		{"[embedded] skip 'x'\n", "", false},
+		{"[!vm] skip 'x'\n", "", false},
+		{"[!exec:criu] skip 'x'\n", "", false},
+		{"[!systemd] skip 'x'\n", onlySystemd, true},
+	} {
+		if mark, ok := placeOf("web", test.script, `"web"`); mark != test.mark || ok != test.ok {
+			t.Errorf("%q: %q %v", test.script, mark, ok)
+		}
+	}
+	if _, ok := placeOf("web", "[!systemd] skip 'x'\n", `"other"`); ok {
+		t.Error("a script runs that no machine starts")
+	}
+}
+
+// comment matches a comment behind a command.
+var comment = regexp.MustCompile(`(?m)\s+#.*$`)
+
+// blocksOfScripts returns the commands of the blocks that scripts run, without comments, by the mark of placeOf. A page
+// may repeat the block of another page.
+func blocksOfScripts(t *testing.T) map[string][]string {
+	machines, err := os.ReadFile("vm/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := map[string][]string{}
+	for _, path := range scriptFiles(t) {
+		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+		mark, ok := placeOf(strings.TrimSuffix(filepath.Base(path), ".txtar"), string(text), string(machines))
 		for _, m := range regexp.MustCompile(`(?m)^block (\S+) '(.*)'$`).FindAllStringSubmatch(string(text), -1) {
-			run[m[1]] = append(run[m[1]], regexp.MustCompile(m[2]))
+			all, err := blocks(m[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := slices.IndexFunc(all, func(b commandBlock) bool { // as harness.block chooses it
+				return (b.mark == "" || b.mark == mark) && regexp.MustCompile(m[2]).MatchString(b.text)
+			})
+			switch {
+			case at < 0:
+				t.Errorf("%s: no block of %s matches %q", path, m[1], m[2])
+			case ok:
+				run[mark] = append(run[mark], comment.ReplaceAllString(all[at].text, ""))
+			}
 		}
 	}
+	return run
+}
+
+// A script runs every block of commands in a page: on every machine, or in the emulated one with systemd. The other
+// blocks have a mark with a reason.
+func TestDocsCommandBlocksAreRun(t *testing.T) {
+	run := blocksOfScripts(t)
 	used, found := map[string]bool{}, 0
 	for _, page := range runPages(t) {
 		all, err := blocks(page)
@@ -158,12 +234,9 @@ func TestDocsCommandBlocksAreRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, b := range all {
-			runs := slices.ContainsFunc(run[page], func(r *regexp.Regexp) bool { return r.MatchString(b.text) })
-			switch {
-			case b.mark != "" && notRun[b.mark] == "":
-				t.Errorf("%s: the mark %q is not in notRun:\n%s", page, b.mark, b.text)
-			case b.mark == "" && !runs:
-				t.Errorf("%s: no script runs the block\n%s", page, b.text)
+			runs := slices.Contains(run[b.mark], comment.ReplaceAllString(b.text, ""))
+			if !runs && notRun[b.mark] == "" {
+				t.Errorf("%s: no script runs this block, and notRun lacks its mark %q:\n%s", page, b.mark, b.text)
 			}
 			used[b.mark] = true
 			found++
