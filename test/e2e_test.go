@@ -192,7 +192,7 @@ func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool
 		"create":  positive(1, 1, create),
 		"terminal": positive(2, 1<<10, func(ts *testscript.TestScript, args []string) {
 			kubectl := []string{"kubectl", "--kubeconfig", ts.Getenv("KUBECONFIG")}
-			onTerminal(ts, args, func(args ...string) *exec.Cmd {
+			onTerminal(ts, args, func([]byte) {}, func(args ...string) *exec.Cmd {
 				return exec.Command(nodeOf(ts).cluster.Program(), append(kubectl, args...)...)
 			})
 		}),

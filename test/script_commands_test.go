@@ -49,7 +49,7 @@ import (
 //	berth ARGS...               runs berth with the script's root directory; "! berth" expects a failure
 //	exits CODE ARGS...          runs berth likewise and checks its exit status
 //	refused REGEXP ARGS...      runs berth likewise, and wants an error that matches and a next step
-//	terminal COLSxROWS [-dialog FILE] ARGS...
+//	terminal COLSxROWS [-slow] [-dialog FILE] ARGS...
 //	                            runs berth on a terminal, which grows by a column and a row after every output, and
 //	                            every two seconds without one. Writes what the terminal showed to the file
 //	                            "screen". The lines of FILE alternate: a text to wait for, then the input to type
@@ -147,6 +147,7 @@ import (
 //	                            starts a registry at $REGISTRY with the workload as team/app:1, and team/other:1
 //	stall-registry, heal-registry
 //	                            stops in the middle of every answer with team/other:1; continues them
+//	trickle-registry            sends answers with team/other:1 slowly until heal-registry
 //	push-hostile DIR            pushes team/hostile:1, whose layers try to write to DIR on the host
 //	interrupts DURATION         deletes pods while they pull from a registry that never answers, and fails if
 //	                            even the quickest of these pulls ended later than that
@@ -270,6 +271,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		}),
 		"serve-registry":   positive("serve-registry [USER PASSWORD]", 0, 2, h.serveRegistry),
 		"stall-registry":   positive("stall-registry", 0, 0, h.stallRegistry),
+		"trickle-registry": positive("trickle-registry", 0, 0, h.trickleRegistry),
 		"heal-registry":    positive("heal-registry", 0, 0, h.healRegistry),
 		"push-hostile":     positive("push-hostile DIR", 1, 1, h.pushHostile),
 		"loop":             positive("loop NAME", 1, 1, loop),
@@ -310,7 +312,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"page":             positive("page stop|restart|shell POD [CONTAINER LINE WANT]", 2, 5, h.page),
 		"runtime":          positive("runtime kill|start|freeze|thaw|unplug|plug", 1, 1, h.runtimeCommand),
 		"owned":            positive("owned PAGE [FAULT]", 1, 2, h.owned),
-		"terminal":         positive("terminal COLSxROWS [-dialog FILE] ARGS...", 2, many, h.terminal),
+		"terminal":         positive("terminal COLSxROWS [-slow] [-dialog FILE] ARGS...", 2, many, h.terminal),
 	}
 	return commands
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -52,6 +53,14 @@ func (h *harness) stallRegistry(ts *testscript.TestScript, _ []string) {
 	r := ts.Value(daemonKey{}).(*daemon).images
 	r.heal = make(chan struct{})
 	r.Inject(images.Stall(r.other, r.heal))
+}
+
+// trickleRegistry makes the layer of team/other:1, which has 1 MiB, arrive slowly until heal-registry.
+func (h *harness) trickleRegistry(ts *testscript.TestScript, _ []string) {
+	const piece, pause = 512, 20 * time.Millisecond
+	r := ts.Value(daemonKey{}).(*daemon).images
+	r.heal = make(chan struct{})
+	r.Inject(images.Trickle(r.other, piece, pause, r.heal))
 }
 
 func (h *harness) healRegistry(ts *testscript.TestScript, _ []string) {

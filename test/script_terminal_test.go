@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,10 +19,18 @@ import (
 )
 
 // terminal runs berth on a new terminal, and writes what the terminal showed to the file "screen". The terminal has
-// colors, unless the script sets NO_COLOR.
+// colors, unless the script sets NO_COLOR. With -slow, the bytes to and from the agent trickle until the terminal shows
+// their rate and the time left.
 func (h *harness) terminal(ts *testscript.TestScript, args []string) {
-	onTerminal(ts, args, func(args ...string) *exec.Cmd {
-		cmd := exec.Command(h.bin, append([]string{"--root-dir", rootOf(ts)}, args...)...)
+	agent, shown := []string{"--root-dir", rootOf(ts)}, func([]byte) {}
+	if args[1] == "-slow" {
+		args = slices.Delete(slices.Clone(args), 1, 2)
+		t := newThrottle(ts, filepath.Join(rootOf(ts), "berth.sock"))
+		defer t.close()
+		agent, shown = append(agent, "--socket", t.path), t.shown
+	}
+	onTerminal(ts, args, shown, func(args ...string) *exec.Cmd {
+		cmd := exec.Command(h.bin, append(agent, args...)...)
 		cmd.Dir = ts.MkAbs(".")
 		cmd.Env = append(os.Environ(), "TERM=xterm-256color", "NO_COLOR="+ts.Getenv("NO_COLOR"))
 		return cmd
@@ -75,8 +84,9 @@ func (d dialog) finished() error {
 const silence = 2 * time.Second
 
 // onTerminal runs a command on a new terminal, and ends it when patience is over. args has the terminal's size, an
-// optional dialog, and the arguments of the command.
-func onTerminal(ts *testscript.TestScript, args []string, command func(args ...string) *exec.Cmd) {
+// optional dialog, and the arguments of the command. It calls shown with all that the terminal has shown, each time.
+func onTerminal(ts *testscript.TestScript, args []string, shown func(screen []byte),
+	command func(args ...string) *exec.Cmd) {
 	var size unix.Winsize
 	_, err := fmt.Sscanf(args[0], "%dx%d", &size.Col, &size.Row)
 	ts.Check(err)
@@ -101,6 +111,7 @@ func onTerminal(ts *testscript.TestScript, args []string, command func(args ...s
 		ts.Check(master.SetReadDeadline(time.Now().Add(silence)))
 		n, err := master.Read(piece)
 		screen.Write(piece[:n])
+		shown(screen.Bytes())
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			if time.Now().After(end) {
 				ts.Check(errors.Join(cmd.Process.Kill(), cmd.Wait()))

@@ -155,3 +155,31 @@ func Stall(digest string, resume <-chan struct{}) Fault {
 		return true
 	}
 }
+
+// Trickle answers requests for a blob in pieces of so many bytes, with a pause after each, and with the rest when
+// resume is closed.
+func Trickle(digest string, piece int, pause time.Duration, resume <-chan struct{}) Fault {
+	return func(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
+		content, ok := blob(r, next, digest)
+		if !ok {
+			return false
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+		for len(content) > 0 {
+			n := min(piece, len(content))
+			select {
+			case <-resume:
+				n = len(content)
+			case <-time.After(pause):
+			case <-r.Context().Done():
+				return true
+			}
+			if _, err := w.Write(content[:n]); err != nil {
+				return true
+			}
+			_ = http.NewResponseController(w).Flush()
+			content = content[n:]
+		}
+		return true
+	}
+}
