@@ -315,6 +315,29 @@ func TestDocsTranscriptsAreOfScripts(t *testing.T) {
 	}
 }
 
+// README shows one start twice: as the picture at its top and as text.
+func TestDocsPictureShowsTheStartOfREADME(t *testing.T) {
+	picture, err := os.ReadFile("../docs/waterfall.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	title := regexp.MustCompile(`<title>(.* ready after .*)</title>`).FindSubmatch(picture)
+	start := regexp.MustCompile(`>(pod start, .*)</text>`).FindSubmatch(picture)
+	if title == nil || start == nil {
+		t.Fatal("docs/waterfall.svg has no headline")
+	}
+	headline := fmt.Sprintf("```\n%s\n%s\n", title[1], start[1])
+	for _, page := range []string{"README.md", "README.zh-CN.md"} {
+		text, err := os.ReadFile(filepath.Join("..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), headline) {
+			t.Errorf("%s has no block that begins with the headline of docs/waterfall.svg:\n%s", page, headline)
+		}
+	}
+}
+
 // A script runs each example, and the index of the examples lists it.
 func TestDocsExamplesAreRun(t *testing.T) {
 	index, err := os.ReadFile("../examples/README.md")
