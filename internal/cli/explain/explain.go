@@ -33,13 +33,13 @@ func Command(a *command.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain FILE...|--pressure",
 		Short: "Show whether the agent would admit the pods of manifests now, and why not",
-		Long: `Check the pods of manifests against the running agent's admission rules, without applying them. The
+		Long: `Check the pods of manifests against the admission rules of this node, without applying them. The
 output has the result of each rule, and the CPUs, memory and devices that the pod would hold
 exclusively. Each pod is checked as if it alone were applied now and replaced a pod of the same name.
 The file - is standard input. The rules are described in docs/admission.md.
 
 With --pressure and without a file, show how far the node is from evicting pods, and the pods in
-their order of eviction (docs/eviction.md).
+their order of eviction (docs/eviction.md). That needs an agent.
 
 The exit status is 0 if all pods would be admitted, 2 if one would not (not yet, blocked, rejected or
 invalid), and 1 for an error.`,
