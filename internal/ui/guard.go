@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -126,7 +127,7 @@ var chinese = map[string]string{
 // with the same language.
 func inLanguage(r *http.Request, text string) string {
 	if strings.HasPrefix(strings.ToLower(r.Header.Get("Accept-Language")), "zh") {
-		return chinese[text]
+		return cmp.Or(chinese[text], text)
 	}
 	return text
 }

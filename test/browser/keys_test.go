@@ -56,9 +56,8 @@ func TestListByKeyboard(t *testing.T) {
 	b.wait(`[...document.querySelectorAll("th")].map(h => h.ariaSort).join() ===
 		"none,none,none,none,descending,none,none,none,"`)
 	b.wait(`location.hash === ""`)
-	b.run(chromedp.Evaluate(`document.activeElement.blur()`, nil))
-	b.press(kb.ArrowUp)
-	chosen("b") // the first row now
+	b.press(kb.ArrowUp) // leaves the button
+	chosen("b")         // the first row now
 	b.press(kb.ArrowDown)
 	chosen("a")
 	b.press(kb.Enter)

@@ -35,11 +35,13 @@ export function Pods({ table, usage }: { table: Table<Pod>; usage: Record<string
     const press = (e: KeyboardEvent) => {
       if (e.ctrlKey || e.metaKey || e.altKey) return;
       if (e.target instanceof HTMLSelectElement) return;
-      const filtering = typing(e);
+      const filtering = typing(e), control = e.target instanceof HTMLButtonElement || e.target instanceof HTMLAnchorElement ? e.target : undefined;
+      // Enter is for the chosen pod after an arrow, and for a button or a link after Tab.
+      if (e.key === "ArrowDown" || e.key === "ArrowUp") control?.blur();
       if (e.key === "Escape" && filtering) { setFilter(""); input.current?.blur(); }
       else if (e.key === "ArrowDown") { choose(c => Math.min(c + 1, shown.length - 1)); e.preventDefault(); }
       else if (e.key === "ArrowUp") { choose(c => Math.max(c - 1, 0)); e.preventDefault(); }
-      else if (e.target instanceof HTMLButtonElement || e.target instanceof HTMLAnchorElement) return; // Enter is for it
+      else if (control) return;
       else if (e.key === "Enter" && shown[Math.max(chosen, 0)] && (filtering || chosen >= 0)) location.hash = linkTo(shown[Math.max(chosen, 0)]);
     };
     // When the key is up, its character is written already, so it does not become a part of the filter.
