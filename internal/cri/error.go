@@ -1,6 +1,8 @@
 package cri
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -22,7 +24,8 @@ type Error struct {
 	// Err is the error that gRPC reported, or the defect of the answer.
 	Err error
 
-	ctxErr error // the caller's context error when that ended the call
+	ctxErr error         // the caller's context error when that ended the call
+	waited time.Duration // how long the call had taken when the caller's deadline passed
 }
 
 // Error omits gRPC's framing. It names the runtime only if the runtime itself is at fault: all other errors are about
@@ -34,8 +37,8 @@ func (e *Error) Error() string {
 	}
 	var bad *badAnswer
 	switch {
-	case e.Limit > 0:
-		return fmt.Sprintf("%s: no answer from runtime at %s within %s", e.Call, e.Endpoint, e.Limit)
+	case e.Limit > 0, errors.Is(e.ctxErr, context.DeadlineExceeded):
+		return fmt.Sprintf("%s: no answer from runtime at %s within %s", e.Call, e.Endpoint, cmp.Or(e.Limit, e.waited))
 	case e.ctxErr != nil:
 		return fmt.Sprintf("%s: %s", e.Call, e.ctxErr)
 	case errors.As(e.Err, &bad):

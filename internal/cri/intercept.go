@@ -199,7 +199,7 @@ func (c *Client) describe(ctx context.Context, method string, most, took time.Du
 	if err == nil {
 		return nil
 	}
-	e := &Error{Call: callName(method), Endpoint: c.endpoint, Err: err}
+	e := &Error{Call: callName(method), Endpoint: c.endpoint, Err: err, waited: took.Round(time.Millisecond)}
 	if code := status.Code(err); code == grpccodes.Canceled || code == grpccodes.DeadlineExceeded {
 		e.ctxErr = ctx.Err()
 		deadline, bounded := ctx.Deadline()

@@ -2,6 +2,7 @@ package report
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,6 +22,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 	}
 	w.wake.Wake()
 	w.mu.Unlock()
+	began := time.Now()
 	for {
 		left, settled := w.left(open)
 		if left == 0 {
@@ -28,11 +30,28 @@ func (w *Writer) Flush(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("flush statuses of pods: %d of %d are left: %w", left, len(open), context.Cause(ctx))
+			return &unsentError{left, len(open), time.Since(began).Round(time.Millisecond), context.Cause(ctx)}
 		case <-settled:
 		}
 	}
 }
+
+// unsentError is the error of a Flush that ended before the API server had accepted all statuses.
+type unsentError struct {
+	left, all int
+	waited    time.Duration
+	cause     error // why the context ended
+}
+
+func (e *unsentError) Error() string {
+	cause := e.cause.Error()
+	if errors.Is(e.cause, context.DeadlineExceeded) {
+		cause = fmt.Sprintf("the API server has not accepted them within %s", e.waited)
+	}
+	return fmt.Sprintf("flush statuses of pods: %d of %d are left: %s", e.left, e.all, cause)
+}
+
+func (e *unsentError) Unwrap() error { return e.cause }
 
 // left counts the rows that are not yet sent up to a version. It returns a channel that is closed when there may be
 // fewer.
