@@ -62,7 +62,7 @@ func standaloneRuntime(ctx context.Context, f config.Flags, log *slog.Logger) (r
 		return nil, nil, err
 	}
 	if err := os.MkdirAll(c.RootDir, 0o711); err != nil { // as the agent makes it
-		return nil, nil, fmt.Errorf("make root directory: %w", err)
+		return nil, nil, client.Next(fmt.Errorf("make root directory: %w", err), "choose another --root-dir")
 	}
 	if unlock, err = lock.Root(ctx, c.RootDir); err != nil {
 		return nil, nil, err

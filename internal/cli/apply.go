@@ -45,7 +45,7 @@ func applyCommand(a *app) *cobra.Command {
 					return err
 				}
 			}
-			return command.All(cmd.ErrOrStderr(), failed)
+			return errors.Join(failed...)
 		},
 	}
 	s.Add(cmd)

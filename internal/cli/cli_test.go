@@ -43,8 +43,13 @@ type result struct {
 
 // berth runs a command line against the agent of a test.
 func berth(a *servertest.Agent, stdin string, args ...string) result {
+	return berthAt(a.Socket, stdin, args...)
+}
+
+// berthAt runs a command line against the agent at a socket.
+func berthAt(socket, stdin string, args ...string) result {
 	var out, stderr bytes.Buffer
-	status := Main(append([]string{"--socket", a.Socket}, args...), strings.NewReader(stdin), &out, &stderr)
+	status := Main(append([]string{"--socket", socket}, args...), strings.NewReader(stdin), &out, &stderr)
 	return result{out.String(), stderr.String(), status}
 }
 
@@ -106,26 +111,32 @@ func TestCommands(t *testing.T) {
 		{args: "get pods -n far", want: result{Err: "No pods found in namespace far\n"}},
 		{args: "get pods -A -n far",
 			want: result{
-				Err: "error: if any flags in the group [namespace all-namespaces] are set none of the others can be; " +
+				Err: "error: get pods: if any flags in the group [namespace all-namespaces] are set none of " +
+					"the others can be; " +
 					"[all-namespaces namespace] were all set\nnext: see \"berth get pods --help\"\n", Status: 1}},
 		{args: "get pods web -A",
-			want: result{Err: "error: a pod name needs a single namespace\nnext: leave out -A, or the name\n",
+			want: result{Err: "error: get pods web: a pod name needs a single namespace\nnext: leave out " +
+				"-A, or the name\n",
 				Status: 1}},
 		{args: "get pod none",
 			want: result{
-				Err: "error: pods \"default/none\" not found\nnext: list the pods of this node with \"berth get " +
+				Err: "error: get pods none: pods \"default/none\" not found\nnext: list the pods of this " +
+					"node with \"berth get " +
 					"pods -A\"\n", Status: 1}},
 		{args: "get nodes",
 			want: result{
-				Err: "error: the agent has no resource \"nodes\"\nnext: it has pods, events, images, problems, " +
+				Err: "error: get nodes: the agent has no resource \"nodes\"\nnext: it has pods, events, " +
+					"images, problems, " +
 					"configmaps, secrets, persistentvolumeclaims, persistentvolumes and runtimeclasses\n", Status: 1}},
 		{args: "get pods -o xml",
 			want: result{
-				Err: "error: invalid argument \"xml\" for \"-o, --output\" flag: use one of json, yaml, wide, " +
+				Err: "error: get pods: invalid argument \"xml\" for \"-o, --output\" flag: use one of json, " +
+					"yaml, wide, " +
 					"name\nnext: see \"berth get pods --help\"\n", Status: 1}},
 		{args: "get pods a b",
 			want: result{
-				Err:    "error: accepts at most 1 arg(s), received 2\nnext: usage: berth get pods [NAME] [flags]\n",
+				Err: "error: get pods a b: accepts at most 1 arg(s), received 2\nnext: usage: berth get " +
+					"pods [NAME] [flags]\n",
 				Status: 1}},
 		{args: "get events --field-selector involvedObject.fieldPath=spec.containers{app}",
 			want: result{
@@ -133,7 +144,7 @@ func TestCommands(t *testing.T) {
 					"Started container\n"}},
 		{args: "events --for pod/api", want: result{Err: "No events found in namespace default\n"}},
 		{args: "events --for node/x",
-			want: result{Err: "error: \"node/x\" is not a pod\nnext: write NAME or pod/NAME\n", Status: 1}},
+			want: result{Err: "error: events: \"node/x\" is not a pod\nnext: write NAME or pod/NAME\n", Status: 1}},
 		{args: "get images", want: result{Out: "IMAGE    IMAGE ID   SIZE\napp:v1   0123       1.0kB\n"}},
 		{args: "image ls -o yaml",
 			want: result{
@@ -142,7 +153,7 @@ func TestCommands(t *testing.T) {
 		{args: "image load " + archive, want: result{Out: "loaded app:v1\n"}},
 		{args: "image load -", in: "another", want: result{Out: "loaded app:v1\n"}},
 		{args: "image load " + noFile,
-			want: result{Err: "error: load image: open " + noFile +
+			want: result{Err: "error: image load " + noFile + ": open " + noFile +
 				": no such file or directory\nnext: give the path of a tar file, or - for standard input\n",
 				Status: 1}},
 		{args: "get problems",
@@ -156,78 +167,93 @@ func TestCommands(t *testing.T) {
 			want: result{Out: "[pod/web/app] two from app\n[pod/web/side] two from side\n"}},
 		{args: "logs web -c app --since-time yesterday",
 			want: result{
-				Err:    "error: --since-time \"yesterday\" is not a time\nnext: write it like 2006-01-02T15:04:05Z\n",
+				Err: "error: logs web: --since-time \"yesterday\" is not a time\nnext: write it like " +
+					"2006-01-02T15:04:05Z\n",
 				Status: 1}},
 		{args: "logs api --previous",
 			want: result{
-				Err: "error: previous terminated container \"app\" in pod \"api\" not found\nnext: it has not been " +
+				Err: "error: logs api: previous terminated container \"app\" in pod \"api\" not " +
+					"found\nnext: it has not been " +
 					"restarted; leave out --previous\n", Status: 1}},
 		{args: "exec api -- echo hello", want: result{Out: "hello\n"}},
 		{args: "exec web -c side -i -- cat", in: "input", want: result{Out: "input"}},
 		{args: "exec api -- fail 42", want: result{Err: "failed\n", Status: 42}},
 		{args: "exec api echo",
 			want: result{
-				Err: "error: expected one pod, --, and a command\nnext: usage: berth exec POD [-c " +
+				Err: "error: exec api echo: expected one pod, --, and a command\nnext: usage: berth exec POD [-c " +
 					"CONTAINER] [-i] [-t] " +
 					"-- COMMAND... [flags]\n", Status: 1}},
 		{args: "attach web -c side", want: result{}},
 		{args: "attach web -i",
 			want: result{Err: both +
-				"error: attach to pod default/web: container \"app\" of pod default/web has no standard input\nnext: " +
+				"error: attach web: attach to pod default/web: container \"app\" of pod default/web has no " +
+				"standard input\nnext: " +
 				"attach without -i, or set stdin: true in its manifest\n", Status: 1}},
 		{args: "attach web -c none",
 			want: result{
-				Err: "error: attach to pod default/web: container \"none\" is not in pod default/web\nnext: its " +
+				Err: "error: attach web: attach to pod default/web: container \"none\" is not in pod " +
+					"default/web\nnext: its " +
 					"containers: app, side\n", Status: 1}},
 		{args: "port-forward web 99999",
 			want: result{
-				Err: "error: port \"99999\": it is not between 1 and 65535\nnext: write [LOCAL:]PORT, such " +
+				Err: "error: port-forward web 99999: port \"99999\": it is not between 1 and 65535\nnext: " +
+					"write [LOCAL:]PORT, such " +
 					"as 8080:80\n", Status: 1}},
 		{args: "port-forward web 80:http",
 			want: result{
-				Err: "error: port \"80:http\": pod default/web names no ports\nnext: write [LOCAL:]PORT, such " +
+				Err: "error: port-forward web 80:http: port \"80:http\": pod default/web names no " +
+					"ports\nnext: write [LOCAL:]PORT, such " +
 					"as 8080:80\n", Status: 1}},
 		{args: "port-forward web x:80",
 			want: result{
-				Err: "error: port \"x:80\": the local port is not a number up to 65535\nnext: write " +
+				Err: "error: port-forward web x:80: port \"x:80\": the local port is not a number up to " +
+					"65535\nnext: write " +
 					"[LOCAL:]PORT, such " +
 					"as 8080:80\n", Status: 1}},
 		{args: "cp a b",
 			want: result{
-				Err: "error: expected one path in a pod and one on this machine\nnext: write POD:PATH for " +
+				Err: "error: cp a b: expected one path in a pod and one on this machine\nnext: write " +
+					"POD:PATH for " +
 					"the path in a " +
 					"pod and ./PATH for the other\n", Status: 1}},
 		{args: "cp web:/a api:/b",
 			want: result{
-				Err: "error: expected one path in a pod and one on this machine\nnext: write POD:PATH for " +
+				Err: "error: cp web:/a api:/b: expected one path in a pod and one on this machine\nnext: " +
+					"write POD:PATH for " +
 					"the path in a " +
 					"pod and ./PATH for the other\n", Status: 1}},
 		{args: "cp web: b",
-			want: result{Err: "error: \"web:\" is not a path in a pod\nnext: write POD:PATH\n", Status: 1}},
+			want: result{Err: "error: cp \"web:\" b: \"web:\" is not a path in a pod\nnext: write " +
+				"POD:PATH\n", Status: 1}},
 		{args: "cp none:/a b",
 			want: result{
-				Err: "error: pods \"default/none\" not found\nnext: list the pods of this node with \"berth get " +
+				Err: "error: cp none:/a b: pods \"default/none\" not found\nnext: list the pods of this " +
+					"node with \"berth get " +
 					"pods -A\"\n", Status: 1}},
 		{args: "trace",
 			want: result{
 				Out: "NAMESPACE   POD   STATE   TOOK   AGE   PROBLEM\ndefault     web   ready   1s     AGE\n"}},
 		{args: "trace web --depth -1",
-			want: result{Err: "error: --depth -1 is negative\nnext: give a number of levels, or 0 for all\n",
+			want: result{Err: "error: trace web: --depth -1 is negative\nnext: give a number of levels, or " +
+				"0 for all\n",
 				Status: 1}},
 		{args: "describe web", want: result{Out: "Name:             web\n"}},
 		{args: "describe pod",
-			want: result{Err: "error: expected one pod, got 0\nnext: write pod NAME, or pod/NAME\n", Status: 1}},
+			want: result{Err: "error: describe pod: expected one pod, got 0\nnext: write pod NAME, or " +
+				"pod/NAME\n", Status: 1}},
 		{args: "frobnicate",
 			want: result{Err: "error: unknown command \"frobnicate\" for \"berth\"\nnext: see \"berth --help\"\n",
 				Status: 1}},
 		{args: "agent --log-format xml",
-			want: result{Err: "error: --log-format \"xml\" is unknown\nnext: use text or json\n", Status: 1}},
+			want: result{Err: "error: agent: --log-format \"xml\" is unknown\nnext: use text or " +
+				"json\n", Status: 1}},
 		{args: "agent --node-ip here",
 			want: result{
-				Err: "error: invalid argument \"here\" for \"--node-ip\" flag: ParseAddr(\"here\"): unable to parse " +
-					"IP\nnext: see \"berth agent --help\"\n", Status: 1}},
+				Err: "error: agent: invalid argument \"here\" for \"--node-ip\" flag: unable to parse IP" +
+					"\nnext: see \"berth agent --help\"\n", Status: 1}},
 		{args: "runtime",
-			want: result{Err: "error: required flag(s) \"listen\" not set\nnext: see \"berth runtime --help\"\n",
+			want: result{Err: "error: runtime: required flag(s) \"listen\" not set\nnext: see \"berth " +
+				"runtime --help\"\n",
 				Status: 1}},
 	}
 	for _, tt := range tests {
@@ -317,13 +343,14 @@ func TestApply(t *testing.T) {
 		{args: []string{"-f", "-", "-n", "far", "-o", "name"}, in: "metadata: {name: c}", want: result{Out: "pod/c\n"}},
 		{args: []string{"-f", bad, "-f", two}, want: result{
 			Out: "pod/a configured\npod/b configured\n", Status: 1,
-			Err: "error: " + bad + ": line 1: metadata.title: unknown field\nnext: correct the manifest\n",
+			Err: "error: apply: " + bad + ": line 1: metadata.title: unknown field\nnext: correct the manifest\n",
 		}},
 		{args: nil,
-			want: result{Err: "error: required flag(s) \"filename\" not set\nnext: see \"berth apply --help\"\n",
+			want: result{Err: "error: apply: required flag(s) \"filename\" not set\nnext: see \"berth apply " +
+				"--help\"\n",
 				Status: 1}},
 		{args: []string{"-f", filepath.Dir(two)}, want: result{Status: 1,
-			Err: "error: read manifest: " + filepath.Dir(two) +
+			Err: "error: apply: read manifest: " + filepath.Dir(two) +
 				" is a directory\nnext: name its files, or let an agent watch it: staticPodPath in the " +
 				"configuration\n"}},
 	}
@@ -356,16 +383,19 @@ func TestDelete(t *testing.T) {
 		{"-f " + manifest, result{Out: "pod/d deleted\n"}},
 		{
 			"pod a", result{
-				Err: "error: pods \"default/a\" not found\nnext: list the pods of this node with \"berth get " +
+				Err: "error: delete pod a: pods \"default/a\" not found\nnext: list the pods of this node " +
+					"with \"berth get " +
 					"pods -A\"\n", Status: 1}},
 		{"pod a --ignore-not-found", result{}},
 		{
 			"pod", result{
-				Err: "error: no pod, object or file is named\nnext: usage: berth delete pod NAME... | KIND " +
+				Err: "error: delete pod: no pod, object or file is named\nnext: usage: berth delete pod " +
+					"NAME... | KIND " +
 					"NAME... | -f " +
 					"FILE [flags]\n", Status: 1}},
 		{"pod a --grace-period -2",
-			result{Err: "error: --grace-period -2 is negative\nnext: give seconds, or -1 for the pod's own\n",
+			result{Err: "error: delete pod a: --grace-period -2 is negative\nnext: give seconds, or -1 for " +
+				"the pod's own\n",
 				Status: 1}},
 	} {
 		if diff := cmp.Diff(tt.want,
@@ -383,7 +413,8 @@ func TestDeleteWaits(t *testing.T) {
 	p := running(a, "web", "app")
 	a.OnDelete(func(*corev1.Pod) {})
 	got := berth(a, "", "delete", "pod", "web", "--timeout", "100ms")
-	if got.Status != 1 || got.Err != "error: pods are not gone after 100ms\n" {
+	if !strings.HasPrefix(got.Err, "error: delete pod web: not gone after 100ms: pod default/web\nnext: ") ||
+		got.Status != 1 {
 		t.Errorf("a pod that stays: %+v", got)
 	}
 	a.OnDelete(func(p *corev1.Pod) { go a.Remove(podKey(p)) })
@@ -434,7 +465,7 @@ func TestRunDetached(t *testing.T) {
 func TestRunNeedsAnAgentThatFits(t *testing.T) {
 	a := servertest.Start(t)
 	got := berth(a, "metadata: {name: web}", "run", "--config", "x.yaml", "-")
-	if want := "error: --config configures a new agent, but one already runs at " + a.Socket +
+	if want := "error: run -: --config configures a new agent, but one already runs at " + a.Socket +
 		"\nnext: leave it out, or choose another --root-dir\n"; got.Err != want {
 		t.Errorf("a configuration for a running agent: %+v", got)
 	}
@@ -443,7 +474,7 @@ func TestRunNeedsAnAgentThatFits(t *testing.T) {
 	}
 	got = berth(a, "metadata: {name: web}", "run", "--detach", "-")
 	want := result{Status: 1,
-		Err: "error: --detach needs a running agent: connect to the agent at " + a.Socket +
+		Err: "error: run -: --detach needs a running agent: connect to the agent at " + a.Socket +
 			": no agent runs on this root\nnext: start one with \"berth agent\", or leave out --detach\n"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("no agent (-want +got):\n%s", diff)
@@ -559,7 +590,7 @@ func TestConditionProblems(t *testing.T) {
 func TestPrintError(t *testing.T) {
 	var out bytes.Buffer
 	err := answer.Next(errors.New("no"), "do this")
-	command.PrintError(&out, fmt.Errorf("apply: %w", err))
+	command.PrintError(&out, &cobra.Command{Use: "berth"}, fmt.Errorf("apply: %w", err))
 	if got := out.String(); got != "error: apply: no\nnext: do this\n" {
 		t.Errorf("%q", got)
 	}

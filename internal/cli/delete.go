@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,14 +39,14 @@ func deleteCommand(a *app) *cobra.Command {
 		Example: "  berth delete pod web --grace-period 5",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if others, ok := objects.Arguments(f.Namespace, args); ok && len(f.files) == 0 {
-				return command.All(cmd.ErrOrStderr(), objects.Delete(cmd, a.Client(), others, f.missing))
+				return errors.Join(objects.Delete(cmd, a.Client(), others, f.missing)...)
 			}
 			keys, others, err := f.named(cmd, a.Client(), args)
 			if err != nil {
 				return err
 			}
 			failed := a.deletePods(cmd, &f, keys)
-			return command.All(cmd.ErrOrStderr(), append(failed, objects.Delete(cmd, a.Client(), others, f.missing)...))
+			return errors.Join(append(failed, objects.Delete(cmd, a.Client(), others, f.missing)...)...)
 		},
 	}
 	f.Add(cmd)
@@ -103,7 +106,7 @@ func (a *app) deletePods(cmd *cobra.Command, f *deleteFlags, keys []types.Namesp
 	ctx := cmd.Context()
 	if f.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("pods are not gone after %s", f.timeout))
+		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, errLate)
 		defer cancel()
 	}
 	var grace *time.Duration
@@ -112,27 +115,56 @@ func (a *app) deletePods(cmd *cobra.Command, f *deleteFlags, keys []types.Namesp
 		grace = &d
 	}
 	c := a.Client()
-	going := map[types.UID]bool{}
-	for _, key := range keys {
+	going := map[types.UID]types.NamespacedName{}
+	for i, key := range keys {
 		p, err := c.Pod(key).Delete(ctx, "", grace)
+		if err != nil && errors.Is(context.Cause(ctx), errLate) {
+			failed = append(failed, client.Next(
+				fmt.Errorf("no answer from the agent within %s: nothing is known of %s", f.timeout, podNames(keys[i:])),
+				"see the agent's log for what it waits for, or give a longer --timeout"))
+			break
+		}
 		switch {
 		case err == nil:
-			going[p.UID] = true
+			going[p.UID] = key
 			fmt.Fprintf(cmd.OutOrStdout(), "pod/%s deleted\n", key.Name)
 		case !f.missing || !apierrors.IsNotFound(err):
 			failed = append(failed, err)
 		}
 	}
 	if f.wait {
-		if err := waitGone(ctx, c, going); err != nil {
+		err := waitGone(ctx, c, going)
+		if errors.Is(err, errLate) {
+			err = client.Next(fmt.Errorf("not gone after %s: %s", f.timeout,
+				podNames(slices.Collect(maps.Values(going)))),
+				`see "berth describe pod" for what still runs, wait again with a longer --timeout, or kill it with `+
+					"--grace-period 0")
+		}
+		if err != nil {
 			failed = append(failed, err)
 		}
 	}
 	return failed
 }
 
-// waitGone returns when none of the pods exists any more.
-func waitGone(ctx context.Context, c *client.Client, going map[types.UID]bool) error {
+// errLate ends a wait after --timeout.
+var errLate = errors.New("--timeout has passed")
+
+// podNames lists pods in the order of their names.
+func podNames(keys []types.NamespacedName) string {
+	var names []string
+	for _, key := range keys {
+		names = append(names, key.String())
+	}
+	slices.Sort(names)
+	if len(names) == 1 {
+		return "pod " + names[0]
+	}
+	return "pods " + strings.Join(names, ", ")
+}
+
+// waitGone returns when none of the pods exists any more. It removes the pods from going that it has seen go.
+func waitGone(ctx context.Context, c *client.Client, going map[types.UID]types.NamespacedName) error {
 	if len(going) == 0 {
 		return nil
 	}
@@ -150,18 +182,12 @@ func waitGone(ctx context.Context, c *client.Client, going map[types.UID]bool) e
 		default:
 			there[change.Object.UID] = true
 		}
-		if listed && !anyOf(going, there) {
+		if listed {
+			maps.DeleteFunc(going, func(uid types.UID, _ types.NamespacedName) bool { return !there[uid] })
+		}
+		if len(going) == 0 {
 			return nil
 		}
 	}
 	return context.Cause(ctx)
-}
-
-func anyOf(a, b map[types.UID]bool) bool {
-	for k := range a {
-		if b[k] {
-			return true
-		}
-	}
-	return false
 }

@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"bytes"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -11,23 +11,30 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
+	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/servertest"
+	"github.com/berth-run/berth/internal/cli/command"
 )
 
 // unreadable matches what no user should read: a Go type or value, a wrong format, and a cause without an explanation.
 var unreadable = regexp.MustCompile(`\*[a-z]+\.[A-Z]|%!|map\[|<nil>|0x[0-9a-f]{6}|goroutine |` +
-	`: context deadline exceeded`)
+	`: context deadline exceeded|\[\{|strconv\.|slog: |ParseAddr`)
 
-// complaints returns what is wrong with the words of a failed command. An error names its cause once, and says what to
-// do next.
-func complaints(r result) (all []string) {
-	lines := strings.Split(strings.TrimSpace(r.Err), "\n")
+// complaints returns what is wrong with the words of a failed command. An error names the verb and the object of the
+// command line, which are words, and its cause once. It says what to do next.
+func complaints(words string, r result) (all []string) {
+	_, text, found := strings.Cut("\n"+r.Err, "\nerror: ") // lines of progress may come before it
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	next, last := strings.CutPrefix(lines[len(lines)-1], "next: ")
 	switch {
 	case r.Status == 0:
 		return []string{"no error"}
-	case !strings.HasPrefix(r.Err, "error: "):
-		all = append(all, "does not begin with error")
-	case !strings.HasPrefix(lines[len(lines)-1], "next: "):
+	case !found:
+		return []string{"does not begin with error"}
+	case !strings.HasPrefix(strings.ReplaceAll(text, `"`, ""), words):
+		all = append(all, "does not name "+words)
+	}
+	if !last || next == command.AnyNext {
 		all = append(all, "no next step")
 	}
 	if bad := unreadable.FindString(r.Err); bad != "" {
@@ -45,17 +52,27 @@ func complaints(r result) (all []string) {
 	return all
 }
 
+// named returns the verb and the objects in a command line: its words before the first flag, and a colon after them.
+func named(args []string) string {
+	if at := slices.IndexFunc(args, func(arg string) bool { return len(arg) > 1 && arg[0] == '-' }); at >= 0 {
+		args = args[:at]
+	}
+	return strings.Join(args, " ") + ":"
+}
+
 func TestComplaints(t *testing.T) {
 	for text, want := range map[string][]string{
-		"error: get pod web: not found\nnext: list the pods\n": nil,
-		"error: get pod web: not found\n":                      {"no next step"},
-		"pod not found\n":                                      {"does not begin with error"},
-		"error: pull image: context deadline exceeded\nnext: wait\n": {
-			"contains : context deadline exceeded"},
-		"error: pull image web: pull image web: denied\nnext: log in\n": {"says twice: pull image web"},
-		"error: read *fs.PathError\nnext: wait\n":                       {"contains *fs.P"},
+		"error: get pod web: not found\nnext: list the pods\n":           nil,
+		"waiting\nerror: get pod web: not found\nnext: list the pods\n":  nil,
+		"error: get pod web: not found\n":                                {"no next step"},
+		"error: get pod web: not found\nnext: " + command.AnyNext + "\n": {"no next step"},
+		"error: not found\nnext: list the pods\n":                        {"does not name get pod web:"},
+		"pod not found\n": {"does not begin with error"},
+		"error: get pod web: context deadline exceeded\nnext: wait\n":       {"contains : context deadline exceeded"},
+		"error: get pod web: pull image web: pull image web: no\nnext: x\n": {"says twice: pull image web"},
+		"error: get pod web: read *fs.PathError\nnext: wait\n":              {"contains *fs.P"},
 	} {
-		if diff := cmp.Diff(want, complaints(result{Err: text, Status: 1})); diff != "" {
+		if diff := cmp.Diff(want, complaints("get pod web:", result{Err: text, Status: 1})); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", text, diff)
 		}
 	}
@@ -80,7 +97,7 @@ func TestEveryCommandExplainsWrongUse(t *testing.T) {
 	a := servertest.Start(t)
 	leaves(newRoot(&app{}), nil, func(cmd *cobra.Command, path []string) {
 		r := berth(a, "", slices.Concat(path, []string{"--no-such-flag"})...)
-		for _, c := range complaints(r) {
+		for _, c := range complaints(named(path), r) {
 			t.Errorf("%s --no-such-flag: %s:\n%s", strings.Join(path, " "), c, r.Err)
 		}
 		tooMany := slices.Concat(path, strings.Fields(strings.Repeat("x ", 9)))
@@ -88,7 +105,7 @@ func TestEveryCommandExplainsWrongUse(t *testing.T) {
 			return // any number will do
 		}
 		r = berth(a, "", tooMany...)
-		for _, c := range complaints(r) {
+		for _, c := range complaints(strings.Join(path, " ")+" x x x and ", r) {
 			t.Errorf("%s with 9 arguments: %s:\n%s", strings.Join(path, " "), c, r.Err)
 		}
 	})
@@ -117,7 +134,7 @@ var errorExits = []struct{ name, stdin, args string }{
 	{"run no such file", "", "run /none.yaml"},
 	{"explain no such file", "", "explain /none.yaml"},
 	{"explain without a file", "", "explain"},
-	{"explain a file and the pressure", "", "explain --pressure web.yaml"},
+	{"explain a file and the pressure", "", "explain web.yaml --pressure"},
 	{"top by an unknown key", "", "top pods --sort size"},
 	{"trace no such pod", "", "trace web"},
 	{"negative depth", "", "trace web --depth -1"},
@@ -166,20 +183,53 @@ var errorExits = []struct{ name, stdin, args string }{
 	{"wrong log level", "", "agent --log-level loud"},
 	{"wrong file to print", "", "init --print all"},
 	{"reset without a yes", "", "reset"},
+	{"resize twice", "", "resize web --limits cpu=1,cpu=2"},
+	{"condition without a status", "", "condition web a"},
+	{"object name with all namespaces", "", "get configmaps web -A"},
+	{"unknown format of objects", "", "get configmaps -o wide"},
+	{"unknown format of an explanation", "", "explain /none.yaml -o xml"},
+	{"unknown time", "", "logs web --since-time yesterday"},
+	{"command before the dashes", "", "debug web true --image x"},
+	{"manifest that is too large", strings.Repeat("# large\n", api.MaxManifest/8+1), "apply -f -"},
+	{"root directory that systemd cannot read", "", "init --prefix /none --root-dir /srv/$berth"},
+	{"socket that cannot be", "", "get pods --socket /" + strings.Repeat("x", 200)},
+	{"socket of nobody", "", "exec web --socket /none.sock -- true"},
 }
 
+// TestEveryErrorExitIsReadable runs all command lines and prepared cases that fail. Each error that internal/cli makes
+// must be among them.
 func TestEveryErrorExitIsReadable(t *testing.T) {
 	a := servertest.Start(t)
 	none := filepath.Join(t.TempDir(), "none.sock")
+	var all strings.Builder
+	check := func(name, words string, r result) {
+		t.Helper()
+		all.WriteString(r.Err)
+		for _, c := range complaints(words, r) {
+			t.Errorf("%s: %s:\n%s", name, c, r.Err)
+		}
+		if testing.Verbose() { // for reading them aloud
+			t.Logf("%s: exit status %d\n%s", name, r.Status, r.Err)
+		}
+	}
 	for _, test := range errorExits {
+		args := strings.Fields(test.args)
+		words := named(args)
+		if args[0] == "frobnicate" {
+			words = "unknown command" // there is no verb
+		}
 		for where, socket := range map[string]string{"with an agent": a.Socket, "without": none} {
-			var out, stderr bytes.Buffer
-			args := append([]string{"--socket", socket}, strings.Fields(test.args)...)
-			status := Main(args, strings.NewReader(test.stdin), &out, &stderr)
-			r := result{out.String(), stderr.String(), status}
-			for _, c := range complaints(r) {
-				t.Errorf("%s, %s (berth %s): %s:\n%s", test.name, where, test.args, c, r.Err)
-			}
+			check(test.name+", "+where, words, berthAt(socket, test.stdin, args...))
+		}
+	}
+	for _, test := range preparedErrors {
+		if !test.root || os.Geteuid() == 0 {
+			check(test.name, test.words, test.run(t))
+		}
+	}
+	for where, text := range errorSites(t) {
+		if !text.MatchString(all.String()) && !slices.Contains(unreached, where) {
+			t.Errorf("%s is in no row of errorExits and preparedErrors (%s)", where, text)
 		}
 	}
 }

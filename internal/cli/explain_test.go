@@ -78,14 +78,16 @@ pod default/bad: invalid: FailedValidation: line 3: spec.containers: Required va
 `}},
 		"no pods": {args: []string{web}, want: result{Out: "The manifests have no pods.\n"}},
 		"no file": {want: result{Status: 1,
-			Err: "error: no manifest is named\nnext: usage: berth explain FILE...|--pressure [flags]\n"}},
+			Err: "error: explain: no manifest is named\nnext: usage: berth explain FILE...|--pressure [flags]\n"}},
 		"another format": {args: []string{web, "-o", "wide"},
-			want: result{Status: 1, Err: "error: output format \"wide\" is not known\nnext: use one of json, yaml\n"}},
+			want: result{Status: 1, Err: "error: explain " + web + ": output format \"wide\" is not " +
+				"known\nnext: use one of json, yaml\n"}},
 		"a bad manifest": {args: []string{"-"},
-			want: result{Status: 1, Err: "error: -: nothing is in it\nnext: correct the manifest\n"}},
+			want: result{Status: 1, Err: "error: explain -: nothing is in it\nnext: correct the manifest\n"}},
 		"a file not there": {args: []string{"/no/pod.yaml"},
 			want: result{Status: 1,
-				Err: "error: read manifest: open /no/pod.yaml: no such file or directory\nnext: give the path of a " +
+				Err: "error: explain /no/pod.yaml: read manifest: open /no/pod.yaml: no such file or " +
+					"directory\nnext: give the path of a " +
 					"file with pods, or - for standard input\n"}},
 	}
 	for name, test := range tests {

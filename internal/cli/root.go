@@ -53,7 +53,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if exit, ok := errors.AsType[*command.ExitError](err); ok && exit.Err == nil {
 		return exit.Code
 	}
-	command.PrintError(stderr, err)
+	command.PrintError(stderr, ran, err)
 	if exit, ok := errors.AsType[*command.ExitError](err); ok {
 		return exit.Code
 	}
@@ -94,7 +94,7 @@ func newRoot(a *app) *cobra.Command {
 	command.Mark(cmd.MarkPersistentFlagDirname("root-dir"))
 	command.Mark(cmd.MarkPersistentFlagFilename("socket"))
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return client.Next(err, fmt.Sprintf("see %q", cmd.CommandPath()+" --help"))
+		return client.Next(command.FlagError(err), fmt.Sprintf("see %q", cmd.CommandPath()+" --help"))
 	})
 	cmd.AddCommand(
 		runCommand(a), applyCommand(a), deleteCommand(a),

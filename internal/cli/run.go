@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/cli/agentflag"
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/follow"
@@ -94,12 +95,18 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, files []string) error {
 	}
 	err = a.runPods(ctx, cmd, f, manifests, interrupts)
 	if errors.Is(err, follow.ErrAbandoned) {
-		return &command.ExitError{Code: exitAbandoned, Err: err}
+		return abandoned(err)
 	}
 	if left := leave(); left != nil {
 		err = errors.Join(err, left)
 	}
 	return err
+}
+
+// abandoned returns the error of a run that the user left before its end.
+func abandoned(err error) error {
+	return &command.ExitError{Code: exitAbandoned,
+		Err: client.Next(err, "wait: the agent still ends these pods, or the next one on this root does")}
 }
 
 // findAgent finds the running agent, or starts one in this process. leave ends the started one.
@@ -173,7 +180,10 @@ func embed(ctx context.Context, cancel context.CancelCauseFunc, e embedded,
 		err := e.agent.Run(agentCtx)
 		if agentCtx.Err() == nil { // it ended by itself
 			if err == nil {
-				err = errors.New("without an error")
+				err = errors.New("it stopped without an error")
+			}
+			if client.NextStep(err) == "" && !errors.Is(err, lock.ErrLocked) {
+				err = client.Next(err, "see the agent's log above, and check this machine with \"berth doctor\"")
 			}
 			cancel(fmt.Errorf("the agent of this command ended: %w", err))
 			err = nil
@@ -187,7 +197,8 @@ func embed(ctx context.Context, cancel context.CancelCauseFunc, e embedded,
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case sig := <-interrupts:
-		err = &command.ExitError{Code: exitAbandoned, Err: fmt.Errorf("%s while the agent was starting", sig)}
+		err = &command.ExitError{Code: exitAbandoned, Err: client.Next(
+			fmt.Errorf("%s while the agent was starting", sig), "run the command again: no pod was started")}
 	}
 	return nil, errors.Join(err, leave())
 }
@@ -199,7 +210,7 @@ func (a *app) runPods(ctx context.Context, cmd *cobra.Command, f *runFlags, mani
 	for _, archive := range f.images {
 		images, err := transfer.Agent{Client: c, Err: cmd.ErrOrStderr()}.Load(ctx, archive, cmd.InOrStdin())
 		if err != nil {
-			return err
+			return fmt.Errorf("load image: %w", err)
 		}
 		if err := printer.ImageNames("loaded")(cmd.OutOrStdout(), api.ImageList{Items: images}); err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/agentflag"
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/process"
@@ -83,11 +84,12 @@ func serveRuntime(cmd *cobra.Command, f config.Flags, listen string, load []stri
 func importInto(ctx context.Context, r *runtime.Runtime, path string) error {
 	archive, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("load image: %w", err)
+		return client.Next(fmt.Errorf("load image: %w", err), "give --image-archive the path of a tar file")
 	}
 	defer archive.Close()
 	if _, err = r.Import(ctx, archive); err != nil {
-		return fmt.Errorf("load image %s: %w", path, err)
+		return client.Next(fmt.Errorf("load image %s: %w", path, err),
+			"give --image-archive an archive of docker save, or of \"berth image save\"")
 	}
 	return nil
 }

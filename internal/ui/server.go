@@ -43,14 +43,15 @@ type Server struct {
 // Listen listens on a port of the loopback address 127.0.0.1. Port 0 chooses a free one. The server works once Run
 // runs.
 func Listen(ctx context.Context, port uint16, agent *client.Client) (*Server, error) {
-	files, err := pageFiles()
-	if err != nil {
-		return nil, err
-	}
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
 	if err != nil {
-		return nil, fmt.Errorf("listen for browsers: %w", err)
+		return nil, client.Next(fmt.Errorf("listen for browsers: %w", err),
+			"choose another --port, or leave it out for a free one")
+	}
+	files, err := pageFiles()
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
 	chosen := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	base, stop := context.WithCancel(ctx)
@@ -104,7 +105,7 @@ func (s *Server) Run() error {
 	defer s.stop()
 	select {
 	case err := <-failed:
-		return fmt.Errorf("serve the web page: %w", err)
+		return client.Next(fmt.Errorf("serve the web page: %w", err), `start "berth ui" again`)
 	case <-s.base.Done():
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(s.base), time.Second)
@@ -114,7 +115,7 @@ func (s *Server) Run() error {
 	}
 	s.usage.wait()
 	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve the web page: %w", err)
+		return client.Next(fmt.Errorf("serve the web page: %w", err), `start "berth ui" again`)
 	}
 	return nil
 }

@@ -37,9 +37,11 @@ func (x Pods) wanted(key types.NamespacedName) error {
 	case !ok:
 		return answer.NotFound(key)
 	case row.DeletionTimestamp != nil:
-		return answer.BadRequest("pod "+key.String()+" is being deleted", "")
+		return answer.BadRequest("pod "+key.String()+" is being deleted",
+			"choose a pod that runs: \"berth get pods\" lists them")
 	case pod.Ended(row.Status.Phase):
-		return answer.BadRequest("pod "+key.String()+" has ended: it is "+string(row.Status.Phase), "")
+		return answer.BadRequest("pod "+key.String()+" has ended: it is "+string(row.Status.Phase),
+			"choose a pod that runs: \"berth get pods\" lists them")
 	}
 	return nil
 }

@@ -76,7 +76,10 @@ func Explain(socket string, err error) error {
 		errors.Is(err, syscall.EPIPE):
 		return Next(fmt.Errorf("%s: connection closed: %w", prefix, err), "see the agent's log for why it ended")
 	}
-	return fmt.Errorf("%s: %w", prefix, err)
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err // without the address, which the prefix has
+	}
+	return Next(fmt.Errorf("%s: %w", prefix, err), "give the --socket of an agent, or the --root-dir that it runs on")
 }
 
 // nobodyListens reports whether a connection failed because no process listens on the socket.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
@@ -38,8 +39,16 @@ func (p Pod) PortForward(ctx context.Context, f Forward) error {
 	if err != nil {
 		return fmt.Errorf("forward ports of pod %s: %w", p.key, err)
 	}
-	if err := forwarder.ForwardPorts(); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("forward ports of pod %s: %w", p.key, err)
+	err = forwarder.ForwardPorts()
+	switch {
+	case ctx.Err() != nil:
+		return nil //nolint:nilerr // the caller has ended it
+	case err == nil:
+		return nil
+	case strings.HasPrefix(err.Error(), "unable to listen on any"): // the library has no type for this error
+		return Next(fmt.Errorf("forward ports of pod %s: cannot listen on any port of %s", p.key,
+			strings.Join(f.Ports, ", ")), "choose another local port with LOCAL:PORT, or end the program that uses it")
 	}
-	return nil
+	return Next(fmt.Errorf("forward ports of pod %s: %w", p.key, err),
+		`see "berth get pods" for whether the pod still runs`)
 }

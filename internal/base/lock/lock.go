@@ -17,6 +17,9 @@ import (
 // ErrLocked is the error if another agent, or a runtime without an agent, works on the root directory.
 var ErrLocked = errors.New("another agent or runtime works on this root directory")
 
+// Advice is the next step of a user after ErrLocked.
+const Advice = "stop that process, or choose another --root-dir"
+
 // RootFile is the name of the lock file in a root directory.
 const RootFile = "lock"
 
@@ -121,8 +124,7 @@ func take(ctx context.Context, root, text string) (unlock func() error, err erro
 	f, err := tryWhile(ctx, path, func() bool { return time.Since(began) < patience(holder(path)) })
 	if errors.Is(err, ErrHeld) {
 		pid, _ := holder(path)
-		return nil, fmt.Errorf("lock %s: %w (pid %s); stop it, or choose another --root-dir", path, ErrLocked,
-			cmp.Or(pid, "unknown"))
+		return nil, fmt.Errorf("lock %s: %w (pid %s)", path, ErrLocked, cmp.Or(pid, "unknown"))
 	}
 	if err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ func TestRootNamesTheAgentThatHoldsTheLock(t *testing.T) {
 	hold(t, root, "60", os.Getppid())
 	_, err := Root(t.Context(), root)
 	want := "lock " + root + "/lock: another agent or runtime works on this root directory (pid " +
-		strconv.Itoa(os.Getppid()) + "); stop it, or choose another --root-dir"
+		strconv.Itoa(os.Getppid()) + ")"
 	if !errors.Is(err, ErrLocked) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

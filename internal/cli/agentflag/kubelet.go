@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/cli/command"
 )
 
 // kubelets adds a next step to the error for a flag that the kubelet has and the agent does not.
@@ -19,7 +20,7 @@ func kubelets(cmd *cobra.Command) {
 				next = instead
 			}
 		}
-		return client.Next(err, next)
+		return client.Next(command.FlagError(err), next)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -18,6 +19,12 @@ const originFile = "berth.json"
 
 // maxOrigin limits the size of originFile.
 const maxOrigin = 4 << 20
+
+// The next steps after an archive that cannot be restored.
+const (
+	giveArchive = `name an archive of "berth checkpoint"`
+	newArchive  = `the archive is damaged: make a new one with "berth checkpoint"`
+)
 
 // origin says where a checkpoint comes from.
 type origin struct {
@@ -71,18 +78,22 @@ func pack(to io.Writer, from origin, archive io.Reader) error {
 func unpackOrigin(archive io.Reader) (from origin, err error) {
 	r := tar.NewReader(archive)
 	header, err := r.Next()
+	if errors.Is(err, io.EOF) {
+		return from, client.Next(errors.New("the archive is empty"), giveArchive)
+	}
 	if err != nil {
-		return from, fmt.Errorf("read the archive: %w", err)
+		return from, client.Next(fmt.Errorf("read the archive: %w", err), giveArchive)
 	}
 	if header.Name != originFile || header.Size > maxOrigin {
-		return from, fmt.Errorf("the archive does not begin with %s: it was not made by \"berth checkpoint\"",
-			originFile)
+		return from, client.Next(
+			fmt.Errorf("the archive does not begin with %s: it was not made by \"berth checkpoint\"", originFile),
+			giveArchive)
 	}
 	if err := json.NewDecoder(r).Decode(&from); err != nil {
-		return from, fmt.Errorf("read %s of the archive: %w", originFile, err)
+		return from, client.Next(fmt.Errorf("read %s of the archive: %w", originFile, err), newArchive)
 	}
 	if from.Pod == nil {
-		return from, fmt.Errorf("%s of the archive has no pod", originFile)
+		return from, client.Next(fmt.Errorf("%s of the archive has no pod", originFile), newArchive)
 	}
 	return from, nil
 }
@@ -100,6 +111,6 @@ func (o origin) restored(name, image string) (*corev1.Pod, error) {
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("the pod of the archive has no app container %q: only app containers can be restored",
-		o.Container)
+	return nil, client.Next(fmt.Errorf("the pod of the archive has no app container %q", o.Container),
+		"only app containers can be restored: make a checkpoint of one of them")
 }

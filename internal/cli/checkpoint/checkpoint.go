@@ -80,7 +80,7 @@ func save(ctx context.Context, c client.Container, from origin, file string) (er
 			"wait for the other command that writes there, or remove the file of one that was killed")
 	}
 	if err != nil {
-		return err
+		return client.Next(err, "give -o a path that can be written")
 	}
 	defer func() {
 		if err != nil {

@@ -35,7 +35,7 @@ not trust. Remove the checkpoint with berth image rm when the pod is gone.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			restored, err := restore(cmd.Context(), a.Client(), args[0], name)
 			if err != nil {
-				return fmt.Errorf("restore %s: %w", args[0], err)
+				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pod/%s restored\n", restored.Name)
 			return err
@@ -57,7 +57,7 @@ func restore(ctx context.Context, c *client.Client, file, name string) (key type
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return key, client.Next(fmt.Errorf("read archive: %w", err), `name an archive of "berth checkpoint"`)
+		return key, client.Next(fmt.Errorf("read the archive: %w", err), giveArchive)
 	}
 	defer f.Close()
 	from, err := unpackOrigin(f)

@@ -1,16 +1,23 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/base/lock"
 )
 
 // ExitError ends the program with an exit status. If Err is set, it is printed first.
@@ -28,33 +35,127 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// PrintError prints an error, its causes and the next step.
-func PrintError(w io.Writer, err error) {
-	fmt.Fprintf(w, "error: %v\n", err)
+// AnyNext is the next step after an error that has none of its own.
+const AnyNext = `check this machine with "berth doctor"; the agent's log may say more`
+
+// nextStep returns the next step of an error, or one that follows from its cause.
+func nextStep(err error) string {
+	next := client.NextStep(err)
+	switch {
+	case next != "":
+		return next
+	case errors.Is(err, lock.ErrLocked):
+		return lock.Advice
+	case errors.Is(err, fs.ErrPermission):
+		return "run this command as root, or choose a path that it may use"
+	case errors.Is(err, fs.ErrNotExist):
+		return "choose a path that exists"
+	case errors.Is(err, syscall.ENOSPC):
+		return "make space on the disk of that path, and try again"
+	}
+	return AnyNext
+}
+
+// PrintError prints the error of a command: its verb and object, the cause, and the next step. It prints joined errors
+// one after the other, each text once.
+func PrintError(w io.Writer, cmd *cobra.Command, err error) {
+	seen := map[string]bool{}
+	for _, one := range separate(err) {
+		if text := one.Error(); !seen[text] {
+			seen[text] = true
+			printOne(w, Words(cmd), text, one)
+		}
+	}
+}
+
+func printOne(w io.Writer, words, text string, err error) {
+	if object, cause, ok := strings.Cut(text, ": "); ok && strings.HasSuffix(words, " "+object) {
+		text = cause // the error begins with the object
+	} else if cause, ok := strings.CutPrefix(text, "-: "); ok {
+		text = "standard input: " + cause
+	}
+	if words != "" {
+		text = words + ": " + text
+	}
+	fmt.Fprintf(w, "error: %s\n", plain(text))
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {
 		for _, c := range status.Status().Details.Causes {
-			if c.Type != api.CauseNextStep && !strings.Contains(err.Error(), c.Message) {
+			if c.Type != api.CauseNextStep && !strings.Contains(text, c.Message) {
 				fmt.Fprintf(w, "  %s: %s\n", c.Field, c.Message)
 			}
 		}
 	}
-	if next := client.NextStep(err); next != "" {
-		fmt.Fprintf(w, "next: %s\n", next)
-	}
+	fmt.Fprintf(w, "next: %s\n", nextStep(err))
 }
 
-// All prints all errors but the last. It returns the last one, which Main prints.
-func All(stderr io.Writer, errs []error) error {
-	if len(errs) == 0 {
-		return nil
+// separate returns the errors that errors.Join has joined. Their texts are the lines of the joined text. The text of an
+// error with several causes differs from that.
+func separate(err error) (all []error) {
+	if exit, ok := err.(*ExitError); ok && exit.Err != nil { //nolint:errorlint // an error around it has its own text
+		return separate(exit.Err)
 	}
-	last := len(errs) - 1
-	for _, err := range errs[:last] {
-		PrintError(stderr, err)
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
 	}
-	return errs[last]
+	var texts []string
+	for _, one := range joined.Unwrap() {
+		texts = append(texts, one.Error())
+		all = append(all, separate(one)...)
+	}
+	if strings.Join(texts, "\n") != err.Error() {
+		return []error{err}
+	}
+	return all
 }
+
+// plain replaces the words of Go's library for a deadline, which say neither that an answer is missing nor whose.
+func plain(text string) string {
+	return strings.ReplaceAll(text, context.DeadlineExceeded.Error(), "no answer in time")
+}
+
+// FlagError returns the error of a flag without the names of Go functions, which no user knows.
+func FlagError(err error) error {
+	text := parsers.ReplaceAllString(err.Error(), "flag: ")
+	if text == err.Error() {
+		return err
+	}
+	return errors.New(text)
+}
+
+// parsers matches what parsers of Go's library write before a cause. They repeat the value.
+var parsers = regexp.MustCompile(`flag: (time: |(strconv\.\w+: parsing|slog: level string) ".*": |ParseAddr\(".*"\): )`)
+
+// mostWords limits how many arguments Words returns.
+const mostWords = 3
+
+// Words returns the verb and the object of a command line: the command without "berth", and its arguments up to "--".
+// It returns "" if the command line names no command.
+func Words(cmd *cobra.Command) string {
+	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+	if path == "" {
+		return ""
+	}
+	args := cmd.Flags().Args()
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		args = args[:dash]
+	}
+	words := []string{path}
+	for _, arg := range args[:min(len(args), mostWords)] {
+		if arg == "" || strings.HasSuffix(arg, ":") || strings.ContainsFunc(arg, special) {
+			arg = strconv.Quote(arg)
+		}
+		words = append(words, arg)
+	}
+	if more := len(args) - mostWords; more > 0 {
+		words = append(words, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(words, " ")
+}
+
+// special reports whether an argument with this character needs quotes.
+func special(c rune) bool { return c == '"' || unicode.IsSpace(c) || !unicode.IsPrint(c) }
 
 // Exited turns the exit code of a container's process into an ExitError, which ends this program with that
 // code.

@@ -49,7 +49,8 @@ func ReadManifest(stdin io.Reader, name string) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(from, api.MaxManifest+1))
 	if err != nil {
-		return nil, fmt.Errorf("read manifest %s: %w", name, err)
+		return nil, client.Next(fmt.Errorf("read manifest %s: %w", name, err),
+			"give the path of a file that can be read, or - for standard input")
 	}
 	if len(data) > api.MaxManifest {
 		return nil,

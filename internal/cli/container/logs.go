@@ -137,12 +137,12 @@ func logs(a *command.App, cmd *cobra.Command, f *logFlags, args []string) error 
 		key := types.NamespacedName{Namespace: s.pod.Namespace, Name: s.pod.Name}
 		return copyLog(cmd.Context(), c, key, opts, out[i])
 	}
-	return each(cmd.ErrOrStderr(), len(sources), f.follow, show)
+	return each(cmd, len(sources), f.follow, show)
 }
 
 // each calls show for each of the n logs, one after the other or at the same time. If one of several logs cannot be
 // shown, each prints the reason at once, and shows the others all the same.
-func each(stderr io.Writer, n int, together bool, show func(i int) error) error {
+func each(cmd *cobra.Command, n int, together bool, show func(i int) error) error {
 	if n == 1 {
 		return show(0)
 	}
@@ -155,7 +155,7 @@ func each(stderr io.Writer, n int, together bool, show func(i int) error) error 
 		if err := show(i); err != nil {
 			mu.Lock()
 			defer mu.Unlock()
-			command.PrintError(stderr, err)
+			command.PrintError(cmd.ErrOrStderr(), cmd, err)
 			failed = &command.ExitError{Code: 1}
 		}
 	}

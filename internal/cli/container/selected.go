@@ -232,6 +232,6 @@ func (s *selected) report(err error) {
 	defer s.mu.Unlock()
 	if !s.reported[err.Error()] {
 		s.reported[err.Error()] = true
-		command.PrintError(s.cmd.ErrOrStderr(), err)
+		command.PrintError(s.cmd.ErrOrStderr(), s.cmd, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/agent/engine"
 	"github.com/berth-run/berth/internal/agent/engine/endpoint"
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/agentflag"
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/printer"
@@ -102,7 +103,7 @@ func look(ctx context.Context, f config.Flags, kinds engine.Kinds) ([]doctor.Fin
 	}
 	facts, err := doctor.Read(ctx, s)
 	if err != nil {
-		return nil, fmt.Errorf("check the machine: %w", err)
+		return nil, client.Next(fmt.Errorf("check the machine: %w", err), "run this command as root")
 	}
 	return append(findings, doctor.Examine(facts)...), nil
 }

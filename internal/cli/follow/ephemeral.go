@@ -2,7 +2,6 @@ package follow
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -34,7 +33,9 @@ func Ephemeral(ctx context.Context, c *client.Client, p *corev1.Pod, name string
 			return now.Status.EphemeralContainerStatuses[at].State, nil
 		}
 		if change.Deleted || ended(now) {
-			return corev1.ContainerState{}, fmt.Errorf("pod %s ended before container %q ran", pod.FullName(now), name)
+			return corev1.ContainerState{}, client.Next(
+				fmt.Errorf("pod %s ended before container %q ran", pod.FullName(now), name),
+				"debug a pod that runs: \"berth get pods\" lists them")
 		}
 		if at >= 0 {
 			if s := now.Status.EphemeralContainerStatuses[at].State.Waiting; s != nil && s.Message != "" &&
@@ -47,5 +48,6 @@ func Ephemeral(ctx context.Context, c *client.Client, p *corev1.Pod, name string
 	if err := context.Cause(ctx); err != nil {
 		return corev1.ContainerState{}, err
 	}
-	return corev1.ContainerState{}, errors.New("the agent ended its watch")
+	return corev1.ContainerState{}, client.Next(fmt.Errorf("wait for container %q: the agent closed the watch", name),
+		`see "berth describe pod" for what the container does`)
 }

@@ -107,12 +107,12 @@ func (r *Root) open(ctx context.Context, runtime bool) (http.Handler, error) {
 	}
 	f, err := recall.Load(r.dir(), recall.SystemFile)
 	if err != nil {
-		return nil, err
+		return nil, client.Next(err, "correct or remove that file, or choose another --root-dir")
 	}
 	f.Apart, f.Embedded.CRIListen = true, ""
 	c, _, err := config.Load(f)
 	if err != nil {
-		return nil, err
+		return nil, client.Next(err, `correct the configuration; "berth doctor --config FILE" checks it`)
 	}
 	c.Sources.StaticPodURL = "" // only what is on disk
 	if r.unlock == nil {
@@ -122,10 +122,10 @@ func (r *Root) open(ctx context.Context, runtime bool) (http.Handler, error) {
 			return nil, noAgent(c.RootDir + " does not exist: ")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("open root directory: %w", err)
+			return nil, client.Next(fmt.Errorf("open root directory: %w", err), "choose another --root-dir")
 		}
 		if r.unlock, err = lock.Command(ctx, c.RootDir); err != nil {
-			return nil, err
+			return nil, client.Next(err, lock.Advice)
 		}
 	}
 	log, err := process.Logger(r.stderr, "text", slog.LevelError)
@@ -169,6 +169,9 @@ func (r *Root) handler() http.Handler {
 			}
 			h, err := r.open(req.Context(), n.runtime)
 			if err != nil {
+				if next := client.NextStep(err); next != "" {
+					err = answer.Next(err, next) // the answer has no other errors than those of the API
+				}
 				answer.WriteError(w, err)
 				return
 			}

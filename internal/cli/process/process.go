@@ -55,7 +55,7 @@ func Until(forced <-chan struct{}, work func() error) error {
 	case err := <-done:
 		return err
 	case <-forced:
-		return ErrForced
+		return client.Next(ErrForced, "the containers run on: start the command again to take them over")
 	}
 }
 

@@ -98,7 +98,7 @@ func (s setup) run(cmd *cobra.Command) error {
 	}
 	if s.prefix != "" {
 		if s.prefix, err = filepath.Abs(s.prefix); err != nil {
-			return fmt.Errorf("find directory of --prefix: %w", err)
+			return client.Next(fmt.Errorf("find directory of --prefix: %w", err), "give --prefix an absolute path")
 		}
 	}
 	_, err = os.Stat("/run/systemd/system") // sd_booted(3)
@@ -109,7 +109,7 @@ func (s setup) run(cmd *cobra.Command) error {
 		}
 	}
 	if err := os.MkdirAll(s.path(manifestsDir), 0o755); err != nil {
-		return fmt.Errorf("make manifest directory: %w", err)
+		return client.Next(fmt.Errorf("make manifest directory: %w", err), writable)
 	}
 	for _, f := range []struct {
 		name, text string
@@ -150,13 +150,13 @@ func (s setup) unit() (string, error) {
 	if s.prefix == "" {
 		var err error
 		if path, err = os.Executable(); err != nil {
-			return "", fmt.Errorf("find this program: %w", err)
+			return "", client.Next(fmt.Errorf("find this program: %w", err), "run it by its path")
 		}
 	}
 	if s.root != "" {
 		root, err := filepath.Abs(s.root)
 		if err != nil {
-			return "", fmt.Errorf("find root directory: %w", err)
+			return "", client.Next(fmt.Errorf("find root directory: %w", err), "give --root-dir an absolute path")
 		}
 		return unitFor(path, root)
 	}
@@ -187,28 +187,31 @@ func differs(path, text string) error {
 	case errors.Is(err, fs.ErrNotExist) || err == nil && string(there) == text:
 		return nil
 	case err != nil:
-		return fmt.Errorf("write unit: %w", err)
+		return client.Next(fmt.Errorf("write unit: %w", err), writable)
 	}
 	return client.Next(fmt.Errorf("write unit: %s exists and differs from the one of this version", path),
 		`compare it with "berth init --print unit"; remove it to replace it, or keep your changes in a drop-in `+
 			`("systemctl edit berth")`)
 }
 
+// writable is the next step after a file or directory that cannot be written.
+const writable = `make that path writable, or give --prefix, and run "berth init" again`
+
 // create writes a file unless it exists. It returns whether it has written it.
 func create(path, text string) (written bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return false, fmt.Errorf("make directory: %w", err)
+		return false, client.Next(fmt.Errorf("make directory: %w", err), writable)
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("write file: %w", err)
+		return false, client.Next(fmt.Errorf("write file: %w", err), writable)
 	}
 	_, err = f.WriteString(text)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil { // half a file would be kept next time
-		return false, errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(path))
+		return false, errors.Join(client.Next(fmt.Errorf("write %s: %w", path, err), writable), os.Remove(path))
 	}
 	return true, nil
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/cpuset"
 
 	"github.com/berth-run/berth/internal/api"
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/printer"
 )
 
@@ -26,7 +27,7 @@ const (
 func Draw(w io.Writer, t *api.Topology) error {
 	d, err := newDrawing(t)
 	if err != nil {
-		return fmt.Errorf("draw topology: %w", err)
+		return client.Next(fmt.Errorf("draw topology: %w", err), "use -o json, which shows what the agent reports")
 	}
 	for _, part := range []func(io.Writer) error{d.summary, d.nodes, d.places, d.holders, d.devices} {
 		if err := part(w); err != nil {

@@ -3,7 +3,6 @@ package transfer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -31,7 +30,7 @@ func (a Agent) Load(ctx context.Context, name string, stdin io.Reader) ([]api.Im
 		f, err := os.Open(name)
 		if err != nil {
 			return nil,
-				client.Next(fmt.Errorf("load image: %w", err), "give the path of a tar file, or - for standard input")
+				client.Next(err, "give the path of a tar file, or - for standard input")
 		}
 		defer f.Close()
 		if st, err := f.Stat(); err == nil {
@@ -52,8 +51,8 @@ func (a Agent) Pull(ctx context.Context, name string) ([]api.Image, error) {
 	image, err := a.Client.Images().Pull(ctx, name, func(p api.Pull) { bar.Set(State(p)) })
 	if err != nil {
 		if client.NextStep(err) == "" {
-			err = client.Next(fmt.Errorf("pull image %s: %w", name, err), "check the name, the registry and its "+
-				"credentials, or load an archive with \"berth image load\"")
+			err = client.Next(err,
+				"check the name, the registry and its credentials, or load an archive with \"berth image load\"")
 		}
 		return nil, err
 	}
@@ -90,8 +89,7 @@ func (a Agent) Save(ctx context.Context, names []string, file string, stdout io.
 	part := file + ".part"
 	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
 	if err != nil {
-		return client.Next(fmt.Errorf("save images: %w", err),
-			"give -o a path that can be written, or - for standard output")
+		return client.Next(err, "give -o a path that can be written, or - for standard output")
 	}
 	err = a.save(ctx, names, filepath.Base(file), f)
 	if err = errors.Join(err, f.Close()); err != nil {

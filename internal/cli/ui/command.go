@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/ui"
 )
@@ -56,7 +57,7 @@ func export(cmd *cobra.Command, a *command.App, file string) error {
 		return err
 	}
 	if err := os.WriteFile(file, page, 0o600); err != nil {
-		return fmt.Errorf("export the page: %w", err)
+		return client.Next(fmt.Errorf("export the page: %w", err), "give --export a path that can be written")
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "Wrote %s (%d KB). Read it before you send it.\n", file, len(page)>>10)
 	return nil
