@@ -33,6 +33,7 @@ type link struct {
 
 	mu     sync.Mutex
 	client *ttrpc.Client
+	shim   *peer // that was connected last
 	closed bool
 
 	checking atomic.Bool // whether check is in progress
@@ -101,12 +102,18 @@ func (l *link) connect() (*ttrpc.Client, error) {
 		}
 	}
 	if err != nil {
+		if err := l.awaitEnd(); err != nil {
+			return nil, err
+		}
 		if err := l.start(); err != nil {
 			return nil, fmt.Errorf("start shim: %w", err)
 		}
 		if conn, err = l.dial(); err != nil {
 			return nil, fmt.Errorf("connect to shim: %w", err)
 		}
+	}
+	if shim, err := peerOf(conn); err == nil {
+		l.remember(&shim)
 	}
 	closed := make(chan struct{})
 	l.client = ttrpc.NewClient(conn, ttrpc.WithOnClose(sync.OnceFunc(func() { close(closed) })))
@@ -179,6 +186,26 @@ func (l *link) close() {
 	if l.client != nil {
 		_ = l.client.Close()
 	}
+	l.remember(nil)
+}
+
+// remember replaces the shim that was connected last. Call it with the lock.
+func (l *link) remember(shim *peer) {
+	if l.shim != nil {
+		l.shim.close()
+	}
+	l.shim = shim
+}
+
+// awaitEnd waits until all threads of the shim before have ended. The kernel closes the shim's connections earlier than
+// it kills the OCI runtimes that the shim has executed, and the next shim must not meet those at work on its
+// containers. The wait is short: a thread that waits for a file system may never end. Call awaitEnd with the lock.
+func (l *link) awaitEnd() error {
+	const limit = time.Second
+	if l.shim == nil {
+		return nil
+	}
+	return l.shim.await(limit)
 }
 
 // start starts a shim and waits until it serves.

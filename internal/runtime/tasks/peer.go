@@ -68,11 +68,16 @@ func (p peer) close() { _ = unix.Close(p.pidfd) }
 
 // await waits until the process has ended, for at most the given time.
 func (p peer) await(limit time.Duration) error {
-	_, err := unix.Poll([]unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}, int(limit.Milliseconds()))
-	if err != nil && !errors.Is(err, unix.EINTR) {
-		return fmt.Errorf("wait for the end of process %d: %w", p.pid, err)
+	for end := time.Now().Add(limit); ; {
+		left := max(0, time.Until(end))
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}, int(left.Milliseconds()))
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("wait for the end of process %d: %w", p.pid, err)
+		}
 	}
-	return nil
 }
 
 // signal signals the process if it is a shim: its number may belong to another process by now.
