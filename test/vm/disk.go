@@ -29,61 +29,28 @@ const toolPrograms = "sbin/iscsiadm sbin/iscsid"
 
 // image is the content of the disk that the guest starts from.
 type image struct {
+	debian   string // the archive of a Debian's root directory, or empty for a small one with these parts:
 	systemd  string // the directory of the unpacked packages of systemd and D-Bus, or empty
 	tools    string // the directory of the unpacked packages with toolPrograms, or empty
 	programs string
 	parts    []string // the files and directories of this repository that the guest needs
 }
 
-// makeDisk writes an ext4 file system for the guest: a small Debian. /berth has the files of this repository, at the
-// same paths.
+// makeDisk writes an ext4 file system for the guest. /berth has the files of this repository, at the same paths.
 func makeDisk(ctx context.Context, path string, content image) error {
-	root, systemd := path+".d", content.systemd
-	if systemd != "" {
-		if err := os.CopyFS(root, os.DirFS(systemd)); err != nil {
-			return fmt.Errorf("copy the directory of -systemd: %w", err)
-		}
-	}
-	if err := copyTree("test/vm/etc", filepath.Join(root, "etc")); err != nil {
-		return err
-	}
-	for _, dir := range []string{"bin", "dev", "etc", "proc", "root", "run", "sys", "tmp", "usr/local/bin",
-		"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/log"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			return err
-		}
-	}
-	for name, text := range map[string]string{
-		"../var/lib/dpkg/status": "",
-		"passwd":                 "root:x:0:0::/root:/bin/sh\nmessagebus:x:100:100::/:/bin/false\n",
-		"group":                  "root:x:0:\nmessagebus:x:100:\n",
-		"hosts":                  "127.0.0.1 localhost\n::1 localhost\n" + controlPlaneIP + " kubernetes\n",
-		"resolv.conf":            "nameserver 127.0.0.1\n", "machine-id": strings.Repeat("b", 32) + "\n",
-	} {
-		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	if err := os.Symlink("bin", filepath.Join(root, "sbin")); err != nil { // runtimes look for apparmor_parser in /sbin
-		return err
-	}
+	root := path + ".d"
 	var elf []string
-	for _, name := range strings.Fields(content.programs) {
-		found, err := exec.LookPath(name)
-		if err != nil {
-			return fmt.Errorf("%w: make setup installs it", err)
-		}
-		if err := copyFile(found, filepath.Join(root, "bin", name)); err != nil {
-			return err
-		}
-		elf = append(elf, found)
+	var err error
+	if content.debian != "" {
+		err = unpack(ctx, content.debian, root)
+	} else {
+		elf, err = content.makeRoot(root)
 	}
-	if content.tools != "" {
-		found, err := copyTools(content.tools, root)
-		if err != nil {
-			return err
-		}
-		elf = append(elf, found...)
+	if err != nil {
+		return err
+	}
+	if err := copyTree("test/vm/etc/systemd", filepath.Join(root, "etc/systemd")); err != nil {
+		return err
 	}
 	for _, part := range content.parts {
 		if strings.HasSuffix(part, ".test") {
@@ -91,12 +58,6 @@ func makeDisk(ctx context.Context, path string, content image) error {
 		}
 		if err := copyTree(part, filepath.Join(root, "berth", part)); err != nil {
 			return err
-		}
-	}
-	if systemd != "" {
-		for _, name := range []string{"bin/systemctl", "lib/systemd/systemd", "lib/systemd/systemd-logind",
-			"usr/bin/dbus-daemon"} {
-			elf = append(elf, filepath.Join(systemd, name))
 		}
 	}
 	if err := copyLibraries(ctx, content, elf, root); err != nil {
@@ -108,6 +69,76 @@ func makeDisk(ctx context.Context, path string, content image) error {
 		return fmt.Errorf("mke2fs: %w: %s", err, out)
 	}
 	return os.RemoveAll(root)
+}
+
+// unpack unpacks the archive of a root directory, with the owners of its files.
+func unpack(ctx context.Context, archive, root string) error {
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, "tar", "-x", "--numeric-owner", "--exclude=./dev/*", "-f", archive, "-C",
+		root).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("unpack %s: %w: %s", archive, err, out)
+	}
+	return nil
+}
+
+// makeRoot makes the root directory of a small Debian. It returns the files whose libraries the guest needs.
+func (content image) makeRoot(root string) (elf []string, err error) {
+	systemd := content.systemd
+	if systemd != "" {
+		if err := os.CopyFS(root, os.DirFS(systemd)); err != nil {
+			return nil, fmt.Errorf("copy the directory of -systemd: %w", err)
+		}
+	}
+	if err := copyTree("test/vm/etc/apparmor", filepath.Join(root, "etc/apparmor")); err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{"bin", "dev", "etc", "proc", "root", "run", "sys", "tmp", "usr/local/bin",
+		"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/log"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	for name, text := range map[string]string{
+		"../var/lib/dpkg/status": "",
+		"passwd":                 "root:x:0:0::/root:/bin/sh\nmessagebus:x:100:100::/:/bin/false\n",
+		"group":                  "root:x:0:\nmessagebus:x:100:\n",
+		"hosts":                  "127.0.0.1 localhost\n::1 localhost\n" + controlPlaneIP + " kubernetes\n",
+		"resolv.conf":            "nameserver 127.0.0.1\n", "machine-id": strings.Repeat("b", 32) + "\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.Symlink("bin", filepath.Join(root, "sbin")); err != nil { // runtimes look for apparmor_parser in /sbin
+		return nil, err
+	}
+	for _, name := range strings.Fields(content.programs) {
+		found, err := exec.LookPath(name)
+		if err != nil {
+			return nil, fmt.Errorf("%w: make setup installs it", err)
+		}
+		if err := copyFile(found, filepath.Join(root, "bin", name)); err != nil {
+			return nil, err
+		}
+		elf = append(elf, found)
+	}
+	if content.tools != "" {
+		found, err := copyTools(content.tools, root)
+		if err != nil {
+			return nil, err
+		}
+		elf = append(elf, found...)
+	}
+	if systemd != "" {
+		for _, name := range []string{"bin/systemctl", "lib/systemd/systemd", "lib/systemd/systemd-logind",
+			"usr/bin/dbus-daemon"} {
+			elf = append(elf, filepath.Join(systemd, name))
+		}
+	}
+	return elf, nil
 }
 
 // copyTools copies toolPrograms and their configuration. It returns the programs.
@@ -150,7 +181,11 @@ func copyLibraries(ctx context.Context, content image, programs []string, root s
 			if within(content.tools, word) {
 				at = strings.TrimPrefix(word, content.tools)
 			}
-			if err := copyFile(word, filepath.Join(root, at)); err != nil {
+			to := filepath.Join(root, at)
+			if _, err := os.Stat(to); err == nil {
+				continue // Debian has it
+			}
+			if err := copyFile(word, to); err != nil {
 				return err
 			}
 		}

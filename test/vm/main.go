@@ -1,8 +1,10 @@
 // Command vm runs end-to-end scripts and tests of packages in an emulated machine, the guest: Debian's cloud kernel
 // under qemu's software emulation, with 8 CPUs on 2 NUMA nodes and all capabilities. The guest has cgroup v2, cgroup
-// v1, or Debian's systemd as process 1. Command vm needs no KVM and no network, and installs nothing.
+// v1, or Debian's systemd as process 1, or it is a complete Debian. Command vm needs no KVM and no network, and installs
+// nothing.
 //
-//	bin/vm/vm [-long] -kernel DIR -systemd DIR -tools DIR [-machine v1|v2|systemd] [-run REGEXP] [-beside N]
+//	bin/vm/vm [-long] -kernel DIR -systemd DIR -tools DIR [-debian TAR] [-machine v1|v2|systemd|debian] [-run REGEXP]
+//		[-beside N]
 //
 // Scripts of test/e2e use a control plane on the host, which is all that the guest reaches. A script that changes the
 // guest's clock therefore changes only the node's clock.
@@ -75,7 +77,7 @@ func chosen() func(context.Context) error {
 
 // boot is one start of the machine.
 type boot struct {
-	machine string   // v2 or v1, the version of cgroups, or systemd, which has v2
+	machine string   // v2 or v1, the version of cgroups, or systemd or debian, which have v2
 	scripts []string // scripts of test/script
 	alone   []string // scripts of test/script that run one after the other, and beside no other script
 	outside []string // scripts of test/script with the machine's containerd
@@ -111,7 +113,8 @@ func longBoots() []boot {
 	return []boot{
 		{machine: "v2", scripts: []string{"eviction", "volumes-iscsi"}, alone: []string{"machine-oom"},
 			units: []string{"base/quota"}},
-		{machine: "systemd", outside: []string{"systemd-containerd"}, alone: []string{"installed", "packaged"}},
+		{machine: "systemd", outside: []string{"systemd-containerd"}, alone: []string{"installed"}},
+		{machine: "debian", alone: []string{"packaged"}},
 	}
 }
 
@@ -122,7 +125,8 @@ func run(ctx context.Context) (err error) {
 	kernel := flag.String("kernel", "", "`directory` of an unpacked linux-image package")
 	systemd := flag.String("systemd", "", "`directory` of the unpacked packages of systemd and D-Bus")
 	tools := flag.String("tools", "", "`directory` of the unpacked packages of iSCSI")
-	machine := flag.String("machine", "", "start only the `machine` v1, v2 or systemd (default all)")
+	debian := flag.String("debian", "", "`archive` of the root directory of a Debian with systemd")
+	machine := flag.String("machine", "", "start only the `machine` v1, v2, systemd or debian (default all)")
 	only := flag.String("run", "", "run only the scripts and packages that match this `regexp`")
 	beside := flag.Int("beside", 2, "how many machines run at the same time; each takes up to 4 GiB of memory")
 	long := flag.Bool("long", false, "run the scripts that take minutes each, instead of the others")
@@ -137,31 +141,66 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	disk := filepath.Join(dir, "disk")
-	content, err := testImage(*systemd, *tools)
-	if err != nil {
-		return err
-	}
-	if err := makeDisk(ctx, disk, content); err != nil {
-		return fmt.Errorf("make the disk: %w", err)
-	}
 	all := boots()
 	if *long {
 		all = longBoots()
 	}
-	return startAll(ctx, all, *beside, func(ctx context.Context, b boot) error {
+	var chosen []started
+	for _, b := range all {
 		commands := b.commands(match, *patience)
-		if *machine != "" && *machine != b.machine || len(commands) == 0 {
-			return nil
+		if (*machine == "" || *machine == b.machine) && len(commands) > 0 {
+			chosen = append(chosen, started{b, commands})
 		}
-		return bounded(ctx, b.machine, func(ctx context.Context) error {
-			return b.start(ctx, amd64(*kernel), disk, commands)
+	}
+	disks, err := testDisks(ctx, dir, chosen, map[bool]image{
+		false: {systemd: *systemd, tools: *tools, programs: programs}, true: {debian: *debian},
+	})
+	if err != nil {
+		return fmt.Errorf("make the disk: %w", err)
+	}
+	return startAll(ctx, chosen, *beside, func(ctx context.Context, s started) error {
+		return bounded(ctx, s.machine, func(ctx context.Context) error {
+			return s.start(ctx, amd64(*kernel), disks[s.complete()], s.commands)
 		})
 	})
 }
 
-// testImage is the image of the machines that run tests.
-func testImage(systemd, tools string) (image, error) {
+// started is a boot with the commands for the guest.
+type started struct {
+	boot
+	commands []command
+}
+
+// complete says whether the machine is a complete Debian.
+func (b boot) complete() bool { return b.machine == "debian" }
+
+// testDisks makes the disks of the machines that run tests: for a complete Debian, or a small one.
+func testDisks(ctx context.Context, dir string, all []started, images map[bool]image) (map[bool]string, error) {
+	parts, err := testParts()
+	if err != nil {
+		return nil, err
+	}
+	disks := map[bool]string{}
+	for _, s := range all {
+		complete := s.complete()
+		if disks[complete] != "" {
+			continue
+		}
+		disks[complete] = filepath.Join(dir, fmt.Sprint("disk", len(disks)))
+		content := images[complete]
+		if complete && content.debian == "" {
+			return nil, errors.New("a complete Debian needs -debian")
+		}
+		content.parts = parts
+		if err := makeDisk(ctx, disks[complete], content); err != nil {
+			return nil, err
+		}
+	}
+	return disks, nil
+}
+
+// testParts lists the files and directories of this repository that tests need.
+func testParts() ([]string, error) {
 	parts, err := filepath.Glob("bin/vm/*.test")
 	parts = append(parts, "bin/vm/vm", "bin/berth", "internal/cli/setup/berth.service", "bin/workload.tar",
 		"bin/guestbook.tar", "bin/cluster", "bin/vm/cni", "bin/vm/packages", "docs/tutorial.md", "examples", "go.mod",
@@ -174,11 +213,11 @@ func testImage(systemd, tools string) (image, error) {
 			}
 		}
 	}
-	return image{systemd, tools, programs, parts}, err
+	return parts, err
 }
 
 // startAll starts all boots, at most beside of them at the same time, and returns the errors of all.
-func startAll(ctx context.Context, all []boot, beside int, start func(context.Context, boot) error) error {
+func startAll(ctx context.Context, all []started, beside int, start func(context.Context, started) error) error {
 	var group errgroup.Group
 	group.SetLimit(beside)
 	failed := make([]error, len(all))

@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -100,5 +102,19 @@ func TestLabelsNamesTheSetParts(t *testing.T) {
 		if diff := cmp.Diff(test.want, labels(test.of)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+func TestCopyOfMissingFileIsEmpty(t *testing.T) {
+	dir := t.TempDir()
+	copied := filepath.Join(dir, "copy")
+	if err := copyFile(filepath.Join(dir, "hosts"), copied); err != nil {
+		t.Fatal(err)
+	}
+	if content, err := os.ReadFile(copied); err != nil || len(content) > 0 {
+		t.Errorf("content %q, %v", content, err)
+	}
+	if err := copyFile(dir, copied); err == nil {
+		t.Error("a directory was copied")
 	}
 }

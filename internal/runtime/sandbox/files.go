@@ -71,9 +71,11 @@ func writeResolvConf(dir string, config *runtimeapi.PodSandboxConfig) error {
 	return os.WriteFile(path, []byte(resolvConf(config.GetDnsConfig())), 0o644)
 }
 
+// copyFile copies a file of the host. The copy is empty if the host has no such file, as a small Debian has no
+// /etc/hosts.
 func copyFile(from, to string) error {
 	content, err := os.ReadFile(from)
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return os.WriteFile(to, content, 0o644)

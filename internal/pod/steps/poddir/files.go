@@ -37,6 +37,9 @@ func (d *Dirs) Hosts(p *corev1.Pod, podIPs []string) (path string, err error) {
 func (d *Dirs) hostsContent(p *corev1.Pod, podIPs []string) (string, error) {
 	if pod.HostNetwork(p) {
 		host, err := os.ReadFile(d.cfg.HostsFile)
+		if errors.Is(err, os.ErrNotExist) { // a small Debian has none
+			err = nil
+		}
 		return hostHosts(string(host), p.Spec.HostAliases), err
 	}
 	n, err := d.namesOf(p)

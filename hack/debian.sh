@@ -1,0 +1,22 @@
+#!/bin/sh
+# Makes a complete Debian of the release of this machine, as small as possible, with systemd as process 1. Prints the
+# path of the archive with its root directory. It is kept in $BERTH_CACHE (default ~/.cache/berth), so that the network
+# is used only once.
+set -eu
+
+cache=${BERTH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache/berth}}/debian
+archive=$cache/root.tar
+if [ ! -e "$archive" ]; then
+	mkdir -p "$cache"
+	work=$(mktemp -d "$cache/work.XXXXXX")
+	trap 'rm -rf "$work"' EXIT
+	trap 'exit 1' HUP INT TERM
+	. /etc/os-release
+	if ! mmdebstrap --variant=minbase --include=systemd-sysv,dbus,procps "$VERSION_CODENAME" "$work/root.tar" \
+		>"$work/log" 2>&1; then
+		cat "$work/log" >&2
+		exit 1
+	fi
+	mv "$work/root.tar" "$archive"
+fi
+echo "$archive"
