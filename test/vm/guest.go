@@ -263,8 +263,8 @@ func (c command) run(cluster string) error {
 	cmd := exec.CommandContext(context.Background(), c.Args[0], c.Args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, os.Stdout, os.Stderr
 	// The host has two CPUs. Eight emulated CPUs that all look for goroutines would use most of their time.
-	cmd.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/root", "TMPDIR=/tmp", "GOMAXPROCS=2", "BERTH_TEST_VM=1",
-		"BERTH_TEST_CLUSTER=" + cluster}
+	cmd.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/root", "TMPDIR=/tmp", "GOMAXPROCS=2",
+		"BERTH_TEST_VM=1", "BERTH_TEST_CLUSTER=" + cluster}
 	if err := cmd.Start(); err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Command vm runs end-to-end scripts and tests of packages in an emulated machine, the guest: Debian's cloud kernel
 // under qemu's software emulation, with 8 CPUs on 2 NUMA nodes and all capabilities. The guest has cgroup v2, cgroup
-// v1, or Debian's systemd as process 1, or it is a complete Debian. Command vm needs no KVM and no network, and installs
-// nothing.
+// v1, or Debian's systemd as process 1, or it is a complete Debian. Command vm needs no KVM and no network, and
+// installs nothing.
 //
 //	bin/vm/vm [-long] -kernel DIR -systemd DIR -tools DIR [-debian TAR] [-machine v1|v2|systemd|debian] [-run REGEXP]
 //		[-beside N]
