@@ -112,8 +112,7 @@ e2e: build image cluster ## end to end: run the scripts in test/e2e on a node of
 
 # test/vm lists what runs in the machine. VMFLAGS="-machine v2 -run pinning" selects a part of it, and VMFLAGS=-long runs
 # the scripts that take minutes each instead, which are not a part of make test.
-VMLONG = $(findstring -long,$(VMFLAGS))
-vmtest: build image cluster ## end to end on an emulated machine (slow): 2 NUMA nodes, 8 CPUs, cgroup v2 and v1, systemd
+vmtest: build image cluster ## end to end on emulated machines (slow): NUMA, cgroup v2 and v1, systemd, a new Debian
 	@mkdir -p bin/vm
 	$(GO) test ./test/vm
 	$(GO) test -c -o bin/vm/ ./test ./internal/base/quota ./internal/pod/steps/cgroup \
@@ -121,9 +120,9 @@ vmtest: build image cluster ## end to end on an emulated machine (slow): 2 NUMA 
 	CGO_ENABLED=0 $(GO) build -o bin/vm/vm ./test/vm
 	$(GO) build -C tools -o ../bin/vm/cni/ $(addprefix github.com/containernetworking/plugins/plugins/,\
 		main/bridge main/loopback ipam/host-local meta/portmap)
-	$(if $(VMLONG),sh hack/setup.sh debian && sh test/packages/build.sh bin/vm/packages)
+	sh test/packages/build.sh bin/vm/packages
 	bin/vm/vm -kernel "$$(sh hack/unpack.sh kernel)" -systemd "$$(sh hack/unpack.sh systemd)" \
-		-tools "$$(sh hack/unpack.sh tools)" $(if $(VMLONG),-debian "$$(sh hack/debian.sh)") $(VMFLAGS)
+		-tools "$$(sh hack/unpack.sh tools)" -debian "$$(sh hack/debian.sh)" $(VMFLAGS)
 
 vmtest-arm64: ## run example pods on an emulated machine with 64-bit Arm processors (slow)
 	@sh hack/setup.sh arm64

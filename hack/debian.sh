@@ -1,11 +1,11 @@
 #!/bin/sh
-# Makes a complete Debian of the release of this machine, as small as possible, with systemd as process 1. Prints the
-# path of the archive with its root directory. It is kept in $BERTH_CACHE (default ~/.cache/berth), so that the network
-# is used only once.
+# Makes a complete Debian of the release of this machine, as small as possible, with systemd. Prints the path of the
+# archive with its root directory. It is kept in $BERTH_CACHE (default ~/.cache/berth), so that the network is used only
+# once for each version of this script.
 set -eu
 
 cache=${BERTH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache/berth}}/debian
-archive=$cache/root.tar
+archive=$cache/root-$(cksum <"$0" | cut -d " " -f 1).tar
 if [ ! -e "$archive" ]; then
 	mkdir -p "$cache"
 	work=$(mktemp -d "$cache/work.XXXXXX")

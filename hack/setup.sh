@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that building and testing Berth needs besides Go. "setup.sh release" also installs those
-# of hack/release.sh, "setup.sh arm64" those that build and emulate for arm64, and "setup.sh debian" that of
-# hack/debian.sh. Does nothing when all of them are installed. Starts no service.
+# of hack/release.sh, and "setup.sh arm64" those that build and emulate for arm64. Does nothing when all of them are
+# installed. Starts no service.
 set -eu
 
 packages="
@@ -18,6 +18,7 @@ iptables
 libc6-dev
 libseccomp-dev
 make
+mmdebstrap
 nftables
 procps
 qemu-system-x86
@@ -34,9 +35,8 @@ case ${1-} in
 # The compiler for arm64 brings its own libc.
 release) packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross" ;;
 arm64) packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-system-arm" ;;
-debian) packages="$packages mmdebstrap" ;;
 *)
-	echo "usage: $0 [release|arm64|debian]" >&2
+	echo "usage: $0 [release|arm64]" >&2
 	exit 2
 	;;
 esac

@@ -3,7 +3,7 @@
 // v1, or Debian's systemd as process 1, or it is a complete Debian. Command vm needs no KVM and no network, and
 // installs nothing.
 //
-//	bin/vm/vm [-long] -kernel DIR -systemd DIR -tools DIR [-debian TAR] [-machine v1|v2|systemd|debian] [-run REGEXP]
+//	bin/vm/vm [-long] -kernel DIR -systemd DIR -tools DIR -debian TAR [-machine v1|v2|systemd|debian] [-run REGEXP]
 //		[-beside N]
 //
 // Scripts of test/e2e use a control plane on the host, which is all that the guest reaches. A script that changes the
@@ -102,6 +102,9 @@ func boots() []boot {
 		alone:   []string{"clock"},
 		e2e:     []string{"e2e/clock"},
 	}, {
+		machine: "debian",
+		alone:   []string{"packaged"},
+	}, {
 		machine: "v1",
 		scripts: []string{"pinning", "bounds", "drift", "resize"},
 		units:   []string{"pod/steps/cgroup"},
@@ -114,7 +117,6 @@ func longBoots() []boot {
 		{machine: "v2", scripts: []string{"eviction", "volumes-iscsi"}, alone: []string{"machine-oom"},
 			units: []string{"base/quota"}},
 		{machine: "systemd", outside: []string{"systemd-containerd"}, alone: []string{"installed"}},
-		{machine: "debian", alone: []string{"packaged"}},
 	}
 }
 
@@ -189,7 +191,7 @@ func testDisks(ctx context.Context, dir string, all []started, images map[bool]i
 		disks[complete] = filepath.Join(dir, fmt.Sprint("disk", len(disks)))
 		content := images[complete]
 		if complete && content.debian == "" {
-			return nil, errors.New("a complete Debian needs -debian")
+			return nil, errors.New("the complete Debian has no root directory: name an archive with -debian")
 		}
 		content.parts = parts
 		if err := makeDisk(ctx, disks[complete], content); err != nil {
