@@ -133,6 +133,33 @@ func TestRestart(t *testing.T) {
 	removeNetwork(t, dir)
 }
 
+// An agent was killed when the CRI plugin had forgotten a container whose task was still there. The next agent removes
+// the task, so that the shim can end.
+func TestForgottenContainer(t *testing.T) {
+	c := serveKillable(t)
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("forgotten")})
+	running := c.container(t, id, pod, "running", "sleep")
+	service := tasks.NewTasksClient(dial(t, c.dir))
+	waiting := c.unstarted(t, service, testConfig(c.dir), running, id, pod)
+	c.kill(t)
+	records := filepath.Join(c.dir, "root/io.containerd.grpc.v1.cri/containers")
+	for _, container := range []string{running, waiting} {
+		if err := os.RemoveAll(filepath.Join(records, container)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.start(t)
+	for _, container := range []string{running, waiting} {
+		bundle := filepath.Join(testConfig(c.dir).State, "tasks/k8s.io", container)
+		if _, err := os.Stat(bundle); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the task of a container that the CRI plugin has forgotten is still there: %v", err)
+		}
+	}
+	c.removeAll(t)
+	eventually.True(t, "the shim ends", func() bool { return runningPrograms(c.dir, "containerd-shim") == 0 })
+	removeNetwork(t, c.dir)
+}
+
 // A sandbox ends with its holder, whether a runtime runs at that time or not. Its containers then end too. A holder
 // ends if its record is damaged.
 func TestSandboxEnds(t *testing.T) {

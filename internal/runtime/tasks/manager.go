@@ -162,6 +162,7 @@ func newManager(ctx context.Context, config Config, before stock) (*Manager, err
 	if err != nil {
 		return nil, err
 	}
+	m.removeOrphans(ctx)
 	if err := m.loadExits(); err != nil {
 		return nil, fmt.Errorf("find the exits of deleted containers: %w", err)
 	}
@@ -268,6 +269,7 @@ func (m *Manager) deleted(id string) (*ended, bool) {
 // Close implements io.Closer for containerd: it disconnects from the shim, which runs on. It ends a shim without
 // containers.
 func (m *Manager) Close() error {
+	m.removeOrphans(context.Background())
 	m.shim.close()
 	m.mu.Lock()
 	containers := len(m.own)
