@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -78,8 +79,10 @@ func insecureCredentials() grpc.DialOption {
 	return grpc.WithTransportCredentials(insecure.NewCredentials())
 }
 
-// serve runs a runtime on dir until it is killed. It imports the image archives in dir, if there are any.
+// serve runs a runtime on dir until it gets SIGTERM. It imports the image archives in dir, if there are any.
 func serve(dir string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
 	config := testConfig(dir)
 	if os.Getenv(handlerEnv) != "" {
 		config.Handlers = handler.Handlers{"second": {Binary: filepath.Join(dir, "second")}}
@@ -91,7 +94,7 @@ func serve(dir string) error {
 		archives = append(archives, "pause.tar")
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- r.Run(context.Background()) }()
+	go func() { ended <- r.Run(ctx) }()
 	for _, file := range archives {
 		content, err := os.ReadFile(filepath.Join(dir, file))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +111,7 @@ func serve(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.Serve(context.Background(), listener), <-ended)
+	return errors.Join(r.Serve(ctx, listener), <-ended)
 }
 
 // scratch makes a directory with a path short enough for sockets. The test fails if a process or a mount still uses the

@@ -160,6 +160,38 @@ func TestForgottenContainer(t *testing.T) {
 	removeNetwork(t, c.dir)
 }
 
+// Only the shim knows a container, whose bundle is gone. The shim ends with the runtime nevertheless.
+func TestShimEndsWithAnUnknownContainer(t *testing.T) {
+	c := serveKillable(t)
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("unknown")})
+	leaving := c.container(t, id, pod, "leaving", "sleep")
+	waiting := c.unstarted(t, tasks.NewTasksClient(dial(t, c.dir)), testConfig(c.dir), leaving, id, pod)
+	bundle := filepath.Join(testConfig(c.dir).State, "tasks/k8s.io", waiting)
+	if err := unix.Unmount(filepath.Join(bundle, "rootfs"), unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(bundle); err != nil {
+		t.Fatal(err)
+	}
+	c.kill(t)
+	c.start(t)
+	c.removeAll(t)
+	if runningPrograms(c.dir, "containerd-shim") == 0 {
+		t.Fatal("the shim has ended although it has a container: this test shows nothing")
+	}
+	if err := c.process.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.process.Wait(); err != nil {
+		t.Errorf("the runtime ended with %v", err)
+	}
+	if n := runningPrograms(c.dir, "containerd-shim"); n > 0 {
+		t.Errorf("%d shims are left after the runtime's end", n)
+	}
+	c.start(t)
+	c.end(t)
+}
+
 // A sandbox ends with its holder, whether a runtime runs at that time or not. Its containers then end too. A holder
 // ends if its record is damaged.
 func TestSandboxEnds(t *testing.T) {

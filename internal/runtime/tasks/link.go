@@ -19,6 +19,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/ttrpc"
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/poll"
 )
@@ -121,8 +122,9 @@ func (l *link) connect() (*ttrpc.Client, error) {
 	return l.client, nil
 }
 
-// end asks the shim to end if it has no containers, and waits a moment until it has ended: its program is a file of the
-// runtime, which the administrator may want to remove.
+// end ends the shim when the runtime has no containers, and waits a moment until it has ended: its program is a file of
+// the runtime, which the administrator may want to remove. A container that only the shim knows would keep the shim for
+// ever.
 func (l *link) end() error {
 	conn, err := l.dial()
 	if err != nil {
@@ -141,6 +143,13 @@ func (l *link) end() error {
 	_, err = taskapi.NewTTRPCTaskClient(client).Shutdown(ctx, &taskapi.ShutdownRequest{})
 	if err != nil && !errors.Is(err, ttrpc.ErrClosed) {
 		return fmt.Errorf("end shim: %w", errgrpc.ToNative(err))
+	}
+	if err := shim.await(limit); err != nil || shim.hasEnded() {
+		return err
+	}
+	l.config.Log.Warn("shim has containers that the runtime does not know, killing it", "pid", shim.pid)
+	if err := l.signal(shim, unix.SIGKILL); err != nil {
+		return err
 	}
 	return shim.await(limit)
 }

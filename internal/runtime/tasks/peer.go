@@ -69,8 +69,7 @@ func (p peer) close() { _ = unix.Close(p.pidfd) }
 // await waits until the process has ended, for at most the given time.
 func (p peer) await(limit time.Duration) error {
 	for end := time.Now().Add(limit); ; {
-		left := max(0, time.Until(end))
-		_, err := unix.Poll([]unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}, int(left.Milliseconds()))
+		_, err := p.poll(max(0, time.Until(end)))
 		if err == nil {
 			return nil
 		}
@@ -78,6 +77,17 @@ func (p peer) await(limit time.Duration) error {
 			return fmt.Errorf("wait for the end of process %d: %w", p.pid, err)
 		}
 	}
+}
+
+// hasEnded reports whether the process has ended with all its threads.
+func (p peer) hasEnded() bool {
+	ended, err := p.poll(0)
+	return err == nil && ended
+}
+
+func (p peer) poll(limit time.Duration) (ended bool, err error) {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}, int(limit.Milliseconds()))
+	return n > 0, err
 }
 
 // signal signals the process if it is a shim: its number may belong to another process by now.
