@@ -108,6 +108,13 @@ func inOwnMounts(start func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for ever: the thread ends with this goroutine, and nothing else runs in its namespace
+		if unix.Gettid() == unix.Getpid() {
+			// The main thread does not end, and /proc/mounts would show its namespace to all. It is locked meanwhile.
+			err := inOwnMounts(start)
+			runtime.UnlockOSThread()
+			done <- err
+			return
+		}
 		done <- func() error {
 			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 				return fmt.Errorf("make a mount namespace: %w", err)
