@@ -154,15 +154,15 @@ func run(ctx context.Context) (err error) {
 			chosen = append(chosen, started{b, commands})
 		}
 	}
-	disks, err := testDisks(ctx, dir, chosen, map[bool]image{
-		false: {systemd: *systemd, tools: *tools, programs: programs}, true: {debian: *debian},
+	err = makeTestDisks(ctx, dir, chosen, map[string]image{
+		smallRoot: {systemd: *systemd, tools: *tools, programs: programs}, debianRoot: {debian: *debian},
 	})
 	if err != nil {
 		return fmt.Errorf("make the disk: %w", err)
 	}
 	return startAll(ctx, chosen, *beside, func(ctx context.Context, s started) error {
 		return bounded(ctx, s.machine, func(ctx context.Context) error {
-			return s.start(ctx, amd64(*kernel), disks[s.complete()], s.commands)
+			return s.start(ctx, amd64(*kernel), filepath.Join(dir, s.root()), s.commands)
 		})
 	})
 }
@@ -173,32 +173,39 @@ type started struct {
 	commands []command
 }
 
-// complete says whether the machine is a complete Debian.
-func (b boot) complete() bool { return b.machine == "debian" }
+// The root directories of machines that run tests, which are also the names of their disks.
+const (
+	smallRoot  = "small"
+	debianRoot = "debian"
+)
 
-// testDisks makes the disks of the machines that run tests: for a complete Debian, or a small one.
-func testDisks(ctx context.Context, dir string, all []started, images map[bool]image) (map[bool]string, error) {
+// root returns the root directory of the machine.
+func (b boot) root() string {
+	if b.machine == "debian" {
+		return debianRoot
+	}
+	return smallRoot
+}
+
+// makeTestDisks makes a disk in dir for each root directory that a machine needs.
+func makeTestDisks(ctx context.Context, dir string, all []started, roots map[string]image) error {
 	parts, err := testParts()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	disks := map[bool]string{}
-	for _, s := range all {
-		complete := s.complete()
-		if disks[complete] != "" {
+	for name, content := range roots {
+		if !slices.ContainsFunc(all, func(s started) bool { return s.root() == name }) {
 			continue
 		}
-		disks[complete] = filepath.Join(dir, fmt.Sprint("disk", len(disks)))
-		content := images[complete]
-		if complete && content.debian == "" {
-			return nil, errors.New("the complete Debian has no root directory: name an archive with -debian")
+		if name == debianRoot && content.debian == "" {
+			return errors.New("the complete Debian has no root directory: name an archive with -debian")
 		}
 		content.parts = parts
-		if err := makeDisk(ctx, disks[complete], content); err != nil {
-			return nil, err
+		if err := makeDisk(ctx, filepath.Join(dir, name), content); err != nil {
+			return err
 		}
 	}
-	return disks, nil
+	return nil
 }
 
 // testParts lists the files and directories of this repository that tests need.

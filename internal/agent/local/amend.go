@@ -30,6 +30,9 @@ func (x Pods) AddEphemeral(ctx context.Context, key types.NamespacedName, c core
 	return amendedPod(x.Sources.AddEphemeral(ctx, key, c))
 }
 
+// chooseRunning is the next step after a pod that cannot be amended any more.
+const chooseRunning = `choose a pod that runs: "berth get pods" lists them`
+
 // wanted returns an error for a pod that does not exist, is being deleted or has ended.
 func (x Pods) wanted(key types.NamespacedName) error {
 	row, ok := x.Statuses.Pods().Get(key)
@@ -37,11 +40,9 @@ func (x Pods) wanted(key types.NamespacedName) error {
 	case !ok:
 		return answer.NotFound(key)
 	case row.DeletionTimestamp != nil:
-		return answer.BadRequest("pod "+key.String()+" is being deleted",
-			"choose a pod that runs: \"berth get pods\" lists them")
+		return answer.BadRequest("pod "+key.String()+" is being deleted", chooseRunning)
 	case pod.Ended(row.Status.Phase):
-		return answer.BadRequest("pod "+key.String()+" has ended: it is "+string(row.Status.Phase),
-			"choose a pod that runs: \"berth get pods\" lists them")
+		return answer.BadRequest("pod "+key.String()+" has ended: it is "+string(row.Status.Phase), chooseRunning)
 	}
 	return nil
 }

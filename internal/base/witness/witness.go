@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/pidfd"
 )
 
 // name is the name of the thread, by which another process finds it.
@@ -74,8 +76,5 @@ func Await(file *os.File) error {
 	if err != nil {
 		return err
 	}
-	return conn.Read(func(fd uintptr) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
-	})
+	return conn.Read(func(fd uintptr) bool { return pidfd.Ended(int(fd)) })
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/containerd/ttrpc"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/pidfd"
 	"github.com/berth-run/berth/internal/base/poll"
 )
 
@@ -103,9 +104,7 @@ func (l *link) connect() (*ttrpc.Client, error) {
 		}
 	}
 	if err != nil {
-		if err := l.awaitEnd(); err != nil {
-			return nil, err
-		}
+		l.awaitEnd()
 		if err := l.start(); err != nil {
 			return nil, fmt.Errorf("start shim: %w", err)
 		}
@@ -113,12 +112,12 @@ func (l *link) connect() (*ttrpc.Client, error) {
 			return nil, fmt.Errorf("connect to shim: %w", err)
 		}
 	}
-	if shim, err := peerOf(conn); err == nil {
-		l.remember(&shim)
-	}
 	closed := make(chan struct{})
 	l.client = ttrpc.NewClient(conn, ttrpc.WithOnClose(sync.OnceFunc(func() { close(closed) })))
-	go l.follow(l.client, conn, closed)
+	if shim, err := peerOf(conn); err == nil {
+		l.remember(&shim)
+		go l.follow(l.client, shim.pid, closed)
+	}
 	return l.client, nil
 }
 
@@ -144,14 +143,15 @@ func (l *link) end() error {
 	if err != nil && !errors.Is(err, ttrpc.ErrClosed) {
 		return fmt.Errorf("end shim: %w", errgrpc.ToNative(err))
 	}
-	if err := shim.await(limit); err != nil || shim.hasEnded() {
-		return err
+	if pidfd.Await(shim.pidfd, limit) {
+		return nil
 	}
 	l.config.Log.Warn("shim has containers that the runtime does not know, killing it", "pid", shim.pid)
 	if err := l.signal(shim, unix.SIGKILL); err != nil {
 		return err
 	}
-	return shim.await(limit)
+	pidfd.Await(shim.pidfd, limit)
+	return nil
 }
 
 // dial connects to the socket of the shim. It does not wait: the socket is a file.
@@ -209,12 +209,11 @@ func (l *link) remember(shim *peer) {
 // awaitEnd waits until all threads of the shim before have ended. The kernel closes the shim's connections earlier than
 // it kills the OCI runtimes that the shim has executed, and the next shim must not meet those at work on its
 // containers. The wait is short: a thread that waits for a file system may never end. Call awaitEnd with the lock.
-func (l *link) awaitEnd() error {
+func (l *link) awaitEnd() {
 	const limit = time.Second
-	if l.shim == nil {
-		return nil
+	if l.shim != nil {
+		pidfd.Await(l.shim.pidfd, limit)
 	}
-	return l.shim.await(limit)
 }
 
 // start starts a shim and waits until it serves.
@@ -232,8 +231,8 @@ func (l *link) start() error {
 	defer stderr.Close()
 	files := []*os.File{serving}
 	var ids []string // an argument each: the length of one argument is limited
-	for id, pidfd := range l.pidfds() {
-		ids, files = append(ids, id), append(files, pidfd)
+	for id, file := range l.pidfds() {
+		ids, files = append(ids, id), append(files, file)
 	}
 	// The shim outlives this call and this process.
 	command := exec.CommandContext(context.Background(), l.config.Program, append([]string{"serve",

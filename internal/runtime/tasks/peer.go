@@ -66,30 +66,6 @@ func peerOf(conn net.Conn) (peer, error) {
 
 func (p peer) close() { _ = unix.Close(p.pidfd) }
 
-// await waits until the process has ended, for at most the given time.
-func (p peer) await(limit time.Duration) error {
-	for end := time.Now().Add(limit); ; {
-		_, err := p.poll(max(0, time.Until(end)))
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("wait for the end of process %d: %w", p.pid, err)
-		}
-	}
-}
-
-// hasEnded reports whether the process has ended with all its threads.
-func (p peer) hasEnded() bool {
-	ended, err := p.poll(0)
-	return err == nil && ended
-}
-
-func (p peer) poll(limit time.Duration) (ended bool, err error) {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}, int(limit.Milliseconds()))
-	return n > 0, err
-}
-
 // signal signals the process if it is a shim: its number may belong to another process by now.
 func (l *link) signal(p peer, signal unix.Signal) error {
 	if !strings.HasPrefix(filepath.Base(p.program), filepath.Base(l.config.Program)) {
@@ -110,13 +86,8 @@ func hasEnded(conn net.Conn) bool {
 // follow drops a connection whose shim has ended, so that the calls in progress go to the next shim. The kernel closes
 // the connection only after the last thread of the shim (package witness). Without a witness, check finds a shim that
 // has ended after a call that took too long.
-func (l *link) follow(client *ttrpc.Client, conn net.Conn, closed <-chan struct{}) {
-	shim, err := peerOf(conn)
-	if err != nil {
-		return
-	}
-	defer shim.close()
-	alive, err := witness.Open(shim.pid)
+func (l *link) follow(client *ttrpc.Client, pid int, closed <-chan struct{}) {
+	alive, err := witness.Open(pid)
 	if err != nil {
 		l.config.Log.Debug("cannot notice at once that the shim was killed", "err", err)
 		return
@@ -134,7 +105,7 @@ func (l *link) follow(client *ttrpc.Client, conn net.Conn, closed <-chan struct{
 	case <-closed:
 	case <-time.After(patience):
 		l.config.Log.Error("shim has ended, but the kernel keeps its connection open: a thread of it waits for a file "+
-			"system that does not answer; starting the next shim", "pid", shim.pid, "after", patience)
+			"system that does not answer; starting the next shim", "pid", pid, "after", patience)
 		l.drop(client)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/boot"
+	"github.com/berth-run/berth/internal/base/pidfd"
 )
 
 // Identity identifies a holder on disk. A process ID alone does not: the kernel gives it to another process once the
@@ -52,7 +53,7 @@ func Open(id Identity) (*Process, error) {
 	var ended bool
 	conn, err := p.file.SyscallConn()
 	if err == nil {
-		err = conn.Control(func(fd uintptr) { ended = hasEnded(int(fd)) })
+		err = conn.Control(func(fd uintptr) { ended = pidfd.Ended(int(fd)) })
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.file.Close())
@@ -63,12 +64,6 @@ func Open(id Identity) (*Process, error) {
 	}
 	p.watch()
 	return p, nil
-}
-
-// hasEnded reports whether the process of a pidfd has ended, also if its parent has not yet waited for it.
-func hasEnded(pidfd int) bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
-	return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
 }
 
 // open opens a process and reads its identity. The descriptor stays with the process when the ID is used again, so that
@@ -115,7 +110,7 @@ func (p *Process) watch() {
 			return
 		}
 		// It fails only if the file is closed, which happens afterwards.
-		_ = conn.Read(func(fd uintptr) bool { return hasEnded(int(fd)) })
+		_ = conn.Read(func(fd uintptr) bool { return pidfd.Ended(int(fd)) })
 	}()
 }
 

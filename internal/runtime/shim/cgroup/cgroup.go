@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/inotify"
+	"github.com/berth-run/berth/internal/base/pidfd"
 	"github.com/berth-run/berth/internal/base/poll"
-	"github.com/berth-run/berth/internal/runtime/shim/child"
 )
 
 // Group is the cgroup of a container: one on cgroup v2, one for each controller on v1. Only one of them is set.
@@ -142,7 +142,7 @@ func killProcess(pid int) bool {
 		return false
 	}
 	defer func() { _ = unix.Close(fd) }()
-	return !child.Ended(fd) && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
+	return !pidfd.Ended(fd) && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
 }
 
 // Frozen reports whether the processes of a container are paused.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/containerd/go-runc"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/pidfd"
 )
 
 // start starts a process that exits with the code 7 when its input ends.
@@ -115,8 +117,8 @@ func TestPidfdsOfOthersAreFound(t *testing.T) {
 	check("pidfd of a zombie", Is(fd, pid, stat.Started), true)
 	_ = command.Wait()
 	check("pidfd of a process that is gone", Is(fd, pid, stat.Started), true)
-	check("a process that is gone has ended", Ended(fd), true)
-	check("this process has ended", Ended(other), false)
+	check("a process that is gone has ended", pidfd.Ended(fd), true)
+	check("this process has ended", pidfd.Ended(other), false)
 }
 
 // A child that ends before its starter knows its number is still found. Its exit is dropped when all starts are over

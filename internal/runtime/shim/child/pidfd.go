@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/go-runc"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/pidfd"
 	"github.com/berth-run/berth/internal/base/poll"
 )
 
@@ -36,7 +37,7 @@ func Watch(pid, fd int) (<-chan runc.Exit, error) {
 	exits := make(chan runc.Exit, 1)
 	go func() {
 		defer file.Close()
-		_ = conn.Read(func(fd uintptr) bool { return Ended(int(fd)) })
+		_ = conn.Read(func(fd uintptr) bool { return pidfd.Ended(int(fd)) })
 		exits <- runc.Exit{Timestamp: time.Now(), Pid: pid, Status: exitOf(pid, own)}
 	}()
 	return exits, nil
@@ -78,16 +79,6 @@ func exitInfo(fd int) (status unix.WaitStatus, known, supported bool) {
 	return unix.WaitStatus(info.exit), errno == 0 && info.mask&exitMask != 0, errno == 0
 }
 
-// Ended reports whether the process of a pidfd has ended, with all its threads.
-func Ended(fd int) bool {
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		if err != unix.EINTR {
-			return n > 0 || err != nil
-		}
-	}
-}
-
 // Is reports whether a descriptor is a pidfd of a process that started at this time, or that has ended.
 func Is(fd, pid int, started uint64) bool {
 	content, err := os.ReadFile(filepath.Join("/proc/self/fdinfo", strconv.Itoa(fd)))
@@ -105,7 +96,7 @@ func Is(fd, pid int, started uint64) bool {
 		return false
 	}
 	stat, err := ReadStat(pid)
-	return err == nil && stat.Started == started || Ended(fd)
+	return err == nil && stat.Started == started || pidfd.Ended(fd)
 }
 
 // Open opens a pidfd of a process, unless its number belongs to another process by now.

@@ -1,4 +1,4 @@
-package tasks
+package pidfd
 
 import (
 	"os/exec"
@@ -12,8 +12,9 @@ import (
 func TestAwait(t *testing.T) {
 	for _, one := range []struct {
 		sleep string
+		limit time.Duration
 		ends  bool
-	}{{"0.1", true}, {"60", false}} {
+	}{{"0.1", time.Minute, true}, {"60", 300 * time.Millisecond, false}} {
 		command := exec.CommandContext(t.Context(), "sleep", one.sleep)
 		if err := command.Start(); err != nil {
 			t.Fatal(err)
@@ -22,20 +23,13 @@ func TestAwait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shim := peer{command.Process.Pid, fd, "sleep"}
-		const limit = 300 * time.Millisecond
-		if one.ends {
-			err = shim.await(time.Minute)
-		} else {
-			err = shim.await(limit)
+		if ended := Await(fd, one.limit); ended != one.ends {
+			t.Errorf("sleep %s: the wait found that it has ended: %v", one.sleep, ended)
 		}
-		if err != nil {
-			t.Error(err)
-		}
-		if ended := shim.hasEnded(); ended != one.ends {
+		if ended := Ended(fd); ended != one.ends {
 			t.Errorf("sleep %s: has ended is %v", one.sleep, ended)
 		}
-		shim.close()
+		_ = unix.Close(fd)
 		_ = command.Process.Kill()
 		_ = command.Wait()
 	}
