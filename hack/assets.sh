@@ -11,6 +11,7 @@
 set -eu
 
 cd "$(dirname "$0")/.."
+. hack/keep.sh
 out=internal/runtime/assets
 cni=github.com/containernetworking/plugins/plugins
 
@@ -45,7 +46,7 @@ key=$({
 
 [ -n "${1-}" ] || [ "$(cat $out/stamp 2>/dev/null)" != "$key" ] || exit 0
 
-cache=${BERTH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth}/assets
+cache=$caches/assets
 if [ ! -e "$cache/$key/stamp" ]; then
 	echo "assets: building runc, CNI plugins, the holder and the shim for $GOARCH (once; kept in $cache)" >&2
 	mkdir -p "$cache"

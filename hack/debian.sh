@@ -4,7 +4,8 @@
 # once for each version of this script.
 set -eu
 
-cache=${BERTH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache/berth}}/debian
+. "$(dirname "$0")/keep.sh"
+cache=$caches/debian
 archive=$cache/root-$(cksum <"$0" | cut -d " " -f 1).tar
 if [ ! -e "$archive" ]; then
 	mkdir -p "$cache"

@@ -12,11 +12,12 @@
 set -eu
 
 cd "$(dirname "$0")/.."
+. hack/keep.sh
 top=$PWD
 out=$top/bin/fuzz
 jobs=${FUZZJOBS:-12}
 each=${FUZZTIME:-30s}
-corpus=${BERTH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth}/fuzz
+corpus=$caches/fuzz
 
 # A process that needs more address space than this (KiB) fails its target: input must not choose how much memory is
 # used.

@@ -1,10 +1,12 @@
-# Sourced by scripts that build a large program once.
-#
-# keep OUT NAME makes the file OUT from the build NAME, which it keeps in $BERTH_CACHE (default ~/.cache/berth). Where
-# there is no such build, keep calls the function build with the path to write. NAME has a hash of all that goes into
-# the build.
+# Sourced by scripts that build or download something large once.
+
+# Where it is kept.
+caches=${BERTH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth}
+
+# keep OUT NAME makes the file OUT from the build NAME, which it keeps in $caches. Where there is no such build, keep
+# calls the function build with the path to write. NAME has a hash of all that goes into the build.
 keep() {
-	kept=${BERTH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth}/$2
+	kept=$caches/$2
 	if [ ! -e "$kept" ]; then
 		echo "$1: building $2 (once, some minutes; kept in $kept)"
 		mkdir -p "$(dirname "$kept")"

@@ -8,6 +8,7 @@
 set -eu
 
 cd "$(dirname "$0")/.."
+. hack/keep.sh
 [ $# != 0 ] || set -- amd64 arm64
 fail() {
 	echo "release-check: $*" >&2
@@ -33,7 +34,7 @@ build "$work/one" "$out" "$@"
 if [ -n "${COLD-}" ]; then
 	mkdir -p "$work/cache"
 	# The downloaded Debian packages would be the same.
-	ln -s "${BERTH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth}/debian" "$work/cache/debian"
+	ln -s "$caches/debian" "$work/cache/debian"
 	export GOCACHE="$work/gocache" BERTH_CACHE="$work/cache"
 fi
 build "$work/in another place/two" "$work/second" "$@"

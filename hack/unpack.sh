@@ -27,7 +27,8 @@ seccomp-arm64)
 	;;
 esac
 
-cache=${BERTH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache/berth}}/debian
+. "$(dirname "$0")/keep.sh"
+cache=$caches/debian
 if [ ! -e "$cache/$1" ]; then
 	mkdir -p "$cache"
 	work=$(mktemp -d "$cache/work.XXXXXX")

@@ -7,6 +7,7 @@
 set -eu
 
 cd "$(dirname "$0")/.."
+. hack/keep.sh
 out=internal/ui/assets
 
 key=$({
@@ -16,7 +17,7 @@ key=$({
 } | sha256sum | cut -c1-16)
 [ "$(cat $out/stamp 2>/dev/null)" != "$key" ] || exit 0
 
-cache=${BERTH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/berth}/webui
+cache=$caches/webui
 if [ ! -e "$cache/$key/stamp" ]; then
 	echo "webui: building the web page (once; kept in $cache)" >&2
 	mkdir -p "$cache"
