@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes a complete Debian of the release of this machine, as small as possible, with systemd. Prints the path of the
-# archive with its root directory. It is kept in $BERTH_CACHE (default ~/.cache/berth), so that the network is used only
+# Makes a complete Debian of the release of this machine, as small as possible, with systemd and CRIU. Prints the path of
+# the archive with its root directory. It is kept in $BERTH_CACHE (default ~/.cache/berth), so that the network is used only
 # once for each version of this script.
 set -eu
 
@@ -13,7 +13,7 @@ if [ ! -e "$archive" ]; then
 	trap 'rm -rf "$work"' EXIT
 	trap 'exit 1' HUP INT TERM
 	. /etc/os-release
-	if ! mmdebstrap --variant=minbase --include=systemd-sysv,dbus,procps "$VERSION_CODENAME" "$work/root.tar" \
+	if ! mmdebstrap --variant=minbase --include=systemd-sysv,dbus,procps,criu,iptables "$VERSION_CODENAME" "$work/root.tar" \
 		>"$work/log" 2>&1; then
 		cat "$work/log" >&2
 		exit 1

@@ -12,11 +12,15 @@ import (
 	"strings"
 )
 
-// modules are the kernel modules that the guest needs, without their dependencies.
+// modules are the kernel modules that the guest needs, without their dependencies. The last two lines are for CRIU,
+// which asks the kernel for all sockets and for the connections that it tracks. Without nf_conntrack_netlink the kernel
+// answers that with EINVAL.
 const modules = `virtio_pci virtio_blk virtio_net overlay veth bridge loop dm_flakey nfsv4 nfsd xfs quota_v2
 	nf_tables nft_chain_nat nft_ct nft_masq nft_nat nft_redir nft_fib_inet nft_reject_inet nft_limit nft_compat
 	sd_mod iscsi_tcp iscsi_target_mod target_core_file tcm_loop
-	xt_comment xt_mark xt_conntrack xt_MASQUERADE xt_addrtype`
+	xt_comment xt_mark xt_conntrack xt_MASQUERADE xt_addrtype
+	af_packet_diag inet_diag netlink_diag raw_diag tcp_diag udp_diag unix_diag
+	nf_conntrack_netlink tun`
 
 // job describes the work of the guest. It is the file /job in the initramfs.
 type job struct {

@@ -103,7 +103,7 @@ func boots() []boot {
 		e2e:     []string{"e2e/clock"},
 	}, {
 		machine: "debian",
-		alone:   []string{"packaged"},
+		alone:   []string{"checkpoint", "packaged"},
 	}, {
 		machine: "v1",
 		scripts: []string{"pinning", "bounds", "drift", "resize"},
