@@ -206,7 +206,7 @@ func (a *Agent) run(ctx context.Context, cancel context.CancelFunc, parts *runni
 	if err := os.MkdirAll(c.RootDir, 0o711); err != nil { // for the lock
 		return fmt.Errorf("make root directory: %w", err)
 	}
-	release, err := lock.Turn(ctx, c.Lock.File, c.Lock.Yield, cancel)
+	release, err := lock.Turn(ctx, c.Lock.File, c.Lock.Yield, a.Log, cancel)
 	if err != nil {
 		return foundation.Ended(err)
 	}

@@ -3,15 +3,22 @@ package lock
 import (
 	"context"
 	"errors"
+	"log/slog"
 )
 
-// Turn waits until this agent holds the lock file, if file is not empty. If yields is set and another process wants the
-// lock, Turn calls yield.
-func Turn(ctx context.Context, file string, yields bool, yield func()) (release func() error, err error) {
+// Turn waits until this agent holds the lock file, if file is not empty. It logs when it has to wait. If yields is set
+// and another process wants the lock, Turn calls yield.
+func Turn(ctx context.Context, file string, yields bool, log *slog.Logger, yield func()) (release func() error,
+	err error) {
 	if file == "" {
 		return func() error { return nil }, nil
 	}
-	held, err := Acquire(ctx, file)
+	free, err := Try(file)
+	held := &File{free}
+	if errors.Is(err, ErrHeld) {
+		log.Info("another process holds the lock file, waiting until it releases it", "file", file)
+		held, err = Acquire(ctx, file)
+	}
 	if err != nil {
 		return nil, err
 	}
