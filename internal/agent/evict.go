@@ -56,7 +56,7 @@ func newEvictions(a *Agent) (e evictions, err error) {
 	e.disk = pressure.NewDisk(pressure.DiskOptions{
 		Pods: e.pods, Policy: c.Node.Eviction, Metrics: e.metrics, Dir: c.RootDir, CRI: a.machine.engine.Client,
 		Logs: a.steps.dirs, Volumes: a.steps.volumes, Containers: a.housekeeping.garbage, Images: a.housekeeping.images,
-		LogsDir: c.Pods.LogsDir, Layers: a.machine.engine.Layers(),
+		LogsDir: c.Pods.LogsDir, Layers: a.machine.engine.Layers(), Together: c.Disabled.Storage.SeparateDisk,
 	})
 	e.storage = pressure.NewStorage(e.disk)
 	e.limits = storage.New(storage.Options{Pods: e.storage, Ready: a.tables.fleet.Settled(),

@@ -190,6 +190,10 @@ func TestInvalidCluster(t *testing.T) {
 				`--minimum-container-ttl-duration: Invalid value: "-1ns": must not be negative; 0s sets no bound`,
 				`--exit-on-lock-contention: Invalid value: true: needs --lock-file, the file that other processes open`,
 			}},
+		{name: "quotas without quotas", text: "featureGates: {LocalStorageCapacityIsolationFSQuotaMonitoring: false}\n",
+			flags: Flags{Disk: DiskFlags{EmptyDirQuota: true}},
+			want: []string{`--empty-dir-quota: Invalid value: true: needs project quotas, which the feature gate ` +
+				`LocalStorageCapacityIsolationFSQuotaMonitoring: false turns off`}},
 		{name: "flags without a cluster",
 			flags: Flags{BootstrapKubeconfig: "/b", CloudProvider: "aws",
 				Absent: AbsentFlags{Offline: OfflineFlags{MaxAge: -1, KeyFile: "/key"}}}, want: []string{

@@ -220,9 +220,12 @@ func TestBuild(t *testing.T) {
 		{name: "gates off", text: "featureGates: {ContainerCheckpoint: false, HostnameOverride: false, " +
 			"KubeletEnsureSecretPulledImages: false, NodeDeclaredFeatures: false, " +
 			"PodReadyToStartContainersCondition: false, ResourceHealthStatus: false, ResourceHealthStatusMessage: " +
-			"false, GracefulNodeShutdown: true, KubeletCrashLoopBackOffMax: false}\n", want: func(c *Config) {
+			"false, GracefulNodeShutdown: true, KubeletCrashLoopBackOffMax: false, KubeletSeparateDiskGC: false, " +
+			"LocalStorageCapacityIsolationFSQuotaMonitoring: false}\n", want: func(c *Config) {
 			c.Disabled = gate.Disabled{Checkpoint: true, HostnameOverride: true, ImageSecrets: true,
-				DeclaredFeatures: true, StartCondition: true, ResourceHealth: true, ResourceHealthMessage: true}
+				DeclaredFeatures: true, StartCondition: true, ResourceHealth: true, ResourceHealthMessage: true,
+				Storage: gate.Storage{SeparateDisk: true, Quotas: true}}
+			c.Node.Storage.Walk = true
 		}},
 		{name: "nothing enforced", text: "enforceNodeAllocatable: [none]\n", want: func(c *Config) {
 			c.Node.Enforce.Pods = false

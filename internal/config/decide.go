@@ -242,7 +242,13 @@ func readNode(in *input, f Flags) Node {
 		Taints:         slices.Clone(kc.RegisterWithTaints),
 		OpenLoopback:   !*kc.MakeIPTablesUtilChains,
 
-		Storage: storage.Mode{Off: !*kc.LocalStorageCapacityIsolation, Quotas: f.Disk.EmptyDirQuota},
+		Storage: storage.Mode{Off: !*kc.LocalStorageCapacityIsolation, Quotas: f.Disk.EmptyDirQuota,
+			Walk: gate.Read(kc).Storage.Quotas},
+	}
+	if n.Storage.Quotas && n.Storage.Walk {
+		in.Invalid("--empty-dir-quota", true,
+			"needs project quotas, which the feature gate LocalStorageCapacityIsolationFSQuotaMonitoring: false turns "+
+				"off")
 	}
 	in.Add(taintFaults(kc.RegisterWithTaints))
 	n.Pinning = readPinning(in, &n)

@@ -58,7 +58,9 @@ type DiskOptions struct {
 	Logs logs
 	// LogsDir is the directory of the logs of all pods.
 	LogsDir string
-	Volumes volumes
+	// Together counts writable layers as if they lay on the file system of the images.
+	Together bool
+	Volumes  volumes
 	// Layers measures and frees writable layers. It is nil if only the CRI can say how large they are.
 	Layers     layers
 	Containers *gc.Collector
@@ -163,7 +165,7 @@ func (d *Disk) directories(ctx context.Context) (facts.Disks, error) {
 	}
 	disks := facts.Disks{Node: d.o.Dir, Image: r.ImageFilesystems[0].GetFsId().GetMountpoint()}
 	disks.Container = disks.Image
-	if len(r.ContainerFilesystems) > 0 {
+	if len(r.ContainerFilesystems) > 0 && !d.o.Together {
 		disks.Container = r.ContainerFilesystems[0].GetFsId().GetMountpoint()
 	}
 	return disks, nil

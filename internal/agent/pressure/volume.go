@@ -38,9 +38,12 @@ func (v volume) measure(ctx context.Context, path string) (diskusage.Usage, erro
 }
 
 // EmptyDir makes emptyDirs. It counts those with a limit by project quotas, if the file system of the root directory
-// has them. allocatable is what all pods of the node may have.
+// has them and mode does not say otherwise. allocatable is what all pods of the node may have.
 func EmptyDir(root string, mode storage.Mode, allocatable corev1.ResourceList, log *slog.Logger) emptydir.Kind {
 	q := emptydir.Quotas{Projects: &quota.Projects{}, Enforce: mode.Quotas && !mode.Off, Log: log}
+	if mode.Walk {
+		q.Projects = nil
+	}
 	if q.Enforce {
 		if s, err := quota.StateOf(root); err != nil || !s.Limits {
 			log.Warn("--empty-dir-quota has no effect, evicting pods that exceed a sizeLimit: the file system "+

@@ -24,6 +24,7 @@ type Disabled struct {
 	Fields                Fields
 	Resources             Resources
 	Server                Server
+	Storage               Storage
 }
 
 // Fields are the fields of pods that the node ignores.
@@ -49,6 +50,14 @@ type Server struct {
 	LogStreams bool // PodLogsQuerySplitStreams
 	ClientCA   bool // ReloadKubeletClientCAFile
 	OwnPair    bool // ReloadKubeletServerCertificateFile
+}
+
+// Storage are features of local storage.
+type Storage struct {
+	// SeparateDisk is KubeletSeparateDiskGC: writable layers count as if they lay beside the images.
+	SeparateDisk bool
+	// Quotas is LocalStorageCapacityIsolationFSQuotaMonitoring: the files of emptyDirs are measured one by one.
+	Quotas bool
 }
 
 // Read returns the features that the configuration switches off.
@@ -82,6 +91,10 @@ func Read(kc *v1beta1.KubeletConfiguration) Disabled {
 			LogStreams: off(kc, "PodLogsQuerySplitStreams"),
 			ClientCA:   off(kc, "ReloadKubeletClientCAFile"),
 			OwnPair:    off(kc, "ReloadKubeletServerCertificateFile"),
+		},
+		Storage: Storage{
+			SeparateDisk: off(kc, "KubeletSeparateDiskGC"),
+			Quotas:       off(kc, "LocalStorageCapacityIsolationFSQuotaMonitoring"),
 		},
 	}
 }

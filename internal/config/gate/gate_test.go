@@ -38,6 +38,9 @@ func TestRead(t *testing.T) {
 		"PodLogsQuerySplitStreams":           {Server: Server{LogStreams: true}},
 		"ReloadKubeletClientCAFile":          {Server: Server{ClientCA: true}},
 		"ReloadKubeletServerCertificateFile": {Server: Server{OwnPair: true}},
+
+		"KubeletSeparateDiskGC":                          {Storage: Storage{SeparateDisk: true}},
+		"LocalStorageCapacityIsolationFSQuotaMonitoring": {Storage: Storage{Quotas: true}},
 	} {
 		for on, want := range map[bool]Disabled{true: {}, false: want} {
 			kc := &v1beta1.KubeletConfiguration{FeatureGates: map[string]bool{gate: on}}

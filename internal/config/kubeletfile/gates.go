@@ -21,6 +21,7 @@ func Gates() map[string]bool {
 		"InPlacePodVerticalScalingInitContainers":          true,
 		"KubeletCrashLoopBackOffMax":                       true,
 		"KubeletEnsureSecretPulledImages":                  true,
+		"KubeletSeparateDiskGC":                            true,
 		"KubeletServiceAccountTokenForCredentialProviders": true,
 		"MemoryQoS":                                        false,
 		"NodeDeclaredFeatures":                             true,
@@ -43,10 +44,10 @@ func Gates() map[string]bool {
 }
 
 // onHere returns the feature gates that are off by default in the kubelet. Here their features are on unless the gate
-// is false: only a pod or a setting that names the feature notices it.
+// is false. Only a pod or a setting that names the feature notices it, or the feature measures the same faster.
 func onHere() []string {
 	return []string{"ClusterTrustBundleProjection", "ContainerStopSignals", "CPUManagerPolicyAlphaOptions",
-		"PodLevelResourceManagers", "PodLogsQuerySplitStreams"}
+		"LocalStorageCapacityIsolationFSQuotaMonitoring", "PodLevelResourceManagers", "PodLogsQuerySplitStreams"}
 }
 
 // withoutOptions returns the feature gates that guard no option in Kubernetes 1.36. They change nothing in a kubelet

@@ -23,6 +23,8 @@ type Mode struct {
 	Off bool
 	// Quotas makes writes beyond the sizeLimit of an emptyDir fail, where the file system enforces project quotas.
 	Quotas bool
+	// Walk measures emptyDirs file by file, also where the file system has project quotas.
+	Walk bool
 }
 
 // Usage is how much a pod stores on the node, in bytes.
