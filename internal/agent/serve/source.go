@@ -209,17 +209,26 @@ func (s Source) Layers(ctx context.Context) (map[string]stats.Layer, error) {
 	return all, nil
 }
 
-// Images implements stats.Source.
-func (s Source) Images(ctx context.Context) (bytes, inodes uint64, dir string, err error) {
+// Stores implements stats.Source.
+func (s Source) Stores(ctx context.Context) (images, layers stats.Store, err error) {
 	r, err := s.CRI.Images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
 	if err != nil {
-		return 0, 0, "", err
+		return images, layers, err
 	}
 	if len(r.ImageFilesystems) == 0 {
-		return 0, 0, "", errors.New("the runtime reported no image filesystem")
+		return images, layers, errors.New("the runtime reported no image filesystem")
 	}
-	f := r.ImageFilesystems[0]
-	return f.GetUsedBytes().GetValue(), f.GetInodesUsed().GetValue(), f.GetFsId().GetMountpoint(), nil
+	images = storeOf(r.ImageFilesystems[0])
+	layers = images
+	if len(r.ContainerFilesystems) > 0 && r.ContainerFilesystems[0].GetFsId().GetMountpoint() != "" {
+		layers = storeOf(r.ContainerFilesystems[0])
+	}
+	return images, layers, nil
+}
+
+func storeOf(f *runtimeapi.FilesystemUsage) stats.Store {
+	return stats.Store{Dir: f.GetFsId().GetMountpoint(), Bytes: f.GetUsedBytes().GetValue(),
+		Inodes: f.GetInodesUsed().GetValue()}
 }
 
 // Commands runs commands and makes checkpoints through the CRI.

@@ -2,6 +2,7 @@ package stats
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -116,6 +117,22 @@ func fileSystem(path string, now time.Time) (*statsapi.FsStats, error) {
 		UsedBytes:  new((st.Blocks - st.Bfree) * block),
 		InodesFree: new(st.Ffree), Inodes: new(st.Files), InodesUsed: new(st.Files - st.Ffree),
 	}, nil
+}
+
+// fileSystem returns the file system of a store, with the usage of the store only.
+func (s Store) fileSystem(now time.Time) (*statsapi.FsStats, error) {
+	f, err := fileSystem(s.Dir, now)
+	if err == nil {
+		f.UsedBytes, f.InodesUsed = new(s.Bytes), new(s.Inodes)
+	}
+	return f, err
+}
+
+// onTwoDevices reports whether two paths are on different file systems.
+func onTwoDevices(a, b string) (bool, error) {
+	var one, two unix.Stat_t
+	err := errors.Join(unix.Stat(a, &one), unix.Stat(b, &two))
+	return one.Dev != two.Dev, err
 }
 
 // directory returns the file system that holds a path, with the usage below the path only.

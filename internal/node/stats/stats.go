@@ -77,8 +77,14 @@ type Source interface {
 	System() map[string]Part
 	// Layers returns the writable layers of the running containers by container ID.
 	Layers(context.Context) (map[string]Layer, error)
-	// Images returns the usage of the image store and its directory.
-	Images(context.Context) (bytes, inodes uint64, dir string, err error)
+	// Stores returns where the runtime keeps images and writable layers.
+	Stores(context.Context) (images, layers Store, err error)
+}
+
+// Store is a directory of the runtime with what it uses there.
+type Store struct {
+	Dir           string
+	Bytes, Inodes uint64
 }
 
 type drivers interface {

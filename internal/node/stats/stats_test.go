@@ -117,8 +117,8 @@ func (n fakeNode) System() map[string]Part { return n.parts }
 func (n fakeNode) Layers(context.Context) (map[string]Layer, error) {
 	return map[string]Layer{"id1": {Bytes: 700, Inodes: 7}}, nil
 }
-func (n fakeNode) Images(context.Context) (uint64, uint64, string, error) {
-	return 1 << 20, 10, "/", nil
+func (n fakeNode) Stores(context.Context) (images, layers Store, err error) {
+	return Store{"/", 1 << 20, 10}, Store{"/proc", 1 << 21, 20}, nil
 }
 
 func newStats(t *testing.T) (*Stats, *time.Time) {
@@ -482,6 +482,7 @@ func TestSummary(t *testing.T) {
 	if n.NodeName != "n1" || *n.CPU.UsageNanoCores != 0 || *n.Memory.WorkingSetBytes != 899000 ||
 		n.StartTime.Unix() != 1700000000 ||
 		n.Network.Name != "eth9" || *n.Rlimit.NumOfRunningProcesses != 77 || *n.Runtime.ImageFs.UsedBytes != 1<<20 ||
+		*n.Runtime.ContainerFs.UsedBytes != 1<<21 || *n.Runtime.ContainerFs.InodesUsed != 20 ||
 		*n.Swap.SwapAvailableBytes != 2048-77 {
 		t.Errorf("node %+v", n)
 	}

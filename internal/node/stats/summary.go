@@ -77,13 +77,8 @@ func (s *Stats) nodeRest(ctx context.Context, n *statsapi.NodeStats, root sample
 	if n.Fs, err = fileSystem(s.Dir, now); err != nil {
 		errs = append(errs, err)
 	}
-	if used, inodes, dir, err := s.Source.Images(ctx); err != nil {
+	if n.Runtime, err = runtimeStats(ctx, s.Source, now); err != nil {
 		errs = append(errs, err)
-	} else if f, err := fileSystem(dir, now); err != nil {
-		errs = append(errs, err)
-	} else {
-		f.UsedBytes, f.InodesUsed = new(used), new(inodes)
-		n.Runtime = &statsapi.RuntimeStats{ImageFs: f, ContainerFs: f}
 	}
 	if n.Rlimit, err = ProcessLimit(s.Host, now); err != nil {
 		errs = append(errs, err)
@@ -94,6 +89,24 @@ func (s *Stats) nodeRest(ctx context.Context, n *statsapi.NodeStats, root sample
 	if err := errors.Join(errs...); err != nil {
 		s.Log.Warn("cannot read some of the node's usage, leaving it out", "err", err)
 	}
+}
+
+// runtimeStats returns the file systems of the runtime. Images and writable layers on the same one have one value.
+func runtimeStats(ctx context.Context, node Source, now time.Time) (*statsapi.RuntimeStats, error) {
+	images, layers, err := node.Stores(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := &statsapi.RuntimeStats{}
+	if all.ImageFs, err = images.fileSystem(now); err != nil {
+		return nil, err
+	}
+	all.ContainerFs = all.ImageFs
+	if apart, err := onTwoDevices(images.Dir, layers.Dir); err != nil || !apart {
+		return all, err
+	}
+	all.ContainerFs, err = layers.fileSystem(now)
+	return all, err
 }
 
 func (s *Stats) podStats(ctx context.Context, p podSample, onlyCPUAndMemory bool,
