@@ -216,7 +216,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 	var commands map[string]func(*testscript.TestScript, bool, []string)
 	commands = map[string]func(*testscript.TestScript, bool, []string){
 		"berth":         h.berth,
-		"agent":         positive("agent start|stop|kill|crash [FLAG...]", 1, many, h.agent),
+		"agent":         positive("agent start|stop|kill|leave|crash [FLAG...]", 1, many, h.agent),
 		"build-shim":    positive("build-shim FILE", 1, 1, buildShim),
 		"own-mounts":    positive("own-mounts", 0, 0, ownMounts),
 		"agent-under":   positive("agent-under [PROGRAM ARGS...]", 0, many, agentUnder),

@@ -294,6 +294,11 @@ func (h *harness) agent(ts *testscript.TestScript, args []string) {
 		}
 	case "kill":
 		_ = d.end(syscall.SIGKILL)
+	case "leave":
+		ts.Check(d.cmd.Process.Signal(syscall.SIGTERM))
+		left := d.cmd
+		d.cmd = nil
+		ts.Defer(func() { _ = left.Wait() })
 	case "crash":
 		h.launch(ts, d, args[1:]...)
 		d.crashed(ts)

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-run/berth/internal/agent/serve"
 	"github.com/berth-run/berth/internal/api/podresources"
 	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/base/descriptors"
 	"github.com/berth-run/berth/internal/base/heap"
 	"github.com/berth-run/berth/internal/base/librarylog"
 	"github.com/berth-run/berth/internal/base/lock"
@@ -187,7 +188,8 @@ func newAgent(o Options, w without) *Agent {
 }
 
 // Run runs the agent until ctx ends or a part of the agent fails. Containers keep running after it. If a part does not
-// end within endPatience, Run returns without it, and the caller should end the process.
+// end within endPatience, Run returns without it and without the open files of the process, and the caller must end the
+// process.
 func (a *Agent) Run(ctx context.Context) error {
 	parts := &running{}
 	return bounded(ctx, endPatience, func(ctx context.Context, cancel context.CancelFunc) error {
@@ -195,6 +197,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}, func() {
 		a.Log.Error("parts of the agent have not ended in time, ending without them", "patience", endPatience, "parts",
 			parts.names(), "pods", a.node().Hanging())
+		if err := descriptors.Release(time.Second); err != nil {
+			a.Log.Error("cannot release open files", "err", err)
+		}
 	})
 }
 
