@@ -112,7 +112,9 @@ func run(cmd *cobra.Command, o options) error {
 		return client.Next(fmt.Errorf("--network-plugin=%s is not supported", o.plugin),
 			"leave it out, and install a CNI configuration in --cni-conf-dir")
 	}
-	server, err := newServer(cmd.Context(), o, log)
+	ctx, forced, stop := process.OnSignals(cmd.Context(), log) // before there is a socket: whoever sees it may send one
+	defer stop()
+	server, err := newServer(ctx, o, log)
 	if err != nil {
 		return err
 	}
@@ -120,8 +122,6 @@ func run(cmd *cobra.Command, o options) error {
 	if err != nil {
 		return err
 	}
-	ctx, forced, stop := process.OnSignals(cmd.Context(), log)
-	defer stop()
 	log.Info("serving the CRI on Docker", "listen", o.listen, "docker", o.engine)
 	return process.Until(forced, func() error {
 		group, ctx := errgroup.WithContext(ctx)
