@@ -80,7 +80,7 @@ embedded: $(if $(ROOT),assets) ## tests of the packages that link the runtime, a
 	$(GO) test -timeout 15m -p 4 $(EMBEDDED) ./cmd/...
 
 # FUZZTIME=10m runs each target for ten minutes. FUZZ=Decode selects targets. See hack/fuzz.sh.
-fuzz: $(if $(ROOT),assets) ## run each fuzz target for 30 s, or for FUZZTIME, twelve at a time
+fuzz: $(if $(ROOT),assets) ## run each fuzz target for 30 s, or for FUZZTIME, twenty at a time
 	@sh hack/fuzz.sh
 
 # HOSTILE=fork selects pods by name. HOSTILEFLAGS="-hostile.seed 7 -hostile.full" repeats an order, with full sizes.

@@ -4,7 +4,7 @@
 #
 #   FUZZTIME=10m     how long each target runs (30s).
 #   FUZZ=Decode      a regular expression: runs only the targets "package FuzzName" that match.
-#   FUZZJOBS=2       how many targets run at a time (12), each in one process.
+#   FUZZJOBS=2       how many targets run at a time (20), each in one process.
 #
 # Inputs that reached new code are kept in $BERTH_CACHE/fuzz (default ~/.cache/berth/fuzz), so that each run goes on
 # from the one before. An input that fails is written to testdata/fuzz of the package. "go test" runs it again from then
@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 . hack/keep.sh
 top=$PWD
 out=$top/bin/fuzz
-jobs=${FUZZJOBS:-12}
+jobs=${FUZZJOBS:-20}
 each=${FUZZTIME:-30s}
 corpus=$caches/fuzz
 
