@@ -78,6 +78,11 @@ const (
 	CertificateExpired = "CertificateExpired"
 	// OOMKilled is of a pod: the kernel killed one of its processes for lack of memory.
 	OOMKilled = "OOMKilled"
+	// ImagesRemoved is of a node that removed unused images: their file system ran full, or they were old.
+	ImagesRemoved = "ImagesRemoved"
+	// ContainersRemoved is of a node that removed dead containers: earlier instances of a container, or all that no pod
+	// needs because a file system ran full.
+	ContainersRemoved = "ContainersRemoved"
 	// RotatedLogsRemoved is of a node that removed compressed logs, because a file system ran full.
 	RotatedLogsRemoved = "RotatedLogsRemoved"
 	// WaitsForPressure is of an evicted static pod, which starts again when the pressure of the node has ended.

@@ -1,6 +1,7 @@
 package gc
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -65,6 +66,25 @@ func decide(o *pod.Observed, gone bool, p Policy, surplus map[string]bool, now t
 		}
 	}
 	return w, next
+}
+
+// removedMessages says of which containers of a live pod instances were removed, and why.
+func removedMessages(o *pod.Observed, w work, p Policy, surplus map[string]bool) (texts []string) {
+	for _, c := range w.Containers {
+		cause := fmt.Sprintf("the limit of dead instances for each container is %d", p.PerContainer)
+		switch {
+		case c.State == pod.StateCreated:
+			cause = "they never ran"
+		case surplus[c.ID]:
+			cause = fmt.Sprintf("the limit of dead containers on the node is %d", p.Total)
+		}
+		text := fmt.Sprintf("removed earlier instances of container %s of pod %s/%s, because %s", c.Name, o.Namespace,
+			o.Name, cause)
+		if !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return texts
 }
 
 // sooner returns the earlier time. A zero a counts as no time.

@@ -133,6 +133,32 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
+func TestRemovedMessages(t *testing.T) {
+	now := time.Now()
+	o := died(now, "u", true, 4, 3, 2, 1)
+	o.Namespace, o.Name = "default", "web"
+	o.Containers[1].State = pod.StateCreated
+	for _, test := range []struct {
+		p    Policy
+		over map[string]bool
+		want []string
+	}{
+		{Policy{PerContainer: 0, Total: -1}, nil, []string{"they never ran",
+			"the limit of dead instances for each container is 0"}},
+		{Policy{PerContainer: -1, Total: 1}, map[string]bool{"u1": true}, []string{"they never ran",
+			"the limit of dead containers on the node is 1"}},
+	} {
+		w, _ := decide(o, false, test.p, test.over, now)
+		var want []string
+		for _, why := range test.want {
+			want = append(want, "removed earlier instances of container app of pod default/web, because "+why)
+		}
+		if diff := cmp.Diff(want, removedMessages(o, w, test.p, test.over)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
 func TestSurplus(t *testing.T) {
 	now := time.Now()
 	pods := []*pod.Observed{died(now, "a", true, 9, 8, 7, 6), died(now, "b", true, 5, 4), died(now, "c", false, 3)}

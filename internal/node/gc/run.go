@@ -116,7 +116,8 @@ func (g *Collector) collect(ctx context.Context, uid types.UID) {
 		delete(g.failures, uid)
 	}
 	counts := newest(o)
-	w, next := decide(o, gone, g.opts.Policy, g.excess[uid], time.Now())
+	surplus := g.excess[uid]
+	w, next := decide(o, gone, g.opts.Policy, surplus, time.Now())
 	if !next.IsZero() {
 		g.due[uid] = next
 	}
@@ -131,6 +132,11 @@ func (g *Collector) collect(ctx context.Context, uid types.UID) {
 	g.wg.Go(func() {
 		r := result{uid: uid, counts: counts}
 		r.err = errors.Join(g.remove(ctx, o, w), g.removeLogs(o, logs))
+		if r.err == nil && !gone {
+			for _, text := range removedMessages(o, w, g.opts.Policy, surplus) {
+				g.opts.Events.Event(g.opts.Node, corev1.EventTypeNormal, reason.ContainersRemoved, "%s", text)
+			}
+		}
 		select {
 		case g.done <- r:
 		case <-ctx.Done():

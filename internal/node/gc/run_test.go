@@ -173,9 +173,16 @@ func TestGarbageOfLivePodIsRemoved(t *testing.T) {
 	if !there(kept) {
 		t.Error("the log before the newest was removed")
 	}
+	const why = "Node/n1 Normal ContainersRemoved: removed earlier instances of container app of pod default/web, " +
+		"because the limit of dead instances for each container is 1"
+	eventually.True(n.t, "an event says what was removed", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return len(n.events) > 1 && n.events[1] == why
+	})
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.events) != 1 || !strings.HasPrefix(n.events[0], "Node/n1 Warning ContainerGCFailed: remove container ") {
+	if len(n.events) != 2 || !strings.HasPrefix(n.events[0], "Node/n1 Warning ContainerGCFailed: remove container ") {
 		t.Errorf("the failure is an event of the node, got %q", n.events)
 	}
 }
@@ -220,7 +227,7 @@ func TestLeftoversOfEndedPodAreRemoved(t *testing.T) {
 	eventually.True(n.t, "nothing is left", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		return slices.Equal(n.removed, []string{"a"})
+		return slices.Equal(n.removed, []string{"a"}) && len(n.events) == 0
 	})
 }
 

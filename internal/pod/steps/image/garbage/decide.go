@@ -2,7 +2,9 @@ package garbage
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/distribution/reference"
@@ -30,6 +32,8 @@ type Thresholds struct {
 	MinAge time.Duration
 	// MaxAge is how long an image may stay unused. 0 means for ever.
 	MaxAge time.Duration
+	// Imported means that images that were imported by hand may be removed too.
+	Imported bool
 }
 
 // Disk is the file system that holds the images, in bytes.
@@ -67,7 +71,7 @@ func expired(images []Image, t Thresholds, now time.Time) []Image {
 	if t.MaxAge <= 0 {
 		return nil
 	}
-	return slices.DeleteFunc(unused(images, false), func(i Image) bool {
+	return slices.DeleteFunc(unused(images, t.Imported), func(i Image) bool {
 		last := i.LastUsed
 		if last.Before(i.FirstSeen) {
 			last = i.FirstSeen
@@ -79,7 +83,7 @@ func expired(images []Image, t Thresholds, now time.Time) []Image {
 // candidates returns the images that may be removed from a full disk, in order. An image that was first seen in the
 // future counts as old enough: the clock was set back.
 func candidates(images []Image, t Thresholds, now time.Time) []Image {
-	return slices.DeleteFunc(unused(images, false), func(i Image) bool {
+	return slices.DeleteFunc(unused(images, t.Imported), func(i Image) bool {
 		return !i.FirstSeen.After(now) && now.Sub(i.FirstSeen) < t.MinAge
 	})
 }
@@ -118,4 +122,21 @@ func isIDPrefix(name, id string) bool {
 		id[len(algorithm):len(algorithm)+len(name)] == name
 	long := len(name) >= len(algorithm)+least && len(id) >= len(name) && id[:len(name)] == name
 	return short || long
+}
+
+// shown is how many images an event names.
+const shown = 5
+
+// removedMessage says which images were removed, and why.
+func removedMessage(gone []Image, cause string) string {
+	var names []string
+	for _, i := range gone[:min(shown, len(gone))] {
+		names = append(names, i.String())
+	}
+	text := fmt.Sprintf("removed %d unused images (%d bytes), because %s: %s", len(gone), size(gone), cause,
+		strings.Join(names, ", "))
+	if more := len(gone) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

@@ -222,8 +222,10 @@ func TestCollect(t *testing.T) {
 		testutil.ToFloat64(n.removed.WithLabelValues(forAge)); space != 2 || age != 0 {
 		t.Errorf("counted %v for space and %v for age", space, age)
 	}
-	if err == nil || len(n.events) != 1 ||
-		!strings.HasPrefix(n.events[0], "Node FreeDiskSpaceFailed: Insufficient free disk space") {
+	const removed = "Node ImagesRemoved: removed 2 unused images (2097152 bytes), because the file system of " +
+		"images is 85% full: registry.test/"
+	if err == nil || len(n.events) != 2 || !strings.HasPrefix(n.events[0], removed) ||
+		!strings.HasPrefix(n.events[1], "Node FreeDiskSpaceFailed: Insufficient free disk space") {
 		t.Errorf("error %v, events %q", err, n.events)
 	}
 	if _, err := n.Remove(t.Context(), "registry.test/a:1", false); !errors.Is(err, ErrInUse) {
@@ -232,6 +234,49 @@ func TestCollect(t *testing.T) {
 	if gone, err := n.Prune(t.Context(), true); err != nil || len(gone) != 1 ||
 		gone[0].Tags[0] != "registry.test/mine:1" {
 		t.Errorf("pruned %v, %v", gone, err)
+	}
+}
+
+// A file system that runs full takes all unused images, but for young ones, and for imported ones only if the
+// configuration allows it.
+func TestReclaim(t *testing.T) {
+	for imported, want := range map[bool][]string{
+		false: {fake.Image, "registry.test/mine:1", "registry.test/young:1"},
+		true:  {fake.Image, "registry.test/young:1"},
+	} {
+		n := newNode(t, t.TempDir())
+		n.opts.Thresholds.Imported = imported
+		n.wanted = []string{fake.Image}
+		n.fake.AddImage("registry.test/a:1")
+		n.fake.AddImage("registry.test/mine:1")
+		mine, err := n.Find(t.Context(), "registry.test/mine:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Imported(mine.ID); err != nil {
+			t.Fatal(err)
+		}
+		n.now = n.now.Add(5 * time.Minute)
+		n.fake.AddImage("registry.test/young:1")
+		gone, err := n.Reclaim(t.Context(), "imagefs.available is short")
+		if diff := cmp.Diff(want, n.tags(t)); diff != "" || err != nil {
+			t.Errorf("imported %v: removed %v, %v, left (-want +got):\n%s", imported, ids(gone), err, diff)
+		}
+		if len(n.events) != 1 || !strings.Contains(n.events[0], "because imagefs.available is short: registry.test/") {
+			t.Errorf("events %q", n.events)
+		}
+	}
+}
+
+func TestRemovedMessage(t *testing.T) {
+	var gone []Image
+	for i := range shown + 2 {
+		gone = append(gone, Image{ID: fmt.Sprint("sha256:", i), Size: 10})
+	}
+	const want = "removed 7 unused images (70 bytes), because of this: sha256:0, sha256:1, sha256:2, sha256:3, " +
+		"sha256:4 and 2 more"
+	if got := removedMessage(gone, "of this"); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -57,7 +57,8 @@ func (c *Collector) Collect(ctx context.Context) error {
 		return err
 	}
 	old := expired(all, c.opts.Thresholds, c.opts.Now())
-	_, err = c.remove(ctx, old, forAge, 0)
+	_, err = c.remove(ctx, old, removal{reason: forAge,
+		cause: fmt.Sprintf("they were unused for more than %v (imageMaximumGCAge)", c.opts.Thresholds.MaxAge)})
 	if c.opts.Thresholds.High >= 100 {
 		return err
 	}
@@ -86,8 +87,9 @@ func (c *Collector) makeRoom(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	freed, err := c.remove(ctx, candidates(all, c.opts.Thresholds, c.opts.Now()), forSpace, want)
-	if freed < want {
+	gone, err := c.remove(ctx, candidates(all, c.opts.Thresholds, c.opts.Now()), removal{reason: forSpace, enough: want,
+		cause: fmt.Sprintf("the file system of images is %d%% full", disk.Percent())})
+	if freed := size(gone); freed < want {
 		failure := reason.New(reason.FreeDiskSpaceFailed,
 			"Insufficient free disk space on the node's image filesystem (%d%% of %d bytes used). "+
 				"Failed to free sufficient space by deleting unused images (freed %d bytes of %d). "+
@@ -98,9 +100,30 @@ func (c *Collector) makeRoom(ctx context.Context) error {
 	return err
 }
 
-// remove removes images in this order until it has freed enough bytes, or all of them if enough is 0. The caller holds
-// mu.
-func (c *Collector) remove(ctx context.Context, all []Image, why string, enough int64) (freed int64, err error) {
+// Reclaim removes all unused images that may be removed to free disk space, and returns them. cause completes the
+// sentence "removed unused images, because ...".
+func (c *Collector) Reclaim(ctx context.Context, cause string) ([]Image, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, err := c.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	gone, err := c.remove(ctx, candidates(all, c.opts.Thresholds, c.opts.Now()),
+		removal{reason: forSpace, cause: cause})
+	return gone, errors.Join(err, c.save())
+}
+
+// removal says why images are removed.
+type removal struct {
+	// reason is for the metric, cause for the event.
+	reason, cause string
+	// enough is how many bytes are enough to free. 0 removes all images.
+	enough int64
+}
+
+// remove removes images in this order, and records an event that names them. The caller holds mu.
+func (c *Collector) remove(ctx context.Context, all []Image, r removal) (gone []Image, err error) {
 	for _, i := range all {
 		if used, e := c.usedSince(ctx, i); used || e != nil {
 			err = errors.Join(err, e)
@@ -110,12 +133,24 @@ func (c *Collector) remove(ctx context.Context, all []Image, why string, enough 
 			err = errors.Join(err, e)
 			continue
 		}
-		c.removed.WithLabelValues(why).Inc()
-		if freed += i.Size; enough > 0 && freed >= enough {
+		c.removed.WithLabelValues(r.reason).Inc()
+		if gone = append(gone, i); r.enough > 0 && size(gone) >= r.enough {
 			break
 		}
 	}
-	return freed, err
+	if len(gone) > 0 {
+		c.opts.Events.Event(c.opts.Node, corev1.EventTypeNormal, reason.ImagesRemoved, "%s",
+			removedMessage(gone, r.cause))
+	}
+	return gone, err
+}
+
+// size returns how many bytes images have together.
+func size(all []Image) (bytes int64) {
+	for _, i := range all {
+		bytes += i.Size
+	}
+	return bytes
 }
 
 // usedSince checks again whether an image is in use: each removal takes time, and pods may have come meanwhile.
