@@ -23,7 +23,6 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/eviction"
 	"github.com/berth-run/berth/internal/node/eviction/facts"
-	"github.com/berth-run/berth/internal/node/gc"
 	"github.com/berth-run/berth/internal/node/logrotate"
 	"github.com/berth-run/berth/internal/pod/steps/image/garbage"
 	"github.com/berth-run/berth/internal/pod/worker"
@@ -63,8 +62,18 @@ type DiskOptions struct {
 	Volumes  volumes
 	// Layers measures and frees writable layers. It is nil if only the CRI can say how large they are.
 	Layers     layers
-	Containers *gc.Collector
-	Images     *garbage.Collector
+	Containers deadContainers
+	Images     unusedImages
+}
+
+type deadContainers interface {
+	// RemoveDead removes the dead containers that no pod needs, and all of pods in ended. It returns their ids.
+	RemoveDead(ctx context.Context, ended map[types.UID]bool) (removed []string, err error)
+}
+
+type unusedImages interface {
+	// Reclaim removes the images that no pod uses and records an event with the cause.
+	Reclaim(ctx context.Context, cause string) ([]garbage.Image, error)
 }
 
 type logs interface {
@@ -195,7 +204,7 @@ func (d *Disk) Reclaim(ctx context.Context, c eviction.Crossing) (reclaimed, soo
 	if parts.Images || parts.Layers {
 		again := d.account.dead(time.Now()) || time.Since(d.last) >= reclaimAgain
 		if d.ended.Swap(false) || again {
-			reclaimed = d.reclaim(ctx, c.Threshold.Signal)
+			reclaimed = d.reclaim(ctx, c.Threshold.Signal, parts)
 			d.last = time.Now()
 		}
 		if d.account.unused {
@@ -265,17 +274,32 @@ func (d *Disk) over(uid types.UID) bool {
 	return here && m.State.Stage == worker.Terminated || !here && !d.o.Pods.Roll.Known(uid)
 }
 
-// reclaim removes dead containers and unused images, and reports whether there were any.
-func (d *Disk) reclaim(ctx context.Context, s eviction.Signal) bool {
+// reclaim removes dead containers if the file system has their layers, and then unused images if it has images. It
+// reports whether there were any.
+func (d *Disk) reclaim(ctx context.Context, s eviction.Signal, parts eviction.Parts) bool {
+	cause := string(s) + " is short"
+	var dead []string
+	var images []garbage.Image
+	var err, imageErr error
+	if parts.Layers {
+		dead, err = d.removeDead(ctx, cause)
+	}
+	if parts.Images {
+		images, imageErr = d.o.Images.Reclaim(ctx, cause)
+	}
+	if err = errors.Join(err, imageErr); err != nil && ctx.Err() == nil {
+		d.o.Pods.Log.Warn("cannot remove all dead containers and unused images, continuing with pods", "err", err)
+	}
+	return len(dead)+len(images) > 0
+}
+
+// removeDead removes dead containers and returns their ids.
+func (d *Disk) removeDead(ctx context.Context, cause string) ([]string, error) {
 	ended := map[types.UID]bool{}
 	for uid := range d.o.Pods.Observed.Snapshot().All() {
 		ended[uid] = d.over(uid)
 	}
 	dead, err := d.o.Containers.RemoveDead(ctx, ended)
-	images, imageErr := d.o.Images.Prune(ctx, false)
-	if err = errors.Join(err, imageErr); err != nil && ctx.Err() == nil {
-		d.o.Pods.Log.Warn("cannot remove all dead containers and unused images, continuing with pods", "err", err)
-	}
 	for _, id := range dead {
 		size, known := d.sizes[id]
 		if !known || size.Bytes > smallLayer.Bytes || size.Inodes > smallLayer.Inodes {
@@ -283,12 +307,11 @@ func (d *Disk) reclaim(ctx context.Context, s eviction.Signal) bool {
 		}
 		delete(d.sizes, id)
 	}
-	if len(dead)+len(images) == 0 {
-		return false
+	if len(dead) > 0 {
+		d.o.Pods.Events.Event(d.o.Pods.Node, corev1.EventTypeNormal, reason.ContainersRemoved,
+			"removed %d dead containers, because %s", len(dead), cause)
 	}
-	d.o.Pods.Log.Info("removed dead containers and unused images, because a file system runs full", "signal", s,
-		"containers", len(dead), "images", len(images))
-	return true
+	return dead, err
 }
 
 // free frees the layers of removed containers, and reports whether it has. It may take several looks. A runtime that

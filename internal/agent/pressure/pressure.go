@@ -79,6 +79,8 @@ type Pods struct {
 	mu      sync.Mutex
 	victims map[types.UID]victim
 	unsaved bool // the file is out of date
+	// unlogged are evictions that the log does not have yet.
+	unlogged []eviction.Victim
 	// pressure says whether a condition holds. It has no entry before the first look.
 	pressure map[corev1.NodeConditionType]bool
 }
@@ -185,16 +187,16 @@ func (p *Pods) Usage(_ context.Context, of *corev1.Pod, s eviction.Signal) (used
 	return used
 }
 
-// Evict implements eviction.Pods. It writes no file: Run does, while the pod ends. The containers of a pod without a
-// grace period are killed here, and not by the runtime, which may hang or wait for memory itself.
+// Evict implements eviction.Pods. It writes no file and no log, which a slow disk may delay: Run does, while the pod
+// ends. The containers of a pod without a grace period are killed here, and not by the runtime, which may hang or wait
+// for memory itself.
 func (p *Pods) Evict(v eviction.Victim) {
-	p.Log.Warn("pod evicted", "pod", pod.FullName(v.Pod), "condition", v.Condition, "grace", v.Grace, "cause",
-		v.Message)
 	p.Stops.EvictFor(v.Pod, v.Message, v.Annotations, v.Grace)
 	if v.Grace == 0 {
 		p.kill(v.Pod)
 	}
 	p.mu.Lock()
+	p.unlogged = append(p.unlogged, v)
 	_, known := p.victims[v.Pod.UID]
 	p.victims[v.Pod.UID] = victim{Condition: v.Condition, Stop: pod.Stop{Reason: pod.StopEvicted, Message: v.Message,
 		Grace: &v.Grace, Exact: true, At: time.Now()}}
@@ -268,7 +270,7 @@ func (p *Pods) PodChanged(uid types.UID) {
 	}
 }
 
-// Run remembers victims on disk, and starts static pods again once the pressure has ended.
+// Run logs evictions, remembers victims on disk, and starts static pods again once the pressure has ended.
 func (p *Pods) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -285,10 +287,23 @@ func (p *Pods) Run(ctx context.Context) error {
 		case <-p.news.C():
 		}
 		p.settle()
+		p.logEvictions()
 		if err := p.save(); err != nil {
 			p.Log.Error("cannot write down which pods are evicted, retrying", "err", err, "retry", saveRetry)
 			again.Reset(saveRetry)
 		}
+	}
+}
+
+// logEvictions logs the evictions since its last call.
+func (p *Pods) logEvictions() {
+	p.mu.Lock()
+	all := p.unlogged
+	p.unlogged = nil
+	p.mu.Unlock()
+	for _, v := range all {
+		p.Log.Warn("pod evicted", "pod", pod.FullName(v.Pod), "condition", v.Condition, "grace", v.Grace, "cause",
+			v.Message)
 	}
 }
 
