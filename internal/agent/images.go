@@ -39,7 +39,7 @@ func buildImages(a *Agent) error {
 		Synced: []<-chan struct{}{a.demand.sources.Synced(), a.tables.observed.Synced()},
 		Thresholds: garbage.Thresholds{
 			High: c.Images.HighThreshold, Low: c.Images.LowThreshold, MinAge: c.Images.MinimumAge,
-			MaxAge: c.Images.MaximumAge,
+			MaxAge: c.Images.MaximumAge, Imported: c.Images.Loaded,
 		},
 		Events: a.records.events, Node: event.NodeRef(c.NodeName),
 		Now: time.Now, Log: a.Log,

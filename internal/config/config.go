@@ -93,11 +93,14 @@ type Lock struct {
 	Yield bool
 }
 
-// DiskFlags set how many dead containers are kept (see DeadContainers; nil stands for the default), and storage.Mode.
+// DiskFlags set how many dead containers are kept (see DeadContainers; nil stands for the default), which images, and
+// storage.Mode.
 type DiskFlags struct {
 	MinAge              time.Duration
 	PerContainer, Total *int
 	EmptyDirQuota       bool
+	// LoadedImages lets the agent remove unused images that were loaded from an archive.
+	LoadedImages bool
 }
 
 // Config holds all settings of an agent. It is complete, valid and never changed. Only Load makes one.
@@ -167,6 +170,8 @@ type Images struct {
 	MinimumAge time.Duration
 	// MaximumAge is how long an unused image is kept. Default 0: no limit.
 	MaximumAge time.Duration
+	// Loaded means that images that were loaded from an archive are removed like others. Default: they stay.
+	Loaded bool
 	// Verification is imagePullCredentialsVerificationPolicy. Default
 	// NeverVerifyPreloadedImages.
 	Verification v1beta1.ImagePullCredentialsVerificationPolicy

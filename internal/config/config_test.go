@@ -166,8 +166,9 @@ func TestBuild(t *testing.T) {
 			text: "imageGCHighThresholdPercent: 70\nimageGCLowThresholdPercent: 0\nimageMinimumGCAge: " +
 				"1s\nimageMaximumGCAge: 1h\nimagePullCredentialsVerificationPolicy: " +
 				"NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: [busybox, example.com/team/*]\n",
+			flags: Flags{Disk: DiskFlags{LoadedImages: true}},
 			want: func(c *Config) {
-				c.Images = Images{HighThreshold: 70, MinimumAge: time.Second, MaximumAge: time.Hour,
+				c.Images = Images{HighThreshold: 70, MinimumAge: time.Second, MaximumAge: time.Hour, Loaded: true,
 					Verification: v1beta1.NeverVerifyAllowlistedImages,
 					Allowlist:    []string{"busybox", "example.com/team/*"}}
 			},

@@ -17,6 +17,7 @@ func readImages(in *input, f Flags) Images {
 		LowThreshold:  int(*kc.ImageGCLowThresholdPercent),
 		MinimumAge:    in.Duration("imageMinimumGCAge", kc.ImageMinimumGCAge),
 		MaximumAge:    kc.ImageMaximumGCAge.Duration,
+		Loaded:        f.Disk.LoadedImages,
 		Verification:  kc.ImagePullCredentialsVerificationPolicy,
 		Allowlist:     slices.Clone(kc.PreloadedImagesVerificationAllowlist),
 		Providers:     f.Providers,

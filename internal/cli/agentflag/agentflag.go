@@ -86,6 +86,9 @@ func Node(cmd *cobra.Command, f *config.Flags) {
 	flags.BoolVar(&f.Disk.EmptyDirQuota, "empty-dir-quota", false,
 		"let writes beyond the sizeLimit of an emptyDir fail, instead of evicting the pod, if --root-dir is on xfs or "+
 			"ext4 with project quotas")
+	flags.BoolVar(&f.Disk.LoadedImages, "remove-loaded-images", false,
+		"remove unused images that were loaded from an archive like pulled ones, when a disk runs full or they are "+
+			"older than imageMaximumGCAge")
 	Manifests(cmd, &f.Absent.Manifests)
 	inProcess(cmd, &f.Embedded)
 	cluster(cmd, f)

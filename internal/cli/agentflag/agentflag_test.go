@@ -28,7 +28,7 @@ func TestNode(t *testing.T) {
 		"--cloud-provider=external", "--hostname-override=n",
 		"--node-ip=::", "--node-labels=a=b,c=d", "--runtime-cgroups=/r", "--maximum-dead-containers", "-1",
 		"--maximum-dead-containers-per-container=2", "--minimum-container-ttl-duration=1m", "--lock-file=/l",
-		"--exit-on-lock-contention", "--empty-dir-quota",
+		"--exit-on-lock-contention", "--empty-dir-quota", "--remove-loaded-images",
 		"--offline-pods=false", "--offline-max-age=1h", "--offline-key-file=/key",
 		"--cri-listen=unix:///c", "--pod-network=cni", "--cni-conf-dir=/n", "--nri-socket=/s",
 		"--missing-manifests=end", "--claim-retention=0s",
@@ -41,7 +41,8 @@ func TestNode(t *testing.T) {
 		CloudProvider: "external", HostnameOverride: "n",
 		NodeIPs: []netip.Addr{netip.IPv6Unspecified()}, NodeLabels: map[string]string{"a": "b", "c": "d"},
 		RuntimeCgroups: "/r", Lock: config.Lock{File: "/l", Yield: true},
-		Disk:     config.DiskFlags{MinAge: time.Minute, PerContainer: new(2), Total: new(-1), EmptyDirQuota: true},
+		Disk: config.DiskFlags{MinAge: time.Minute, PerContainer: new(2), Total: new(-1), EmptyDirQuota: true,
+			LoadedImages: true},
 		Embedded: embedded.Settings{CRIListen: "unix:///c", PodNetwork: "cni", CNIConfDir: "/n", NRISocket: "/s"},
 		Absent: config.AbsentFlags{
 			Manifests: config.ManifestFlags{Missing: "end", ClaimRetention: new(time.Duration(0))},
