@@ -203,6 +203,7 @@ func (a *Agent) buildStatuses() error {
 		Source: status.Parts{
 			Runtime: a.machine.engine, Observer: a.machine.pleg, Containers: s.containers, Probes: s.probes,
 			Resizes: s.resizes, Devices: s.devices, Claims: a.demand.access.Drivers, Addresses: view(a),
+			Kills: a.doors.pressure.oom,
 			Hidden: podstatus.Hidden{StartCondition: off.StartCondition, ResourceHealth: off.ResourceHealth,
 				ResourceHealthMessage: off.ResourceHealthMessage},
 		},

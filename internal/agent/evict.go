@@ -43,7 +43,7 @@ func newEvictions(a *Agent) (e evictions, err error) {
 	})
 	logDamage(a.Log, e.pods.Load())
 	e.oom = kmsg.New(kmsg.Options{Path: kmsg.Device, Node: event.NodeRef(c.NodeName), Pods: e.pods,
-		Events: a.records.events, Log: a.Log})
+		Events: a.records.events, Statuses: a.tables.stale, Log: a.Log})
 	if e.alarm, err = alarm.New(groups, a.Log); err != nil {
 		return e, fmt.Errorf("watch for pressure: %w", err)
 	}

@@ -17,19 +17,21 @@ func (p *Pods) Owner(cgroup string) *kmsg.Owner {
 			continue
 		}
 		if below, ok := within(cgroup, path); ok {
-			return &kmsg.Owner{Pod: o.Pod.Pod, Container: p.container(o.Pod.UID, below)}
+			owner := &kmsg.Owner{Pod: o.Pod.Pod}
+			owner.Container, owner.ID = p.container(o.Pod.UID, below)
+			return owner
 		}
 	}
 	return nil
 }
 
-// container returns the name of the container that has a cgroup below its pod's. It waits for a container that the
-// table does not have yet: it has just started, and a runtime without events is listed once a second. below is empty
-// for the pod's own cgroup, which has no container.
-func (p *Pods) container(uid types.UID, below string) (name string) {
+// container returns the name and the ID of the container that has a cgroup below its pod's. It waits for a container
+// that the table does not have yet: it has just started, and a runtime without events is listed once a second. below is
+// empty for the pod's own cgroup, which has no container.
+func (p *Pods) container(uid types.UID, below string) (name, id string) {
 	const patience = 3 * time.Second
 	if below == "" {
-		return ""
+		return "", ""
 	}
 	changes := p.Observed.Watch()
 	defer changes.Stop()
@@ -38,17 +40,17 @@ func (p *Pods) container(uid types.UID, below string) (name string) {
 	for {
 		for _, c := range p.Observed.Observed(uid).ContainersOf() {
 			if strings.Contains(below, c.ID) {
-				name = c.Name
+				name, id = c.Name, c.ID
 			}
 		}
 		if name != "" {
-			return name
+			return name, id
 		}
 		select {
 		case <-changes.C():
 			changes.Changes()
 		case <-late.C:
-			return ""
+			return "", ""
 		}
 	}
 }

@@ -21,8 +21,8 @@ const (
 // Owner is the owner of a cgroup.
 type Owner struct {
 	Pod *corev1.Pod
-	// Container is the container's name. It is empty for the cgroup of the pod itself.
-	Container string
+	// Container is the container's name, and ID its ID. They are empty for the cgroup of the pod itself.
+	Container, ID string
 }
 
 // kill is a process that the kernel killed, with the reason (since Linux 5.1).
@@ -73,6 +73,25 @@ func (k kill) scope(limited *Owner, ours bool) (s Scope, ok bool) {
 	default:
 		return OfPods, ours
 	}
+}
+
+// maxCauses is how many containers a Log remembers the causes of.
+const maxCauses = 256
+
+// causes has the cause of the last kill in each container, of the last maxCauses containers.
+type causes struct {
+	texts map[string]string // by container ID
+	order []string          // IDs, oldest first
+}
+
+func (c *causes) add(id, text string) {
+	if _, known := c.texts[id]; !known {
+		if c.order = append(c.order, id); len(c.order) > maxCauses {
+			delete(c.texts, c.order[0])
+			c.order = c.order[1:]
+		}
+	}
+	c.texts[id] = text
 }
 
 // because says why a process was killed.

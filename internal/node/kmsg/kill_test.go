@@ -2,6 +2,7 @@ package kmsg
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/record/event"
 )
@@ -69,9 +71,9 @@ func (o owners) Owner(cgroup string) *Owner {
 func TestKillsAreToldApart(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}
 	pods := owners{
-		"/kubepods/pod1": {p, ""}, "/kubepods/pod1/abc": {p, "app"}, "/kubepods/burstable/pod1": {p, ""},
-		"/kubepods/burstable/pod1/4cbe2e62":                           {p, "app"},
-		"/kubepods.slice/kubepods-pod1.slice/cri-containerd-aa.scope": {p, "db"},
+		"/kubepods/pod1": {Pod: p}, "/kubepods/pod1/abc": {p, "app", "abc"}, "/kubepods/burstable/pod1": {Pod: p},
+		"/kubepods/burstable/pod1/4cbe2e62":                           {p, "app", "4cbe2e62"},
+		"/kubepods.slice/kubepods-pod1.slice/cri-containerd-aa.scope": {p, "db", "aa"},
 	}
 	service := strings.ReplaceAll(pods515, "/kubepods", "/system.slice")
 	var lines records
@@ -82,7 +84,8 @@ func TestKillsAreToldApart(t *testing.T) {
 		}
 	}
 	var got recorder
-	l := New(Options{Node: event.NodeRef("n"), Pods: pods, Events: &got})
+	var marked marks
+	l := New(Options{Node: event.NodeRef("n"), Pods: pods, Events: &got, Statuses: &marked})
 	if err := l.follow(&lines); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
@@ -97,9 +100,35 @@ func TestKillsAreToldApart(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	for id, want := range map[string]string{"4cbe2e62": "the pod reached its memory limit",
+		"aa": "container db reached its memory limit", "abc": "the machine is out of memory", "another": ""} {
+		if got := l.Cause(id); got != want {
+			t.Errorf("container %s: %q, want %q", id, got, want)
+		}
+	}
+	if marked != 4 {
+		t.Errorf("%d statuses published, want 4", marked)
+	}
 	for _, scope := range []Scope{OfContainer, OfPod, OfPods, OfMachine} {
 		if n := testutil.ToFloat64(l.kills.WithLabelValues(string(scope))); n != 1 {
 			t.Errorf("%s: %v", scope, n)
 		}
+	}
+}
+
+// marks counts the statuses to publish.
+type marks int
+
+func (m *marks) Mark(types.UID) { *m++ }
+
+// The causes of old kills are forgotten.
+func TestCausesAreBounded(t *testing.T) {
+	c := causes{texts: map[string]string{}}
+	for i := range 2 * maxCauses {
+		c.add(fmt.Sprint(i), "first")
+		c.add(fmt.Sprint(i), "second")
+	}
+	if len(c.texts) != maxCauses || len(c.order) != maxCauses || c.texts[fmt.Sprint(2*maxCauses-1)] != "second" {
+		t.Errorf("%d causes of %d containers", len(c.texts), len(c.order))
 	}
 }

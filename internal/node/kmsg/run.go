@@ -7,10 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/record/event"
@@ -33,8 +35,12 @@ type Options struct {
 	Node   corev1.ObjectReference
 	Pods   Pods
 	Events event.Sink
-	Log    *slog.Logger
+	// Statuses publishes pods whose status has changed.
+	Statuses statuses
+	Log      *slog.Logger
 }
+
+type statuses interface{ Mark(types.UID) }
 
 // Pods finds the owners of cgroups.
 type Pods interface {
@@ -46,13 +52,25 @@ type Pods interface {
 type Log struct {
 	o     Options
 	kills *prometheus.CounterVec
+
+	mu     sync.Mutex
+	causes causes
 }
 
 // New returns a Log that has read nothing.
 func New(o Options) *Log {
-	return &Log{o, prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "berth_oom_kills_total", Help: "Processes that the kernel killed, by whose memory ran out"},
-		[]string{"scope"})}
+	return &Log{o: o, causes: causes{texts: map[string]string{}},
+		kills: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "berth_oom_kills_total", Help: "Processes that the kernel killed, by whose memory ran out"},
+			[]string{"scope"})}
+}
+
+// Cause says whose memory ran out when the kernel killed a process of a container, by the container's ID. It is empty
+// if that is not known.
+func (l *Log) Cause(id string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.causes.texts[id]
 }
 
 // Register registers the series.
@@ -130,5 +148,11 @@ func (l *Log) report(k kill) {
 		l.o.Events.Event(event.PodRef(victim.Pod), corev1.EventTypeWarning, reason.OOMKilled,
 			"process %s (pid %d) of container %s was killed: %s", k.process, k.pid, victim.Container,
 			scope.because(limited))
+	}
+	if victim != nil && victim.ID != "" {
+		l.mu.Lock()
+		l.causes.add(victim.ID, scope.because(limited))
+		l.mu.Unlock()
+		l.o.Statuses.Mark(victim.Pod.UID)
 	}
 }

@@ -643,6 +643,39 @@ func TestComputePodOfTheAPI(t *testing.T) {
 	}
 }
 
+// The message of a container that the kernel killed says whose memory ran out, also if that is known late.
+func TestMessageNamesWhoseMemoryRanOut(t *testing.T) {
+	end := exited("a", "a1", 137)
+	for name, test := range map[string]struct {
+		why, cause, own, before, want string
+	}{
+		"known":               {why: reason.OOMKilled, cause: "x", want: "killed because x"},
+		"with last words":     {why: reason.OOMKilled, cause: "x", own: "bye", want: "killed because x: bye"},
+		"not known":           {why: reason.OOMKilled, own: "bye", want: "bye"},
+		"known late":          {why: reason.OOMKilled, cause: "x", before: " ", want: "killed because x"},
+		"late for last words": {why: reason.OOMKilled, cause: "x", before: "bye", want: "bye"},
+		"another end":         {why: "Error", cause: "x"},
+	} {
+		end.Reason = test.why
+		in := Input{Pod: newPod(nil, "a"), Observed: observed(end), Messages: map[string]string{"a1": test.own},
+			Killed: map[string]string{"a1": test.cause}, Node: node, Now: now}
+		if test.before != "" {
+			in.Previous.Phase = corev1.PodRunning
+			in.Previous.ContainerStatuses = []corev1.ContainerStatus{{Name: "a", ContainerID: "containerd://a1",
+				State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+					ContainerID: "containerd://a1", Message: strings.TrimSpace(test.before)}}}}
+		}
+		s := Compute(in).ContainerStatuses[0]
+		end := s.State.Terminated
+		if end == nil {
+			end = s.LastTerminationState.Terminated
+		}
+		if end == nil || end.Message != test.want {
+			t.Errorf("%s: %+v, want the message %q", name, end, test.want)
+		}
+	}
+}
+
 func TestMessagesShareThePodsBytes(t *testing.T) {
 	p := newPod(nil, "a", "b", "c", "d")
 	long := strings.Repeat("x", 4095) + "é"

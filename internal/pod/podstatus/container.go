@@ -316,9 +316,10 @@ func lostState(why, message string) corev1.ContainerState {
 // it came from may be gone.
 func (c *computation) terminated(run pod.ContainerStatus) *corev1.ContainerStateTerminated {
 	id := c.Node.Runtime + "://" + run.ID
-	message := run.Message
+	cause := c.outOfMemory(run)
+	message := cmp.Or(run.Message, cause)
 	if was := Reported(&c.old, id); was != nil {
-		message = was.Message
+		message = cmp.Or(was.Message, cause) // the kernel's log may be read late
 	} else if own := c.Messages[run.ID]; own != "" {
 		if message != "" {
 			message += ": "
@@ -331,6 +332,15 @@ func (c *computation) terminated(run pod.ContainerStatus) *corev1.ContainerState
 		ExitCode: run.ExitCode, Reason: run.Reason, Message: cut(message, share),
 		StartedAt: stamp(run.StartedAt), FinishedAt: stamp(run.FinishedAt), ContainerID: id,
 	}
+}
+
+// outOfMemory says whose memory ran out when the kernel killed a container.
+func (c *computation) outOfMemory(run pod.ContainerStatus) string {
+	cause := c.Killed[run.ID]
+	if run.Reason != reason.OOMKilled || cause == "" {
+		return ""
+	}
+	return "killed because " + cause
 }
 
 // Reported returns the end of a container that a status shows; nil if it shows none.

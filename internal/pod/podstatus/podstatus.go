@@ -52,6 +52,8 @@ type Input struct {
 	Starting func(container string) bool
 	// Messages are termination messages by container id.
 	Messages map[string]string
+	// Killed says whose memory ran out when the kernel killed a process of a container, by the container's ID.
+	Killed map[string]string
 	// Actual has the values that the runtime has applied, by container id. A container without an entry shows the
 	// resources of its spec and no stop signal.
 	Actual map[string]Actual

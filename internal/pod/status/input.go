@@ -54,6 +54,10 @@ type Parts struct {
 		// HostIPs are the addresses of the node that pods see.
 		HostIPs() []string
 	}
+	Kills interface {
+		// Cause says whose memory ran out when the kernel killed a process of a container, by the container's ID.
+		Cause(id string) string
+	}
 	Hidden podstatus.Hidden
 }
 
@@ -79,6 +83,12 @@ func (x Parts) Add(m fleet.Member, in *podstatus.Input) {
 	in.Devices = func(container string) []corev1.ResourceStatus {
 		claimed, _ := x.Claims.Devices(p, container)
 		return append(x.Devices.Status(uid, container), claimed...)
+	}
+	in.Killed = map[string]string{}
+	for _, c := range in.Observed.ContainersOf() {
+		if cause := x.Kills.Cause(c.ID); cause != "" {
+			in.Killed[c.ID] = cause
+		}
 	}
 	in.QOS = pod.QOS(p)
 	in.Node = podstatus.Node{Runtime: x.Runtime.Name(), HostIPs: x.Addresses.HostIPs(),
