@@ -115,8 +115,8 @@ e2e: build image cluster ## end to end: run the scripts in test/e2e on a node of
 vmtest: build image cluster ## end to end on emulated machines (slow): NUMA, cgroup v2 and v1, systemd, a new Debian
 	@mkdir -p bin/vm
 	$(GO) test ./test/vm
-	$(GO) test -c -o bin/vm/ ./test ./internal/base/quota ./internal/pod/steps/cgroup \
-		./internal/pod/steps/volume/nfs
+	$(GO) test -c -o bin/vm/ ./test ./internal/base/quota ./internal/node/eviction/alarm \
+		./internal/pod/steps/cgroup ./internal/pod/steps/volume/nfs
 	CGO_ENABLED=0 $(GO) build -o bin/vm/vm ./test/vm
 	$(GO) build -C tools -o ../bin/vm/cni/ $(addprefix github.com/containernetworking/plugins/plugins/,\
 		main/bridge main/loopback ipam/host-local meta/portmap)
@@ -153,9 +153,9 @@ leftovers: ## fail if the tests since make before have left anything on the mach
 chaos: build image ## disturb an agent on each runtime for a minute: kill and stop it, its shims and its runtime
 	$(GO) test -count=1 -timeout 5h -run TestChaos -v ./test/ -chaos.time=60s $(CHAOS)
 
-bench: build image ## measure; write RESULTS.md, results.json, EVICTION.md and DOCKER.md in bench
+bench: build image cluster ## measure; write RESULTS.md, results.json, EVICTION.md and DOCKER.md in bench
 	$(GO) run ./bench
-	$(GO) run ./bench/pressure -out bench
+	$(GO) run ./bench/pressure -kubelet 50 -out bench
 	$(GO) run ./bench/docker -out bench/DOCKER.md
 
 # HOGS="-hogs 200" runs more pods.

@@ -38,6 +38,8 @@ type Options struct {
 	Pods, Rounds    int
 	// Idle is how long the nodes are measured while nothing happens.
 	Idle time.Duration
+	// Lines are lines of the KubeletConfiguration of all nodes. The default is a low threshold of memory.
+	Lines string
 	// Objects lists numbers: for each, a pod mounts so many ConfigMaps and so many Secrets. If it is empty, Measure
 	// omits this part.
 	Objects []int
@@ -89,6 +91,27 @@ func Measure(ctx context.Context, o Options) (ours, theirs Result, err error) {
 			return b.run(ctx)
 		})
 	return ours, theirs, err
+}
+
+// KubeletCgroup is the cgroup root of a kubelet's node.
+const KubeletCgroup = "/berth-bench-kubelet"
+
+// WithKubelet starts a control plane and a kubelet with o.Lines in its configuration, calls use with the name of its
+// node, and ends both.
+func WithKubelet(ctx context.Context, o Options,
+	use func(client kubernetes.Interface, namespace, node string) error) error {
+	return controlplane.Use(kubeapitest.Options{Controllers: true, Scheduler: true},
+		func(c *kubeapitest.Cluster) (err error) {
+			b := &bench{options: o, cluster: c, client: c.Client()}
+			if b.address, err = kubelet.HostAddress(); err != nil {
+				return err
+			}
+			n, err := b.startKubelet(ctx)
+			if err != nil {
+				return err
+			}
+			return errors.Join(use(c.Client(), c.Namespace(), n.name), n.end())
+		})
 }
 
 // bench is one measurement.

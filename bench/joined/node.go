@@ -1,6 +1,7 @@
 package joined
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,7 @@ func (b *bench) config(name, cgroup string, port int, more string) (dir, path st
 	dir = filepath.Join(b.options.Dir, name)
 	cert, key := b.cluster.ServingCertificate(name, b.address, name)
 	path = filepath.Join(dir, "config.yaml")
+	more += cmp.Or(b.options.Lines, "evictionHard: {memory.available: 50Mi}\n")
 	return dir, path, write(path, `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 podLogsDir: %s/logs
@@ -55,7 +57,6 @@ healthzPort: 0
 maxPods: 110
 failSwapOn: false
 failCgroupV1: false
-evictionHard: {memory.available: 50Mi}
 tlsCertFile: %s
 tlsPrivateKeyFile: %s
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %s}}
@@ -92,7 +93,7 @@ func (b *bench) startBerth(ctx context.Context) (*node, error) {
 }
 
 func (b *bench) startKubelet(ctx context.Context) (_ *node, err error) {
-	const name, cgroup = "kubelet", "/berth-bench-kubelet"
+	const name, cgroup = "kubelet", KubeletCgroup
 	dir := filepath.Join(b.options.Dir, "c")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -33,40 +34,55 @@ const (
 type hogs struct {
 	// kills has the time from the crossing of the threshold to the last step of each hog that the agent evicted.
 	kills []time.Duration
-	// oomKilled is how many hogs the kernel ended first.
-	oomKilled int
+	// oomKilled is how many hogs the kernel ended first, and early how many the agent evicted before the threshold.
+	oomKilled, early int
+}
+
+// node runs pods.
+type node interface {
+	// start starts a pod and waits until its container runs.
+	start(ctx context.Context, name, manifest string) error
+	// ended waits until the container of a pod has ended and the agent has reported how. If the container was
+	// OOMKilled, the kernel was first.
+	ended(ctx context.Context, name string) (evicted bool, err error)
+	// remove deletes a pod.
+	remove(ctx context.Context, name string) error
+}
+
+// hogLines returns the lines of a KubeletConfiguration that let all pods use hogLimit together.
+func hogLines() (string, error) {
+	total, err := totalMemory()
+	return fmt.Sprintf("evictionHard: {memory.available: \"%d\"}\nevictionPressureTransitionPeriod: 1s\n"+
+		"systemReserved: {memory: \"%d\"}\n", hogThreshold, total-hogLimit), err
 }
 
 // hunt starts hogs one after the other on an agent whose pods may use hogLimit together. root is its directory.
 func hunt(ctx context.Context, root string, count int) (h hogs, err error) {
-	total, err := totalMemory()
+	lines, err := hogLines()
 	if err != nil {
 		return h, err
 	}
-	agent, err := side.StartBerthWith(ctx, root, fmt.Sprintf("evictionHard: {memory.available: \"%d\"}\n"+
-		"evictionPressureTransitionPeriod: 1s\nsystemReserved: {memory: \"%d\"}\n", hogThreshold, total-hogLimit))
+	agent, err := side.StartBerthWith(ctx, root, lines)
 	if err != nil {
 		return h, err
 	}
 	defer func() { err = errors.Join(err, agent.Close()) }()
 	agent.Suffix = "" // the pods are applied
-	for i := range count {
-		took, evicted, err := hog(ctx, agent, fmt.Sprintf("hog-%d", i))
-		if err != nil {
-			return h, err
-		}
-		if !evicted {
-			h.oomKilled++
-			continue
-		}
-		h.kills = append(h.kills, took)
-	}
-	return h, nil
+	return h, h.run(ctx, berthNode{agent}, agent.Stamps, "/berth-bench/berth", count)
 }
 
-// hog runs one hog to its end. It returns the time from the crossing of the threshold to the last step of the hog, and
-// whether the agent has ended it.
-func hog(ctx context.Context, agent *side.Berth, name string) (took time.Duration, evicted bool, err error) {
+// run starts hogs one after the other. stamps is a directory for their steps, and group the cgroup root of the node.
+func (h *hogs) run(ctx context.Context, n node, stamps, group string, count int) error {
+	for i := range count {
+		if err := h.hog(ctx, n, stamps, group, fmt.Sprintf("hog-%d", i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hog runs one hog to its end and adds the result.
+func (h *hogs) hog(ctx context.Context, n node, stamps, group, name string) error {
 	// A request for CPU lets the pod start while the condition of the previous eviction still holds.
 	manifest := fmt.Sprintf(`apiVersion: v1
 kind: Pod
@@ -80,55 +96,90 @@ spec:
     args: [until, /stamps/%[1]s-go, then, swell, "%[3]d", "%[4]d", /stamps/%[1]s, then, sleep]
     volumeMounts: [{name: stamps, mountPath: /stamps}]
     resources: {requests: {cpu: 1m}}
-`, name, agent.Stamps, 2*hogLimit, hogRate)
-	if _, err := agent.Client.Apply(ctx, []byte(manifest), client.Apply{Namespace: side.Namespace}); err != nil {
-		return 0, false, err
+`, name, stamps, 2*hogLimit, hogRate)
+	if err := n.start(ctx, name, manifest); err != nil {
+		return err
 	}
-	if _, _, err := agent.Container(ctx, name); err != nil {
-		return 0, false, err
-	}
-	before, err := stats.MemoryOf(podsGroup())
+	before, err := stats.MemoryOf(podsGroup(group))
 	if err != nil {
-		return 0, false, fmt.Errorf("read the memory of all pods: %w", err)
+		return fmt.Errorf("read the memory of all pods: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(agent.Stamps, name+"-go"), nil, 0o644); err != nil {
-		return 0, false, err
+	if err := os.WriteFile(filepath.Join(stamps, name+"-go"), nil, 0o644); err != nil {
+		return err
 	}
-	if evicted, err = ended(ctx, agent.Client, name); err != nil {
-		return 0, false, err
+	evicted, err := n.ended(ctx, name)
+	if err != nil {
+		return err
 	}
-	took, err = afterCrossing(filepath.Join(agent.Stamps, name), before.Limit-hogThreshold-before.WorkingSet)
-	key := types.NamespacedName{Namespace: side.Namespace, Name: name}
-	_, deleteErr := agent.Client.Pod(key).Delete(ctx, "", nil)
-	return took, evicted, errors.Join(err, deleteErr)
+	took, err := afterCrossing(filepath.Join(stamps, name), before.Limit-hogThreshold-before.WorkingSet)
+	switch {
+	case !evicted:
+		h.oomKilled++
+	case errors.Is(err, errEarly):
+		h.early++
+	case err != nil:
+		return err
+	default:
+		h.kills = append(h.kills, took)
+	}
+	return n.remove(ctx, name)
 }
 
-// ended waits until the container of a pod has ended and the agent has reported how. If the container was OOMKilled,
-// the kernel was first.
-func ended(ctx context.Context, c *client.Client, name string) (evicted bool, err error) {
+// berthNode implements node.
+type berthNode struct{ agent *side.Berth }
+
+func (b berthNode) start(ctx context.Context, name, manifest string) error {
+	if _, err := b.agent.Client.Apply(ctx, []byte(manifest), client.Apply{Namespace: side.Namespace}); err != nil {
+		return err
+	}
+	_, _, err := b.agent.Container(ctx, name)
+	return err
+}
+
+func (b berthNode) ended(ctx context.Context, name string) (evicted bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, side.Patience)
 	defer cancel()
-	for change, err := range c.WatchPods(ctx, client.Select{Namespace: side.Namespace}) {
+	for change, err := range b.agent.Client.WatchPods(ctx, client.Select{Namespace: side.Namespace}) {
 		if err != nil {
 			return false, err
 		}
-		p := change.Object
-		if change.Synced || p.Name != name || p.Status.Phase != corev1.PodFailed {
-			continue
-		}
-		for _, s := range p.Status.ContainerStatuses {
-			if t := s.State.Terminated; t != nil {
-				return p.Status.Reason == "Evicted" && t.Reason != "OOMKilled", nil
+		if p := change.Object; !change.Synced && p.Name == name {
+			if evicted, ended := howEnded(p); ended {
+				return evicted, nil
 			}
 		}
 	}
 	return false, fmt.Errorf("pod %s has not ended: %w", name, ctx.Err())
 }
 
+func (b berthNode) remove(ctx context.Context, name string) error {
+	_, err := b.agent.Client.Pod(types.NamespacedName{Namespace: side.Namespace, Name: name}).Delete(ctx, "", nil)
+	return err
+}
+
+// howEnded reports whether a pod has ended, and whether it was evicted and the kernel was not first.
+func howEnded(p *corev1.Pod) (evicted, ended bool) {
+	if p.Status.Phase != corev1.PodFailed {
+		return false, false
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		if t := s.State.Terminated; t != nil {
+			return p.Status.Reason == "Evicted" && t.Reason != "OOMKilled", true
+		}
+	}
+	return false, false
+}
+
+// errEarly is the error of a hog that ended before it crossed the threshold.
+var errEarly = errors.New("it ended before the threshold")
+
 // afterCrossing returns the time from a hog's first step with so many bytes to its last step. steps is the file with
 // its steps.
 func afterCrossing(steps string, bytes int64) (time.Duration, error) {
 	file, err := os.Open(steps)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, errEarly
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -146,18 +197,18 @@ func afterCrossing(steps string, bytes int64) (time.Duration, error) {
 		crossed = at // it was killed at its next step
 	}
 	if crossed == 0 {
-		return 0, fmt.Errorf("the hog ended after %d bytes, before the threshold at %d", taken, bytes)
+		return 0, fmt.Errorf("the hog took %d of %d bytes: %w", taken, bytes, errEarly)
 	}
 	return time.Duration(at - crossed), nil
 }
 
-// podsGroup is the cgroup of all pods of the agents that bench starts.
-func podsGroup() cgroupfile.Group {
-	const name = "berth-bench/berth/kubepods"
-	if dir := "/sys/fs/cgroup/" + name; exists(dir) {
+// podsGroup is the cgroup of all pods of a node with this cgroup root.
+func podsGroup(root string) cgroupfile.Group {
+	name := filepath.Join(root, "kubepods")
+	if dir := filepath.Join("/sys/fs/cgroup", name); exists(dir) {
 		return cgroupfile.Group{Unified: true, Dirs: map[string]string{"": dir}}
 	}
-	return cgroupfile.Group{Dirs: map[string]string{"memory": "/sys/fs/cgroup/memory/" + name}}
+	return cgroupfile.Group{Dirs: map[string]string{"memory": filepath.Join("/sys/fs/cgroup/memory", name)}}
 }
 
 func exists(path string) bool {

@@ -17,15 +17,17 @@ import (
 
 // options choose how much is measured.
 type options struct {
-	hogs, files int
-	watch       time.Duration
-	neverOOM    bool
-	out         string
+	hogs, kubelet, files int
+	watch                time.Duration
+	neverOOM             bool
+	out                  string
 }
 
 func main() {
 	var o options
 	flag.IntVar(&o.hogs, "hogs", 50, "pods that take 200 MB of memory a second until they are evicted; 0: none")
+	flag.IntVar(&o.kubelet, "kubelet", 0,
+		"run so many of these pods on a node of the upstream kubelet too (needs bin/cluster)")
 	flag.BoolVar(&o.neverOOM, "never-oom", false, "fail if the kernel's OOM killer ends one of these pods first")
 	flag.IntVar(&o.files, "files", 1_000_000, "files of the emptyDir that is walked; 0: measure no cost")
 	flag.DurationVar(&o.watch, "watch", 30*time.Second, "how long the CPU time of an idle agent is measured")
@@ -51,6 +53,9 @@ func run(ctx context.Context, o options) (err error) {
 	var failed error // by -never-oom: the results are printed too
 	if o.hogs > 0 {
 		failed = r.evict(ctx, o)
+	}
+	if o.kubelet > 0 && failed == nil {
+		failed = r.evictOnKubelet(ctx, o)
 	}
 	if o.files > 0 && failed == nil {
 		failed = r.look(ctx, o)

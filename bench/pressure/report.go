@@ -13,12 +13,8 @@ import (
 type results struct {
 	Machine string
 	Loads   [2]string // the load of the machine over a minute
-	// P50 to Max are the times in ms from the crossing of the threshold to the last step of a hog.
-	P50, P90, P99 float64
-	Min, Max      float64
-	// Evicted and OOMKilled are how many hogs the agent and the kernel ended first.
-	Evicted   int
-	OOMKilled int
+	// Berth and Kubelet say how hogs ended.
+	Berth, Kubelet ends
 	// Idle is the CPU of an agent with thresholds and limits of storage, and Blind of an agent without them, in percent
 	// of a core.
 	Pods    int
@@ -32,6 +28,37 @@ type results struct {
 	QuotaUS float64
 }
 
+// ends says how hogs ended.
+type ends struct {
+	// P50 to Max are the times in ms from the crossing of the threshold to the last step of a hog.
+	P50, P90, P99 float64
+	Min, Max      float64
+	// Evicted and OOMKilled are how many hogs the agent and the kernel ended first. Early is how many hogs the agent
+	// evicted before they crossed the threshold.
+	Evicted, OOMKilled, Early int
+}
+
+func (h hogs) ends() ends {
+	e := ends{Evicted: len(h.kills), OOMKilled: h.oomKilled, Early: h.early}
+	if all := slices.Sorted(slices.Values(h.kills)); len(all) > 0 {
+		at := func(q float64) float64 { return float64(all[int(q*float64(len(all)-1)+0.5)].Microseconds()) / 1000 }
+		e.P50, e.P90, e.P99, e.Min, e.Max = at(0.5), at(0.9), at(0.99), at(0), at(1)
+	}
+	return e
+}
+
+// runs is the number of hogs.
+func (e ends) runs() int { return e.Evicted + e.OOMKilled + e.Early }
+
+// row is a row of the table.
+func (e ends) row(who string) string {
+	times := "- | - | - | -"
+	if e.Evicted > 0 {
+		times = fmt.Sprintf("%.1f | %.1f | %.1f | %.1f, %.1f", e.P50, e.P90, e.P99, e.Min, e.Max)
+	}
+	return fmt.Sprintf("| %s | %s | %d | %d | %d |", who, times, e.Evicted, e.Early, e.OOMKilled)
+}
+
 // evict measures how hogs end.
 func (r *results) evict(ctx context.Context, o options) error {
 	return inDir(func(dir string) error {
@@ -39,16 +66,21 @@ func (r *results) evict(ctx context.Context, o options) error {
 		if err != nil {
 			return err
 		}
-		r.Evicted, r.OOMKilled = len(h.kills), h.oomKilled
-		if all := slices.Sorted(slices.Values(h.kills)); len(all) > 0 {
-			at := func(q float64) float64 { return float64(all[int(q*float64(len(all)-1)+0.5)].Microseconds()) / 1000 }
-			r.P50, r.P90, r.P99, r.Min, r.Max = at(0.5), at(0.9), at(0.99), at(0), at(1)
-		}
-		if o.neverOOM && r.OOMKilled > 0 {
-			return fmt.Errorf("the kernel's OOM killer ended %d of %d pods before they were evicted", r.OOMKilled,
-				o.hogs)
+		r.Berth = h.ends()
+		if o.neverOOM && r.Berth.OOMKilled > 0 {
+			return fmt.Errorf("the kernel's OOM killer ended %d of %d pods before they were evicted",
+				r.Berth.OOMKilled, o.hogs)
 		}
 		return nil
+	})
+}
+
+// evictOnKubelet measures how hogs end on a node of the upstream kubelet.
+func (r *results) evictOnKubelet(ctx context.Context, o options) error {
+	return inDir(func(dir string) error {
+		h, err := huntKubelet(ctx, dir, o.kubelet)
+		r.Kubelet = h.ends()
+		return err
 	})
 }
 
@@ -87,15 +119,19 @@ func (r results) text() string {
 	line("# Eviction\n")
 	line("%s, with a load of %s at the start and %s at the end.\nmake bench writes this page.", r.Machine, r.Loads[0],
 		r.Loads[1])
-	if n := r.Evicted + r.OOMKilled; n > 0 {
-		line("\n## Pods that take 200 MB of memory a second, in ms\n")
-		line("All pods may use 768 MiB, and the threshold is 100 MiB: the kernel ends the pod half a second\n" +
-			"after it has crossed the threshold. The time is from the crossing to the last step of the pod.\n")
-		line("| what | p50 | p90 | p99 | min, max | goal of p99 |")
-		line("|---|---|---|---|---|---|")
-		line("| crossing to SIGKILL, n=%d | %.1f | %.1f | %.1f | %.1f, %.1f | 250 |", r.Evicted, r.P50, r.P90, r.P99,
-			r.Min, r.Max)
-		line("\nThe kernel's OOM killer was first in %d of %d runs.", r.OOMKilled, n)
+	if r.Berth.runs()+r.Kubelet.runs() > 0 {
+		line("\n## Pods that take 200 MB of memory a second\n")
+		line("All pods may use 768 MiB, and the threshold is 100 MiB: the kernel ends a pod half a second\n" +
+			"after it has crossed the threshold. The times are from the crossing to the last step of an\n" +
+			"evicted pod, in ms. The goal is 250 ms at p99.\n")
+		line("| agent | p50 | p90 | p99 | min, max | evicted | evicted too early | killed by the kernel first |")
+		line("|---|---|---|---|---|---|---|---|")
+		if r.Berth.runs() > 0 {
+			line("%s", r.Berth.row("Berth"))
+		}
+		if r.Kubelet.runs() > 0 {
+			line("%s", r.Kubelet.row("the kubelet, on containerd"))
+		}
 	}
 	if r.Pods > 0 {
 		line("\n## The cost of looking for pressure\n")
