@@ -82,7 +82,7 @@ type boot struct {
 	alone   []string // scripts of test/script that run one after the other, and beside no other script
 	outside []string // scripts of test/script with the machine's containerd
 	e2e     []string // scripts of test/e2e, which run alone too
-	units   []string // packages in internal
+	units   []string // packages in internal, with flags of their tests
 }
 
 // boots lists the scripts and tests of make vmtest, the longest first. A script or test that skips there counts as
@@ -113,10 +113,15 @@ func boots() []boot {
 
 // longBoots lists the scripts that run with -long instead: each takes minutes.
 func longBoots() []boot {
+	eviction := []string{"eviction", "eviction-many", "eviction-disk", "eviction-images", "eviction-pids",
+		"eviction-disk-stuck", "pressure", "storage"}
 	return []boot{
-		{machine: "v2", scripts: []string{"eviction", "volumes-iscsi"}, alone: []string{"machine-oom"},
-			units: []string{"base/quota"}},
-		{machine: "systemd", outside: []string{"systemd-containerd"}, alone: []string{"installed"}},
+		{machine: "v2", scripts: append([]string{"volumes-iscsi"}, eviction...), alone: []string{"machine-oom"},
+			outside: []string{"eviction-frozen"}, e2e: []string{"e2e/eviction"},
+			units: []string{"node/eviction/alarm -test.run=Unified"}},
+		{machine: "v1", scripts: eviction, outside: []string{"eviction-frozen"}, e2e: []string{"e2e/eviction"}},
+		{machine: "systemd", scripts: []string{"quota-ext4"}, outside: []string{"systemd-containerd"},
+			alone: []string{"installed"}, units: []string{"base/quota -files=1000000"}},
 	}
 }
 
@@ -267,9 +272,11 @@ func (b boot) commands(match *regexp.Regexp, patience time.Duration) []command {
 	}
 	var all []command
 	for _, unit := range matching(b.units) {
+		path, flags, _ := strings.Cut(unit, " ")
 		all = append(all, command{
-			Dir:  "/berth/internal/" + unit,
-			Args: []string{"/berth/bin/vm/" + filepath.Base(unit) + ".test", "-test.v=test2json", "-test.timeout=5m"},
+			Dir: "/berth/internal/" + path,
+			Args: append([]string{"/berth/bin/vm/" + filepath.Base(path) + ".test", "-test.v=test2json",
+				"-test.timeout=25m"}, strings.Fields(flags)...),
 		})
 	}
 	run := func(test, runtime string, names ...string) {

@@ -123,3 +123,59 @@ func TestNoLimitNoSignal(t *testing.T) {
 		t.Errorf("observed %+v, error %v", seen, err)
 	}
 }
+
+// On cgroup v2 the kernel notifies when a cgroup exceeds memory.high or its limit. It has no notification for other
+// amounts.
+func TestTheKernelNotifiesOnUnified(t *testing.T) {
+	roottest.Need(t, "making a cgroup")
+	if !cgroups.IsCgroup2UnifiedMode() {
+		t.Skip("cgroup v1 has thresholds: TestTheKernelNotifies")
+	}
+	dir := filepath.Join("/sys/fs/cgroup", fmt.Sprintf("berth-alarm-%d", os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := os.Stat(filepath.Join(dir, "memory.high")); err != nil {
+		t.Skip("the root cgroup does not let cgroups limit their memory")
+	}
+	a, err := New(group{cgroupfile.Group{Unified: true, Dirs: map[string]string{"": dir}}},
+		slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	const signal = eviction.AllocatableMemoryAvailable
+	for file, killed := range map[string]bool{"memory.high": false, "memory.max": true} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte("32M"), 0); err != nil {
+			t.Fatal(err)
+		}
+		a.Arm(signal, eviction.Observation{}, 0)
+		if a.Covers(signal) {
+			t.Error("the kernel notifies of every crossing")
+		}
+		eat := exec.CommandContext(ctx, "sh", "-c", "echo $$ >"+dir+"/cgroup.procs; "+
+			"head -c 40000000 /dev/zero | tail -n 1 >/dev/null; exit 0")
+		if out, err := eat.CombinedOutput(); err != nil && !killed {
+			t.Fatal(file, err, string(out))
+		}
+		select {
+		case <-a.C():
+		case <-time.After(time.Minute):
+			t.Fatalf("no notification by %s", file)
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), []byte("max"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
