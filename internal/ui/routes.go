@@ -256,7 +256,8 @@ func (s *Server) stopPod(w http.ResponseWriter, r *http.Request) {
 func (s *Server) replace(w http.ResponseWriter, r *http.Request, change func(*corev1.Pod)) {
 	p, err := s.agent.Pod(key(r)).Get(r.Context())
 	if err == nil && string(p.UID) != r.URL.Query().Get("uid") {
-		err = answer.Failure(http.StatusConflict, metav1.StatusReasonConflict, "the pod was replaced meanwhile")
+		err = answer.Next(answer.Failure(http.StatusConflict, metav1.StatusReasonConflict,
+			"the pod was replaced meanwhile"), "look at the new pod, and try again")
 	}
 	if err != nil {
 		answer.WriteError(w, err)

@@ -64,6 +64,7 @@ func StatusOf(err error) metav1.Status {
 	switch {
 	case errors.As(err, &withStatus):
 		st = withStatus.Status()
+		st.Message = err.Error() // with what an error around it adds
 	case errors.Is(err, context.DeadlineExceeded):
 		st = apierrors.NewTimeoutError(err.Error(), 1).Status()
 	default:

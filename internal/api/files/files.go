@@ -30,6 +30,9 @@ type Files struct {
 	Runtime string
 }
 
+// errEnded is the error of a container that does not run any more.
+var errEnded = answer.BadRequest("the container has ended", "wait until it runs again, or read its log")
+
 // process opens the root directory of a running container. owner is the user and group of the container's process. New
 // files will belong to them.
 func (x Files) process(ctx context.Context, id string) (root *os.File, owner archive.Owner, err error) {
@@ -56,7 +59,7 @@ func (x Files) process(ctx context.Context, id string) (root *os.File, owner arc
 	// The open directory belongs to one process for good. But the process id may have been reused before it
 	// was opened, so ask again.
 	if now, err := x.pid(ctx, id); err != nil || now != pid {
-		return nil, owner, errors.Join(errors.New("the container has just ended"), err, root.Close())
+		return nil, owner, errors.Join(errEnded, err, root.Close())
 	}
 	return root, owner, nil
 }
@@ -69,16 +72,14 @@ func (x Files) pid(ctx context.Context, id string) (int, error) {
 		return 0, err
 	}
 	if r.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
-		return 0, errors.New("the container does not run")
+		return 0, errEnded
 	}
 	var info struct {
 		PID int `json:"pid"`
 	}
 	if err := json.Unmarshal([]byte(r.Info["info"]), &info); err != nil || info.PID <= 0 {
-		return 0, fmt.Errorf(
-			"the runtime %s does not report the container's process; copy with \"berth exec\" and the image's "+
-				"tar instead",
-			x.Runtime)
+		return 0, answer.Next(fmt.Errorf("the runtime %s does not report the container's process", x.Runtime),
+			`copy with "berth exec" and the image's tar instead`)
 	}
 	return info.PID, nil
 }

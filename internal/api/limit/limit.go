@@ -9,6 +9,10 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/berth-run/berth/internal/api/answer"
 )
 
 // Bounds are the bounds of one server.
@@ -116,8 +120,9 @@ func Requests(next http.Handler, b Bounds) http.Handler {
 		from := client(r.RemoteAddr)
 		if !requests.enter(from, b.Requests, 0) {
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, fmt.Sprintf("more than %d requests of %s are under way; next: end some, or try again later",
-				b.Requests, from), http.StatusTooManyRequests)
+			answer.WriteError(w, answer.Next(apierrors.NewTooManyRequests(
+				fmt.Sprintf("more than %d requests of %s are under way", b.Requests, from), 1),
+				"end some, or try again later"))
 			return
 		}
 		defer requests.leave(from)

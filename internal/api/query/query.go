@@ -16,7 +16,7 @@ import (
 func Parse(r *http.Request) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, answer.BadRequest(fmt.Sprintf("malformed query: %v", err), "")
+		return nil, answer.BadRequest(fmt.Sprintf("malformed query: %v", err), "escape the query as RFC 3986 says")
 	}
 	return q, nil
 }
@@ -34,7 +34,8 @@ func Of(r *http.Request) *Query { return &Query{Values: r.URL.Query()} }
 // Bad records that a parameter is not what it must be. newError makes the error.
 func (q *Query) Bad(newError func(message, next string) error, name, want string) {
 	if q.Err == nil {
-		q.Err = newError(fmt.Sprintf("query parameter %s=%q is not %s", name, q.Get(name), want), "")
+		q.Err = newError(fmt.Sprintf("query parameter %s=%q is not %s", name, q.Get(name), want),
+			"set "+name+" to "+want+", or leave it out")
 	}
 }
 

@@ -95,7 +95,8 @@ func readAmendment(w http.ResponseWriter, r *http.Request, v any) error {
 		err = errors.New("there is more than one object")
 	}
 	if err != nil {
-		return answer.BadRequest(fmt.Sprintf("read body: %v", err), "")
+		return answer.BadRequest(fmt.Sprintf("read body: %v", err),
+			"send one JSON object, as docs/local-api.md shows it")
 	}
 	return nil
 }

@@ -21,8 +21,10 @@ func TestAmend(t *testing.T) {
 			"400 BadRequest: pod default/two has several containers -> name one: app, side"},
 		{web + "resize", `{"container":"app"}`,
 			"400 BadRequest: the resize names no requests and no limits -> name what is to change, such as limits.cpu"},
-		{web + "resize", `{"size":1}`, `400 BadRequest: read body: json: unknown field "size" -> `},
-		{web + "ephemeralcontainers", `{} {}`, "400 BadRequest: read body: there is more than one object -> "},
+		{web + "resize", `{"size":1}`, `400 BadRequest: read body: json: unknown field "size" -> send one JSON ` +
+			`object, as docs/local-api.md shows it`},
+		{web + "ephemeralcontainers", `{} {}`, "400 BadRequest: read body: there is more than one object -> send " +
+			"one JSON object, as docs/local-api.md shows it"},
 		{web + "conditions", `{"type":"a b","status":"True"}`,
 			`400 BadRequest: condition type "a b": name part must consist of alphanumeric characters, '-', '_' or ` +
 				`'.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or ` +

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -95,7 +96,7 @@ func readManifests(w http.ResponseWriter, r *http.Request, origin string) ([]byt
 				"apply fewer at a time")
 	}
 	if err != nil {
-		return nil, answer.BadRequest(fmt.Sprintf("read manifests: %v", err), "")
+		return nil, answer.BadRequest(fmt.Sprintf("read manifests: %v", err), "send the manifests again")
 	}
 	return data, nil
 }
@@ -129,6 +130,9 @@ func (s changeRoutes) remove(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p, err := s.applier.Delete(r.Context(), key(r), opts)
+	if apierrors.IsConflict(err) {
+		err = answer.Next(err, `another pod has this name now: look at it with "berth get pods", and delete it by name`)
+	}
 	return s.answer(w, p, err)
 }
 
@@ -137,10 +141,12 @@ func (s changeRoutes) remove(w http.ResponseWriter, r *http.Request) error {
 func deleteOptions(r *http.Request) (DeleteOptions, error) {
 	var body metav1.DeleteOptions
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil && !errors.Is(err, io.EOF) {
-		return DeleteOptions{}, answer.BadRequest(fmt.Sprintf("read DeleteOptions: %v", err), "")
+		return DeleteOptions{}, answer.BadRequest(fmt.Sprintf("read DeleteOptions: %v", err),
+			"send DeleteOptions of meta/v1 as JSON, or no body")
 	}
 	if len(body.DryRun) > 0 {
-		return DeleteOptions{}, answer.BadRequest("dryRun is not supported for a deletion", "")
+		return DeleteOptions{}, answer.BadRequest("dryRun is not supported for a deletion",
+			"leave it out, or read the pod with GET instead")
 	}
 	q := query.Of(r)
 	seconds := cmp.Or(q.Number("gracePeriodSeconds", 0), body.GracePeriodSeconds)
@@ -150,7 +156,7 @@ func deleteOptions(r *http.Request) (DeleteOptions, error) {
 		opts.Grace = &grace
 	}
 	if opts.Grace != nil && *opts.Grace < 0 {
-		q.Err = answer.BadRequest("gracePeriodSeconds is negative", "")
+		q.Err = answer.BadRequest("gracePeriodSeconds is negative", "give 0 or more, or leave it out")
 	}
 	if pre := body.Preconditions; pre != nil && pre.UID != nil {
 		opts.UID = *pre.UID

@@ -205,8 +205,8 @@ func noRoute(mux *http.ServeMux, methods []string, w http.ResponseWriter, r *htt
 		return
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	answer.WriteError(w, answer.Failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
-		fmt.Sprintf("%s is not allowed on %s; allowed: %s", r.Method, r.URL.Path, strings.Join(allowed, ", "))))
+	answer.WriteError(w, answer.Next(answer.Failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+		fmt.Sprintf("%s is not allowed on %s", r.Method, r.URL.Path)), "use "+strings.Join(allowed, " or ")))
 }
 
 func (s *Server) listRoutes(w http.ResponseWriter, _ *http.Request) error {

@@ -95,12 +95,13 @@ func TestErrors(t *testing.T) {
 			`404 NotFound: pods "default/none" not found -> list the pods of this node with "berth get pods -A"`},
 		{"GET", "/api/v1/nodes", "", "404 NotFound: the agent has no route /api/v1/nodes -> GET / lists the routes"},
 		{"PUT", pods, "",
-			"405 MethodNotAllowed: PUT is not allowed on /api/v1/namespaces/default/pods; allowed: GET -> "},
+			"405 MethodNotAllowed: PUT is not allowed on /api/v1/namespaces/default/pods -> use GET"},
 		{"GET", pods + "?wathc=1", "",
 			`400 BadRequest: unknown query parameter "wathc" -> this route knows: labelSelector, fieldSelector, ` +
 				`resourceVersion, resourceVersionMatch, limit, continue, watch, allowWatchBookmarks, ` +
 				`sendInitialEvents, timeoutSeconds, timeout`},
-		{"GET", pods + "?watch=maybe", "", `400 BadRequest: query parameter watch="maybe" is not true or false -> `},
+		{"GET", pods + "?watch=maybe", "", `400 BadRequest: query parameter watch="maybe" is not true or false -> set watch to true or ` +
+			`false, or leave it out`},
 		{"GET", pods + "?fieldSelector=spec.image=x", "",
 			`400 BadRequest: fieldSelector: unknown field "spec.image" -> known fields: metadata.name, ` +
 				`metadata.namespace, metadata.uid, spec.hostNetwork, spec.nodeName, spec.restartPolicy, ` +
@@ -109,7 +110,8 @@ func TestErrors(t *testing.T) {
 			"410 Expired: resourceVersion 7 is too old: it is 1000000002 now -> list again, or watch without a " +
 				"resourceVersion"},
 		{"GET", "/api/v1/events?watch=1&resourceVersion=x", "",
-			`400 BadRequest: resourceVersion "x" is not one of this server -> `},
+			`400 BadRequest: resourceVersion "x" is not one of this server -> take one from a list of events, or ` +
+				`watch without a resourceVersion`},
 		{"GET", pods + "/two/log", "", "400 BadRequest: pod default/two has several containers -> name one: app, side"},
 		{"GET", pods + "/two/log?container=x", "",
 			`400 BadRequest: container "x" is not in pod default/two -> its containers: app, side`},
@@ -117,13 +119,16 @@ func TestErrors(t *testing.T) {
 			`404 NotFound: log "default/two/app/0" not found -> logs of earlier instances are removed with their ` +
 				`containers`},
 		{"GET", pods + "/two/log?tailLines=-1", "",
-			`422 Invalid: query parameter tailLines="-1" is not a number of at least 0 -> `},
+			`422 Invalid: query parameter tailLines="-1" is not a number of at least 0 -> set tailLines to a number ` +
+				`of at least 0, or leave it out`},
 		{"GET", pods + "/two/log?tailLines=all", "",
-			`400 BadRequest: query parameter tailLines="all" is not a number of at least 0 -> `},
+			`400 BadRequest: query parameter tailLines="all" is not a number of at least 0 -> set tailLines to a ` +
+				`number of at least 0, or leave it out`},
 		{"GET", pods + "/two/log?sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z", "",
 			"422 Invalid: sinceSeconds and sinceTime exclude each other -> give one of them"},
 		{"GET", pods + "/two/log?stream=both", "",
-			`422 Invalid: query parameter stream="both" is not All, Stdout or Stderr -> `},
+			`422 Invalid: query parameter stream="both" is not All, Stdout or Stderr -> set stream to All, Stdout or Stderr, or ` +
+				`leave it out`},
 		{"GET", pods + "/new/log", "",
 			`400 BadRequest: container "app" in pod "new" is waiting to start: its pod is pending -> see why with ` +
 				`"berth describe pod new -n default"`},
@@ -134,10 +139,32 @@ func TestErrors(t *testing.T) {
 		{"DELETE", pods + "/none", "",
 			`404 NotFound: pods "default/none" not found -> list the pods of this node with "berth get pods -A"`},
 		{"DELETE", pods + "/two?gracePeriodSeconds=soon", "",
-			`400 BadRequest: query parameter gracePeriodSeconds="soon" is not a number of at least 0 -> `},
-		{"DELETE", pods + "/two", `{"gracePeriodSeconds":-1}`, "400 BadRequest: gracePeriodSeconds is negative -> "},
+			`400 BadRequest: query parameter gracePeriodSeconds="soon" is not a number of at least 0 -> set gracePeriodSeconds ` +
+				`to a number of at least 0, or leave it out`},
+		{"DELETE", pods + "/two", `{"gracePeriodSeconds":-1}`,
+			"400 BadRequest: gracePeriodSeconds is negative -> give 0 or more, or leave it out"},
+		{"DELETE", pods + "/two", `{"dryRun":["All"]}`,
+			"400 BadRequest: dryRun is not supported for a deletion -> leave it out, or read the pod with GET instead"},
+		{"DELETE", pods + "/two", "{",
+			"400 BadRequest: read DeleteOptions: unexpected EOF -> send DeleteOptions of meta/v1 as JSON, or no body"},
+		{"POST", "/berth/v1/pods/default/two/conditions", "{",
+			"400 BadRequest: read body: unexpected EOF -> send one JSON object, as docs/local-api.md shows it"},
+		{"GET", pods + "?labelSelector=%zz", "",
+			`400 BadRequest: malformed query: invalid URL escape "%zz" -> escape the query as RFC 3986 says`},
+		{"GET", pods + "?continue=x", "",
+			"400 BadRequest: query parameter continue is not supported: every list is one answer -> leave out continue"},
+		{"GET", pods + "?resourceVersion=1&resourceVersionMatch=Exact", "",
+			`400 BadRequest: query parameter resourceVersionMatch="Exact" is not NotOlderThan -> set ` +
+				`resourceVersionMatch to NotOlderThan, or leave it out`},
+		{"GET", pods + "?timeout=soon", "",
+			`400 BadRequest: query parameter timeout="soon" is not a duration like 30s -> set timeout to a duration ` +
+				`like 30s, or leave it out`},
+		{"GET", pods + "/two/log?sinceTime=noon", "",
+			`400 BadRequest: query parameter sinceTime="noon" is not a time like 2006-01-02T15:04:05Z -> set ` +
+				`sinceTime to a time like 2006-01-02T15:04:05Z, or leave it out`},
 		{"DELETE", pods + "/two", `{"preconditions":{"uid":"other"}}`,
-			`409 Conflict: Operation cannot be fulfilled on pods "two": it has another UID -> `},
+			`409 Conflict: Operation cannot be fulfilled on pods "two": it has another UID -> another pod has this ` +
+				`name now: look at it with "berth get pods", and delete it by name`},
 		{"POST", "/berth/v1/pods?origin=web.yaml", "spec: {}\nimgae: x",
 			"400 BadRequest: web.yaml: line 2: imgae: unknown field -> correct the manifest"},
 		{"POST", "/berth/v1/pods?lease=gone", "",
@@ -145,7 +172,8 @@ func TestErrors(t *testing.T) {
 				`open`},
 		{"POST", "/berth/v1/pods?lease=gone&keep=true", "",
 			"400 BadRequest: a pod cannot be kept and bound to a lease at once -> leave out keep or lease"},
-		{"POST", "/berth/v1/pods?dryRun=Some", "", `400 BadRequest: query parameter dryRun="Some" is not All -> `},
+		{"POST", "/berth/v1/pods?dryRun=Some", "", `400 BadRequest: query parameter dryRun="Some" is not ` +
+			`All -> set dryRun to All, or leave it out`},
 		{"POST", "/berth/v1/pods?origin=big.yaml", strings.Repeat(" ", api.MaxManifest+1),
 			"413 RequestEntityTooLarge: big.yaml: manifests are limited to 10 MiB -> apply fewer at a time"},
 		{"GET", "/berth/v1/pods/default/two/timeline", "",
@@ -158,6 +186,9 @@ func TestErrors(t *testing.T) {
 			got := brief(t, body)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if _, next, _ := strings.Cut(got, " -> "); next == "" {
+				t.Error("no next step")
 			}
 			if !strings.HasPrefix(tt.want, fmt.Sprint(code, " ")) {
 				t.Errorf("answered with code %d", code)

@@ -44,11 +44,12 @@ func listOptionsOf(r *http.Request, fieldNames fields.Set) (listOptions, error) 
 		opts.since = ""
 	}
 	if m := q.Get("resourceVersionMatch"); m != "" && m != string(metav1.ResourceVersionMatchNotOlderThan) {
-		q.Bad(answer.BadRequest, "resourceVersionMatch", "NotOlderThan, the only one that this server supports")
+		q.Bad(answer.BadRequest, "resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
 	}
 	q.Number("limit", 0) // the API lets a server exceed the limit; this one always answers with everything
-	if q.Get("continue") != "" {
-		q.Bad(answer.BadRequest, "continue", "valid: this server answers every list in one piece")
+	if q.Get("continue") != "" && q.Err == nil {
+		q.Err = answer.BadRequest("query parameter continue is not supported: every list is one answer",
+			"leave out continue")
 	}
 	if seconds := q.Number("timeoutSeconds", 0); seconds != nil {
 		opts.timeout = time.Duration(*seconds) * time.Second
@@ -204,7 +205,8 @@ func (s eventRoutes) watch(w http.ResponseWriter, r *http.Request, opts listOpti
 	defer cancel()
 	if opts.since != "" {
 		if n, err := fmt.Sscan(opts.since, &revision); n != 1 || err != nil {
-			return answer.BadRequest(fmt.Sprintf("resourceVersion %q is not one of this server", opts.since), "")
+			return answer.BadRequest(fmt.Sprintf("resourceVersion %q is not one of this server", opts.since),
+				"take one from a list of events, or watch without a resourceVersion")
 		}
 		all = nil
 	}

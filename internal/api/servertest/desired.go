@@ -115,7 +115,8 @@ func decode(doc document.Document, opts server.ApplyOptions) (*corev1.Pod, error
 		return nil, answer.BadRequest(fmt.Sprintf("%s: %v", opts.Origin, err), "correct the manifest")
 	}
 	if opts.Namespace != "" && p.Namespace != "" && p.Namespace != opts.Namespace {
-		return nil, answer.BadRequest(fmt.Sprintf("%s: pod is in namespace %s", opts.Origin, p.Namespace), "")
+		return nil, answer.BadRequest(fmt.Sprintf("%s: pod is in namespace %s", opts.Origin, p.Namespace),
+			"drop the flag or the field")
 	}
 	p.Namespace = cmp.Or(p.Namespace, opts.Namespace, "default")
 	p.Status.Phase = corev1.PodPending

@@ -2,13 +2,14 @@ package stream
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/observed"
 )
@@ -50,7 +51,8 @@ func (x Streams) AttachURL(ctx context.Context, p *corev1.Pod, o *corev1.PodAtta
 func (x Streams) PortForwardURL(ctx context.Context, p *corev1.Pod) (string, error) {
 	box, ok := x.Observed.Observed(p.UID).Sandbox()
 	if !ok {
-		return "", errors.New("the pod has no sandbox")
+		return "", answer.BadRequest("the pod has no sandbox", fmt.Sprintf(
+			"wait until it runs; \"berth describe pod %s -n %s\" shows why it does not", p.Name, p.Namespace))
 	}
 	r, err := x.CRI.Runtime.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: box.ID})
 	return r.GetUrl(), err
