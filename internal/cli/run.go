@@ -55,7 +55,12 @@ without waiting. With --detach, the pods stay with the running agent, as after "
 
 The exit status is 0 if every container exited with 0. If exactly one container failed, it is the exit
 code of that container. In all other cases it is 1: several containers failed, a pod was rejected, or a
-pod was not ready within --timeout. With --exit-when-ready, only pods that ended before all were ready count.`,
+pod was not ready within --timeout.
+
+With --exit-when-ready, only pods that ended before all were ready count. The command ends with the reason
+when a pod cannot become ready without a change: its image has no valid name (InvalidImageName), is not on
+this node and may not be pulled (ErrImageNeverPull), or the first try to pull it has failed
+(ImagePullBackOff).`,
 		Example: "  berth run --image-archive web.tar web.yaml",
 		Args:    command.Usage(cobra.MinimumNArgs(1)),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.run(cmd, &f, args) },
@@ -69,7 +74,7 @@ pod was not ready within --timeout. With --exit-when-ready, only pods that ended
 	flags.BoolVar(&f.noLogs, "no-logs", false, "do not show the containers' logs")
 	flags.DurationVar(&f.timeout, "timeout", 0,
 		"stop the pods if one is not ready, or done, within this `duration`; 0: no limit")
-	flags.BoolVar(&f.ready, "exit-when-ready", false, "stop the pods when all have been ready")
+	flags.BoolVar(&f.ready, "exit-when-ready", false, "stop the pods when all have been ready, or one cannot be")
 	flags.StringArrayVar(&f.images, "image-archive", nil, "image archive `file` to load first; may be repeated")
 	for _, foreground := range []string{"timeout", "no-logs", "exit-when-ready"} {
 		cmd.MarkFlagsMutuallyExclusive("detach", foreground)

@@ -46,6 +46,7 @@ const (
 	ProvisioningFailed               = "ProvisioningFailed"
 	ProvisioningSucceeded            = "ProvisioningSucceeded"
 	VolumePermissionChangeInProgress = "VolumePermissionChangeInProgress"
+	Unhealthy                        = "Unhealthy"
 	Evicted                          = "Evicted"
 	Preempting                       = "Preempting"
 	NodeShutdown                     = "NodeShutdown"

@@ -185,12 +185,35 @@ func exitCodes(p *corev1.Pod) (codes []int, complete bool) {
 	return codes, complete
 }
 
+// changes are the changes that let a pod become ready whose container waits for one of these reasons. Kubernetes retries
+// a pull for ever. The first back-off follows a pull that failed, so its message says why.
+var changes = map[string]string{
+	reason.InvalidImageName:  "correct the name of the image in the manifest",
+	reason.ErrImageNeverPull: "load the image with --image-archive, or change imagePullPolicy",
+	reason.ImagePullBackOff:  "correct the name of the image or its registry, or load it with --image-archive",
+}
+
+// stuck returns why a pod cannot become ready without a change, and the change. why is "" for any other pod.
+func stuck(p *corev1.Pod) (why, next string) {
+	for _, c := range pod.Containers(p) {
+		if w := containers.Status(p, c.Name).State.Waiting; w != nil && changes[w.Reason] != "" {
+			return label(c) + because(w.Reason, w.Message), changes[w.Reason]
+		}
+	}
+	return "", ""
+}
+
 // eventLine returns the progress line for an event. It is "" for an event whose content is also in the
-// pod's status, and for an image that was already present.
-func eventLine(e *corev1.Event) string {
+// pod's status, and for an image that was already present. A readiness probe runs until the containers have ended, as
+// the kubelet's does. It is expected to fail while the pod is ending.
+func eventLine(e *corev1.Event, ending bool) string {
 	switch e.Reason {
 	case reason.Created, reason.Started, reason.Killing, reason.BackOff:
 		return ""
+	case reason.Unhealthy:
+		if ending {
+			return ""
+		}
 	}
 	present := e.Reason == reason.Pulled && strings.Contains(e.Message, "already present")
 	if e.Type == corev1.EventTypeNormal && e.Reason != reason.Pulling && e.Reason != reason.Pulled || present {

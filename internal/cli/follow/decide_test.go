@@ -141,7 +141,7 @@ func TestEventLine(t *testing.T) {
 			InvolvedObject: corev1.ObjectReference{FieldPath: "spec.containers{app}"}},
 		"FailedMount: no disk": {Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: "no disk"},
 	} {
-		if got := eventLine(e); got != want {
+		if got := eventLine(e, false); got != want {
 			t.Errorf("%s: %q, want %q", e.Reason, got, want)
 		}
 	}
@@ -150,8 +150,34 @@ func TestEventLine(t *testing.T) {
 		{Type: corev1.EventTypeNormal, Reason: "Scheduled"},
 		{Type: corev1.EventTypeNormal, Reason: "Pulled", Message: "Container image already present on machine"},
 	} {
-		if got := eventLine(e); got != "" {
+		if got := eventLine(e, false); got != "" {
 			t.Errorf("%s: %q, want nothing", e.Reason, got)
 		}
+	}
+	failed := &corev1.Event{Type: corev1.EventTypeWarning, Reason: "Unhealthy", Message: "Readiness probe failed"}
+	if got := eventLine(failed, false); got != "Unhealthy: Readiness probe failed" {
+		t.Errorf("a probe fails: %q", got)
+	}
+	if got := eventLine(failed, true); got != "" {
+		t.Errorf("a probe fails while the pod is ending: %q", got)
+	}
+}
+
+func TestStuckNamesTheImageThatCannotBePulled(t *testing.T) {
+	for why, want := range map[string]string{
+		"ErrImageNeverPull":          "container app: ErrImageNeverPull: no",
+		"InvalidImageName":           "container app: InvalidImageName: no",
+		"ImagePullBackOff":           "container app: ImagePullBackOff: no",
+		"ErrImagePull":               "", // the first try may fail for a short time
+		"CreateContainerConfigError": "", // an object may follow
+		"CrashLoopBackOff":           "",
+	} {
+		got, next := stuck(onePod(corev1.PodPending, corev1.ContainerStatus{State: waits(why, "no")}))
+		if got != want || (next == "") != (want == "") {
+			t.Errorf("%s: %q, next %q, want %q", why, got, next, want)
+		}
+	}
+	if got, _ := stuck(onePod(corev1.PodRunning, corev1.ContainerStatus{State: runs})); got != "" {
+		t.Errorf("a pod that runs: %q", got)
 	}
 }

@@ -34,7 +34,7 @@ type Options struct {
 	// Timeout is how long the pods may take to be ready or to end. 0 means no limit.
 	Timeout time.Duration
 	// UntilReady stops the pods when all of them have been ready or have ended. It asks whether they come up,
-	// so how they end after that is not in the exit status.
+	// so how they end after that is not in the exit status. It also stops them when one of them cannot come up.
 	UntilReady bool
 	// Interrupts delivers the user's interrupts. The first stops the pods within their grace period, the
 	// second kills them, and the third returns without waiting.
@@ -143,7 +143,7 @@ func (s *session) loop() error {
 			s.changed(c)
 		case e := <-s.events:
 			if t := s.pods.find(e.InvolvedObject.UID); t != nil {
-				s.say(t, eventLine(e))
+				s.say(t, eventLine(e, t.ending()))
 				if e.Reason == reason.Pulling {
 					s.followPulls()
 				}
@@ -199,6 +199,9 @@ func (s *session) changed(c client.Change[corev1.Pod]) {
 			return nil
 		})
 	}
+	if why, next := stuck(t.pod); s.UntilReady && why != "" && !t.settled && !t.ending() {
+		s.fail(client.Next(fmt.Errorf("%s cannot become ready: %s", t.key, why), next))
+	}
 	switch {
 	case c.Deleted:
 		t.gone = true
@@ -243,12 +246,20 @@ func (s *session) late() {
 		if t.pod != nil {
 			what = unready(t.pod)
 		}
-		s.failure = client.Next(fmt.Errorf("not ready after %s: %s", s.Timeout, what),
-			"give more time with --timeout, or see the reasons above")
-		s.screen.print(s.failure.Error() + "; stopping the pods")
-		s.stop(nil)
+		s.fail(client.Next(fmt.Errorf("not ready after %s: %s", s.Timeout, what),
+			"give more time with --timeout, or see the reasons above"))
 		return
 	}
+}
+
+// fail stops all pods because of an error, which Run returns.
+func (s *session) fail(err error) {
+	if s.failure != nil {
+		return // the pods are ending already
+	}
+	s.failure = err
+	s.screen.print(err.Error() + "; stopping the pods")
+	s.stop(nil)
 }
 
 // stop deletes all pods.

@@ -290,6 +290,34 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
+// A pod whose image cannot be pulled ends a run that waits until all pods are ready.
+func TestUntilReadyEndsWithTheReasonOfAStuckPod(t *testing.T) {
+	a := servertest.Start(t)
+	up, p := running(a, "up", "app"), a.Put(servertest.Pod("web", "app"))
+	w := start(t, a, follow.Options{UntilReady: true}, up, p)
+	w.shows(w.err, "up: ready")
+	wait := func(why string) {
+		a.Change(web, func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: why, Message: "no such image"}}}}
+		})
+	}
+	wait("ErrImagePull")
+	w.shows(w.err, "waits: ErrImagePull")
+	if d := a.Deleted(); len(d) > 0 {
+		t.Errorf("deleted after the first failure: %v", d)
+	}
+	wait("ImagePullBackOff")
+	err := <-w.done
+	const want = "default/web cannot become ready: container app: ImagePullBackOff: no such image"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if client.NextStep(err) == "" || len(a.Deleted()) != 2 {
+		t.Errorf("next step %q, deleted %v", client.NextStep(err), a.Deleted())
+	}
+}
+
 func TestAgentGoesAway(t *testing.T) {
 	a := servertest.Start(t)
 	w := run(t, a, 0, running(a, "web", "app"))

@@ -18,6 +18,9 @@ type track struct {
 	logs     map[string]*logTrack // by container
 }
 
+// ending reports whether the pod is being stopped.
+func (t *track) ending() bool { return t.deleting || t.pod != nil && t.pod.DeletionTimestamp != nil }
+
 // tracks are the pods of one Run, in the order of Options.Pods.
 type tracks []*track
 

@@ -8,16 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/internal/base/guard"
+	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
 	"github.com/berth-run/berth/internal/record/event"
 )
 
-// Reasons of the events, as Kubernetes spells them.
-const (
-	unhealthy    = "Unhealthy"
-	probeWarning = "ProbeWarning"
-)
+// probeWarning is the reason of the event about a probe that succeeded with a warning, as Kubernetes spells it.
+const probeWarning = "ProbeWarning"
 
 // Run probes until ctx ends. Then it cancels running probes, writes the state, and returns ctx's error.
 func (p *Probes) Run(ctx context.Context) error {
@@ -228,11 +226,11 @@ func (c check) report(events event.Sink, a answer) {
 	ref := event.ContainerRef(c.pod, c.container)
 	switch {
 	case a.err != nil:
-		events.Event(ref, corev1.EventTypeWarning, unhealthy, "%s probe errored and resulted in %s state: %s",
+		events.Event(ref, corev1.EventTypeWarning, reason.Unhealthy, "%s probe errored and resulted in %s state: %s",
 			c.job.kind, a.result, a.err)
 	case a.result == warning:
 		events.Event(ref, corev1.EventTypeWarning, probeWarning, "%s probe warning: %s", c.job.kind, a.output)
 	case a.result == failure:
-		events.Event(ref, corev1.EventTypeWarning, unhealthy, "%s probe failed: %s", c.job.kind, a.output)
+		events.Event(ref, corev1.EventTypeWarning, reason.Unhealthy, "%s probe failed: %s", c.job.kind, a.output)
 	}
 }
