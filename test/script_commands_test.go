@@ -37,10 +37,10 @@ import (
 //
 // The agent and its command line:
 //
-//	agent start|stop|kill|crash [FLAG...]
+//	agent start|stop|kill|crash|freeze|thaw [FLAG...]
 //	                            starts an agent that appends its log to agent.log, and waits until it answers;
 //	                            ends it with SIGTERM; ends it with SIGKILL; starts an agent and waits until a panic
-//	                            has ended it
+//	                            has ended it; stops it with SIGSTOP, and continues it
 //	agent-under [PROGRAM ARGS...]
 //	                            makes this program start the agents from now on, with the agent's command line as its
 //	                            last arguments; without arguments they start directly

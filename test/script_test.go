@@ -302,6 +302,11 @@ func (h *harness) agent(ts *testscript.TestScript, args []string) {
 	case "crash":
 		h.launch(ts, d, args[1:]...)
 		d.crashed(ts)
+	case "freeze":
+		ts.Defer(func() { _ = d.cmd.Process.Signal(syscall.SIGCONT) }) // so that the agent can end
+		ts.Check(d.cmd.Process.Signal(syscall.SIGSTOP))
+	case "thaw":
+		ts.Check(d.cmd.Process.Signal(syscall.SIGCONT))
 	default:
 		ts.Fatalf("agent %s: unknown", args[0])
 	}

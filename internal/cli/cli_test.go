@@ -144,7 +144,7 @@ func TestCommands(t *testing.T) {
 					"Started container\n"}},
 		{args: "events --for pod/api", want: result{Err: "No events found in namespace default\n"}},
 		{args: "events --for node/x",
-			want: result{Err: "error: events: \"node/x\" is not a pod\nnext: write NAME or pod/NAME\n", Status: 1}},
+			want: result{Err: "error: events node/x: \"node/x\" is not a pod\nnext: write NAME or pod/NAME\n", Status: 1}},
 		{args: "get images", want: result{Out: "IMAGE    IMAGE ID   SIZE\napp:v1   0123       1.0kB\n"}},
 		{args: "image ls -o yaml",
 			want: result{
@@ -343,14 +343,15 @@ func TestApply(t *testing.T) {
 		{args: []string{"-f", "-", "-n", "far", "-o", "name"}, in: "metadata: {name: c}", want: result{Out: "pod/c\n"}},
 		{args: []string{"-f", bad, "-f", two}, want: result{
 			Out: "pod/a configured\npod/b configured\n", Status: 1,
-			Err: "error: apply: " + bad + ": line 1: metadata.title: unknown field\nnext: correct the manifest\n",
+			Err: "error: apply " + bad + " " + two + ": " + bad + ": line 1: metadata.title: unknown field\n" +
+				"next: correct the manifest\n",
 		}},
 		{args: nil,
 			want: result{Err: "error: apply: required flag(s) \"filename\" not set\nnext: see \"berth apply " +
 				"--help\"\n",
 				Status: 1}},
 		{args: []string{"-f", filepath.Dir(two)}, want: result{Status: 1,
-			Err: "error: apply: read manifest: " + filepath.Dir(two) +
+			Err: "error: apply " + filepath.Dir(two) + ": read manifest: " + filepath.Dir(two) +
 				" is a directory\nnext: name its files, or let an agent watch it: staticPodPath in the " +
 				"configuration\n"}},
 	}
@@ -601,7 +602,8 @@ func TestCommandsAreDocumented(t *testing.T) {
 	const path = "../../docs/commands.md"
 	var page strings.Builder
 	page.WriteString("# Commands\n\n[中文](zh/commands.md)\n\n" +
-		"Every command has the flags `--root-dir` and `--socket`, which choose the agent.\n")
+		"Every command has the flags `--root-dir` and `--socket`, which choose the agent, and `--request-timeout`, after\n" +
+		"which it gives up if the agent answers nothing (default 30s; 0: no limit).\n")
 	document(&page, newRoot(&app{}))
 	golden.File(t, path, page.String())
 }

@@ -44,7 +44,7 @@ var preparedErrors = []struct {
 	run         func(t *testing.T) result
 	root        bool // the case needs root
 }{
-	{"followed logs beyond the limit", "logs:", func(t *testing.T) result {
+	{"followed logs beyond the limit", "logs app=web:", func(t *testing.T) result {
 		a := servertest.Start(t)
 		labelled(a, "one")
 		labelled(a, "two")
@@ -102,6 +102,20 @@ var preparedErrors = []struct {
 	}, false},
 	{"agent that hangs", "delete pod web:", func(t *testing.T) result {
 		return berthAt(hanging(t), "", "delete", "pod", "web", "--timeout", "50ms")
+	}, false},
+	{"agent that answers nothing", "get pods web:", func(t *testing.T) result {
+		return berthAt(hanging(t), "", "get", "pods", "web", "--request-timeout", "50ms")
+	}, false},
+	{"followed pod that cannot become ready", "run -:", func(t *testing.T) result {
+		a := servertest.Start(t)
+		a.OnDelete(func(p *corev1.Pod) { go a.Remove(podKey(p)) })
+		a.OnApply(func(p *corev1.Pod) {
+			a.Change(podKey(p), func(p *corev1.Pod) {
+				p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{
+					Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "image is not present"}}}}
+			})
+		})
+		return berth(a, "metadata: {name: web}\nspec: {containers: [{name: app}]}", "run", "--exit-when-ready", "-")
 	}, false},
 	{"runtime that hangs", "explain:", func(t *testing.T) result {
 		c, err := cri.New("unix://"+hanging(t), cri.Options{})

@@ -52,12 +52,18 @@ func complaints(words string, r result) (all []string) {
 	return all
 }
 
-// named returns the verb and the objects in a command line: its words before the first flag, and a colon after them.
+// named returns the verb and the objects in a command line, and a colon after them. The objects are the words before
+// the first flag, or the value of a first flag that names an object.
 func named(args []string) string {
+	words := args
 	if at := slices.IndexFunc(args, func(arg string) bool { return len(arg) > 1 && arg[0] == '-' }); at >= 0 {
-		args = args[:at]
+		words = slices.Clone(args[:at])
 	}
-	return strings.Join(args, " ") + ":"
+	_, rest, err := newRoot(&app{}).Find(args)
+	if err == nil && len(rest) > 1 && slices.Contains([]string{"-f", "-l", "--for"}, rest[0]) {
+		words = append(words, rest[1])
+	}
+	return strings.Join(words, " ") + ":"
 }
 
 func TestComplaints(t *testing.T) {

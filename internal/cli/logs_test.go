@@ -151,7 +151,7 @@ func TestLogsFollowNoMoreThanAllowed(t *testing.T) {
 	a.WriteLog(t, two, "app", 0, "from two")
 	f.reads(f.err, "warning: the log of two/app waits until another one ends: --max-log-requests allows 1")
 	again := startBerth(t, a, "logs -l app=web -f --max-log-requests 1")
-	again.reads(again.err, "error: logs: cannot follow 2 logs: --max-log-requests allows 1",
+	again.reads(again.err, "error: logs app=web: cannot follow 2 logs: --max-log-requests allows 1",
 		"next: give a higher --max-log-requests, or a narrower selector")
 	again.ends(1)
 	a.Finish(podKey(one), 0)
@@ -168,7 +168,7 @@ func TestLogsReportTheEndOfTheAgentOnce(t *testing.T) {
 	f := startBerth(t, a, "logs -l app=web -f --prefix=false")
 	f.reads(f.out, "hello", "hello")
 	go func() { _ = a.Stop() }() // its result is the one of the agent's cleanup
-	f.reads(f.err, "error: logs: connect to the agent at "+a.Socket+": connection closed: unexpected EOF",
+	f.reads(f.err, "error: logs app=web: connect to the agent at "+a.Socket+": connection closed: unexpected EOF",
 		"next: see the agent's log for why it ended")
 	f.ends(1)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -75,6 +76,9 @@ func isUsage(err error) bool {
 // Tree returns the commands, for programs that write pages about them. They cannot be run.
 func Tree() *cobra.Command { return newRoot(&app{}) }
 
+// requestTimeout is the default of --request-timeout. An agent on a busy machine answers within seconds.
+const requestTimeout = 30 * time.Second
+
 func newRoot(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "berth",
@@ -91,6 +95,9 @@ func newRoot(a *app) *cobra.Command {
 			" with \"berth agent --kubeconfig\")")
 	cmd.PersistentFlags().StringVar(&a.Socket, "socket", "",
 		"`path` of the agent's socket (default "+config.SocketOf("")+", or berth.sock in another --root-dir)")
+	cmd.PersistentFlags().DurationVar(&a.RequestTimeout, "request-timeout", requestTimeout,
+		"give up when the agent has answered nothing for this `duration`; 0: no limit. While it answers other requests, "+
+			"one may take long")
 	command.Mark(cmd.MarkPersistentFlagDirname("root-dir"))
 	command.Mark(cmd.MarkPersistentFlagFilename("socket"))
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +28,7 @@ import (
 type Client struct {
 	socket string
 	http   *http.Client
+	limit  time.Duration // see Within
 }
 
 // Offline serves the local API in this process, for a root directory without an agent.
@@ -128,8 +131,29 @@ func (c *Client) Open(ctx context.Context, path string, query url.Values) (*http
 // response becomes an error.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response,
 	error) {
+	resp, e, err := c.ask(ctx, method, path, query, body)
+	e.answered()
+	return resp, err
+}
+
+// ask is send for an answer that the caller reads at once. The limit of Within also holds until the caller calls
+// answered of the exchange.
+func (c *Client) ask(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response,
+	exchange, error) {
+	e := c.begin(ctx)
+	resp, err := c.try(ctx, e, method, path, query, body)
+	if err != nil {
+		e.end()
+		return nil, e, err
+	}
+	resp.Body = answerBody{resp.Body, e.end}
+	return resp, e, nil
+}
+
+func (c *Client) try(ctx context.Context, e exchange, method, path string, query url.Values,
+	body io.Reader) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: "berth", Path: path, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	req, err := http.NewRequestWithContext(e.ctx, method, u.String(), body)
 	if err != nil {
 		return nil, err
 	}
@@ -138,6 +162,9 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
+		}
+		if silent := c.silent(e); silent != nil {
+			return nil, silent
 		}
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err
@@ -169,7 +196,8 @@ func responseError(resp *http.Response) error {
 
 // call makes a request and decodes the response into out, unless out is nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, body io.Reader, out any) error {
-	resp, err := c.send(ctx, method, path, query, body)
+	resp, e, err := c.ask(ctx, method, path, query, body)
+	defer e.answered()
 	if err != nil {
 		return err
 	}
@@ -178,7 +206,7 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 		return nil
 	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return fmt.Errorf("read the agent's answer to %s %s: %w", method, path, err)
+		return cmp.Or(c.silent(e), fmt.Errorf("read the agent's answer to %s %s: %w", method, path, err))
 	}
 	return nil
 }

@@ -84,6 +84,41 @@ func TestConnectErrorsNameNextStep(t *testing.T) {
 	}
 }
 
+// An agent that was stopped with SIGSTOP accepts connections and answers nothing.
+func TestAgentThatAnswersNothingEndsRequests(t *testing.T) {
+	silent := filepath.Join(t.TempDir(), "silent")
+	l, err := net.Listen("unix", silent) // connections wait for an Accept that never comes
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := client.New(silent).Within(100 * time.Millisecond)
+	_, streamErr := c.Open(t.Context(), "/berth/v1/history", nil)
+	for name, err := range map[string]error{"request": c.Healthy(t.Context()), "stream": streamErr} {
+		want := "ask the agent at " + silent + ": no answer within 100ms"
+		if err == nil || err.Error() != want || !strings.Contains(client.NextStep(err), "--request-timeout") {
+			t.Errorf("%s: %v -> %s, want %s", name, err, client.NextStep(err), want)
+		}
+	}
+}
+
+// A request may take longer than the limit while the agent answers other requests.
+func TestRequestThatTakesLongHasNoLimit(t *testing.T) {
+	asked := make(chan struct{})
+	path := listen(t, func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			asked <- struct{}{}
+			return
+		}
+		for range 3 {
+			<-asked
+		}
+	})
+	if err := client.New(path).Within(2 * time.Second).Healthy(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestPermissionDeniedNamesNextStep(t *testing.T) {
 	err := client.Explain("/run/berth/berth.sock",
 		&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", fs.ErrPermission)})

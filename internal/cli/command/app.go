@@ -2,6 +2,7 @@ package command
 
 import (
 	"os"
+	"time"
 
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/config"
@@ -11,6 +12,8 @@ import (
 type App struct {
 	// Root is the flag --root-dir, Socket the flag --socket. Empty means the default.
 	Root, Socket string
+	// RequestTimeout is the flag --request-timeout, see client.Within.
+	RequestTimeout time.Duration
 	// Offline answers the commands that work without an agent. nil: every command needs one.
 	Offline client.Offline
 }
@@ -24,7 +27,7 @@ func (a *App) SocketPath() string {
 }
 
 // Client returns a client of the agent that the flags choose.
-func (a *App) Client() *client.Client { return client.New(a.SocketPath()) }
+func (a *App) Client() *client.Client { return client.New(a.SocketPath()).Within(a.RequestTimeout) }
 
 // RootClient returns a client that works without an agent too: on the root directory, under its lock. Only root can do
 // so, and only without --socket, which chooses an agent.
@@ -32,5 +35,5 @@ func (a *App) RootClient() *client.Client {
 	if a.Socket != "" || os.Geteuid() != 0 {
 		return a.Client()
 	}
-	return client.NewOffline(a.SocketPath(), a.Offline)
+	return client.NewOffline(a.SocketPath(), a.Offline).Within(a.RequestTimeout)
 }

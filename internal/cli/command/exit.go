@@ -7,12 +7,14 @@ import (
 	"io"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"unicode"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/berth-run/berth/internal/api"
@@ -63,13 +65,14 @@ func PrintError(w io.Writer, cmd *cobra.Command, err error) {
 	for _, one := range separate(err) {
 		if text := one.Error(); !seen[text] {
 			seen[text] = true
-			printOne(w, Words(cmd), text, one)
+			printOne(w, cmd, text, one)
 		}
 	}
 }
 
-func printOne(w io.Writer, words, text string, err error) {
-	if object, cause, ok := strings.Cut(text, ": "); ok && strings.HasSuffix(words, " "+object) {
+func printOne(w io.Writer, cmd *cobra.Command, text string, err error) {
+	words, about := Words(cmd), objects(cmd)
+	if object, cause, ok := strings.Cut(text, ": "); ok && slices.Equal(about, []string{object}) {
 		text = cause // the error begins with the object
 	} else if cause, ok := strings.CutPrefix(text, "-: "); ok {
 		text = "standard input: " + cause
@@ -130,18 +133,40 @@ var parsers = regexp.MustCompile(`flag: (time: |(strconv\.\w+: parsing|slog: lev
 // mostWords limits how many arguments Words returns.
 const mostWords = 3
 
-// Words returns the verb and the object of a command line: the command without "berth", and its arguments up to "--".
-// It returns "" if the command line names no command.
+// objectFlags are the flags that name the object of a command without arguments.
+var objectFlags = []string{"filename", "for", "selector"}
+
+// objects returns what a command line is about: its arguments up to "--", or else the values of objectFlags.
+func objects(cmd *cobra.Command) []string {
+	args := cmd.Flags().Args()
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		args = args[:dash]
+	}
+	if len(args) > 0 {
+		return args
+	}
+	for _, name := range objectFlags {
+		flag := cmd.Flags().Lookup(name)
+		if flag == nil || !flag.Changed {
+			continue
+		}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			args = append(args, list.GetSlice()...)
+		} else {
+			args = append(args, flag.Value.String())
+		}
+	}
+	return args
+}
+
+// Words returns the verb and the object of a command line: the command without "berth", and its objects. It returns ""
+// if the command line names no command.
 func Words(cmd *cobra.Command) string {
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 	if path == "" {
 		return ""
 	}
-	args := cmd.Flags().Args()
-	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-		args = args[:dash]
-	}
-	words := []string{path}
+	args, words := objects(cmd), []string{path}
 	for _, arg := range args[:min(len(args), mostWords)] {
 		if arg == "" || strings.HasSuffix(arg, ":") || strings.ContainsFunc(arg, special) {
 			arg = strconv.Quote(arg)
