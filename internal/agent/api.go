@@ -11,6 +11,7 @@ import (
 	"github.com/berth-run/berth/internal/api/nodeinfo"
 	"github.com/berth-run/berth/internal/api/past"
 	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/api/usage"
 )
 
 // node returns the state of this agent for the local API.
@@ -44,6 +45,7 @@ func (a *Agent) serverOptions(in input.Node) server.Options {
 			live.Images: {a.housekeeping.images.Changed()}, live.Starts: {a.records.timeline.Changed()},
 			live.Topology: {a.steps.allocations.Changed(), a.steps.devices.Supply().Changed()},
 		},
+		Usage:  usage.New(a.machine.stats),
 		LogDir: a.Config.Pods.LogsDir, Started: a.began, Log: a.Log,
 	}
 }

@@ -132,13 +132,18 @@ func freeze(ctx context.Context, agent *client.Client) (*frozen, error) {
 	return state, state.measure(ctx, agent)
 }
 
-// measure adds the answers that the server of the page computes.
+// measure adds what pods use, and the answers that the server of the page computes.
 func (f *frozen) measure(ctx context.Context, agent *client.Client) error {
-	usage, err := newUsage(agent).measure(ctx)
-	if err != nil {
-		return err
+	for usage, err := range client.WatchUsage(ctx, agent) {
+		if err != nil {
+			return err
+		}
+		_, second := f.Answers[usagePath]
+		f.Answers[usagePath] = usage
+		if second {
+			break // CPU usage needs two measurements
+		}
 	}
-	f.Answers["/usage"] = json.RawMessage(usage)
 	starts, err := recentStarts(ctx, agent)
 	if err != nil {
 		return err

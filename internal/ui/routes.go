@@ -34,6 +34,9 @@ const (
 	ownPath = "/berth/v1/pods/{namespace}/{name}"
 )
 
+// usagePath is the path of what pods use.
+const usagePath = "/berth/v1/usage"
+
 // requests are the routes of the agent that the page may use below /api. None reads Secrets.
 var requests = []string{
 	"GET " + podPath,
@@ -49,7 +52,7 @@ var requests = []string{
 
 // streams are the routes of the agent that the page may use below /live, as WebSockets.
 var streams = []string{"/api/v1/pods", "/api/v1/events", "/api/v1/namespaces/{namespace}/events", podPath + "/log",
-	"/berth/v1/history", "/berth/v1/changes"}
+	"/berth/v1/history", "/berth/v1/changes", usagePath}
 
 func (s *Server) routes(mux *http.ServeMux) {
 	agent := httputil.ReverseProxy{
@@ -84,7 +87,6 @@ func (s *Server) routes(mux *http.ServeMux) {
 	for _, pattern := range streams {
 		mux.Handle("GET /live"+pattern, http.StripPrefix("/live", http.HandlerFunc(s.stream)))
 	}
-	mux.HandleFunc("GET /live/usage", s.showUsage)
 	mux.HandleFunc("GET /live/shell/{namespace}/{name}", s.shell)
 	mux.HandleFunc("GET /starts", s.showStarts)
 	mux.HandleFunc("GET /yaml/{namespace}/{name}", s.yaml)

@@ -33,7 +33,6 @@ var ErrNoPage = errors.New("this program was built without the web page")
 type Server struct {
 	guard *guard
 	agent *client.Client
-	usage *usage
 	files map[string][]byte
 	at    net.Listener
 	base  context.Context // ends every request
@@ -57,7 +56,7 @@ func Listen(ctx context.Context, port uint16, agent *client.Client) (*Server, er
 	base, stop := context.WithCancel(ctx)
 	return &Server{
 		guard: &guard{hosts: []string{"127.0.0.1:" + chosen, "localhost:" + chosen}, cookie: "berth-ui-" + chosen},
-		agent: agent, usage: newUsage(agent), files: files, at: l, base: base, stop: stop,
+		agent: agent, files: files, at: l, base: base, stop: stop,
 	}, nil
 }
 
@@ -113,7 +112,6 @@ func (s *Server) Run() error {
 	if err := srv.Shutdown(last); err != nil {
 		_ = srv.Close() // the browser is slow; nothing is lost
 	}
-	s.usage.wait()
 	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
 		return client.Next(fmt.Errorf("serve the web page: %w", err), `start "berth ui" again`)
 	}

@@ -23,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/client"
@@ -326,6 +327,24 @@ func TestListIsLiveAndFiltered(t *testing.T) {
 	b.press(kb.Escape)
 	b.agent.Remove(types.NamespacedName{Namespace: "default", Name: "db"})
 	b.wait(`!document.body.innerText.includes("ImagePullBackOff")`)
+	b.clean()
+}
+
+// usageOf returns what one pod uses: a quarter of a CPU and 7 MiB.
+func usageOf(uid types.UID) statsapi.Summary {
+	return statsapi.Summary{Pods: []statsapi.PodStats{{PodRef: statsapi.PodReference{UID: string(uid)},
+		CPU: &statsapi.CPUStats{UsageNanoCores: new(uint64(250e6))}, Memory: &statsapi.MemoryStats{
+			WorkingSetBytes: new(uint64(7 << 20))}}}}
+}
+
+// The agent measures while a page is open, and sends what it has measured.
+func TestUsageOfPodsIsStreamed(t *testing.T) {
+	b := open(t, running("web"))
+	b.wait(`document.querySelectorAll("tbody tr").length === 1`)
+	p, _ := b.agent.Pods.Get(types.NamespacedName{Namespace: "default", Name: "web"})
+	b.agent.SetUsage(usageOf(p.UID))
+	b.shows("250m")
+	b.shows("7.0 MiB")
 	b.clean()
 }
 

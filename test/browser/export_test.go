@@ -34,6 +34,7 @@ func TestExportedPageShowsTheStateAlone(t *testing.T) {
 	agent.SetHistory(samples(50)...)
 	agent.SetResources(machine(t))
 	agent.SetImages(api.Image{ID: "sha256:1", Tags: []string{"example.com/web:1"}, Size: 7 << 20})
+	agent.SetUsage(usageOf(web.UID))
 	page, err := ui.Export(t.Context(), client.New(agent.Socket))
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +55,7 @@ func TestExportedPageShowsTheStateAlone(t *testing.T) {
 	b := browse(t, "file://"+file)
 	b.shows("This is a picture of the node from")
 	b.shows("app: ImagePullBackOff: " + attack)
+	b.shows("250m")
 	for hash, text := range map[string]string{
 		"#/pod/default/web/Start": "ready after 551 ms", "#/pod/default/web/Containers": "example.com/web:1",
 		"#/pod/default/web/Events": "password=(left out)", "#/pod/default/web/Volumes": "app:/data",

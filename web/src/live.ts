@@ -129,12 +129,14 @@ function frozenTable<T extends Named>(path: string, key: (o: T) => string): Tabl
 
 export interface Usage { cpu?: number; memory?: number }
 
+const usageOf = (answer: unknown) => (answer as { pods?: Record<string, Usage> } | undefined)?.pods ?? {};
+
 // useUsage follows what pods use, by UID.
 export function useUsage(): Record<string, Usage> {
-  const [all, setAll] = useState<Record<string, Usage>>(() => (frozen?.answers["/usage"] ?? {}) as Record<string, Usage>);
+  const [all, setAll] = useState<Record<string, Usage>>(() => usageOf(frozen?.answers["/berth/v1/usage"]));
   useEffect(() => {
     if (frozen) return;
-    return keepOpen("/usage", () => text => setAll(JSON.parse(text)));
+    return keepOpen("/berth/v1/usage", () => lines(text => setAll(usageOf(JSON.parse(text)))));
   }, []);
   return all;
 }

@@ -96,6 +96,8 @@ func (s *Server) routes() []route {
 		{"GET", "/berth/v1/history", "sinceTime follow", "what the node used over the last day",
 			s.Past.Node},
 		{"GET", "/berth/v1/changes", "", "a line for each change of images, starts or topology", s.Changes.Stream},
+		{"GET", "/berth/v1/usage", "", "a line with what pods use, and one after each measurement, every 5 s",
+			s.settled(s.Usage.Stream)},
 		{"GET", "/berth/v1/status", "", "version, runtime, conditions and problems of the agent", s.Info.Status},
 		{"GET", "/berth/v1/topology", "",
 			"what the machine is built of, and which pods hold which CPUs, memory and devices",

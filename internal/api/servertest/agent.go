@@ -22,6 +22,7 @@ import (
 	"github.com/berth-run/berth/internal/api/nodeinfo"
 	"github.com/berth-run/berth/internal/api/past"
 	"github.com/berth-run/berth/internal/api/server"
+	"github.com/berth-run/berth/internal/api/usage"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/object"
@@ -105,6 +106,7 @@ func StartAt(t testing.TB, socket string) *Agent {
 		Past: past.Past{History: a.samples, Lifelines: a.Lifelines, Timelines: a.timelines},
 		Changes: live.Changes{live.Images: {&a.changed.images}, live.Starts: {&a.changed.starts},
 			live.Topology: {&a.changed.topology}},
+		Usage:  usage.New(a.node),
 		LogDir: a.LogDir, Started: time.Unix(1000, 0), Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
