@@ -10,8 +10,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -208,6 +210,55 @@ var preparedErrors = []struct {
 	{"image archive of a runtime", "runtime:", func(t *testing.T) result {
 		return printed("runtime", importInto(t.Context(), nil, "/none.tar"))
 	}, false},
+	{"checkpoint that cannot be loaded", "restore ", func(t *testing.T) result {
+		a := servertest.Start(t)
+		a.FailLoads(errors.New("no space left on device"))
+		archive := archiveOf(t, "berth.json", map[string]any{"container": "app", "pod": servertest.Pod("old", "app")})
+		return berth(a, "", "restore", file(t, "web.tar", archive))
+	}, false},
+	{"CPUs of another version", "top node:", func(t *testing.T) result {
+		return berthAt(answering(t, `{"kind":"Topology","cpus":"all"}`), "", "top", "node")
+	}, false},
+	{"topology of another version", "topology:", func(t *testing.T) result {
+		return berthAt(answering(t, `{"kind":"Topology","cpus":"all"}`), "", "topology")
+	}, false},
+	{"flags of the last agent that cannot be read", "doctor:", func(t *testing.T) result {
+		return rooted(filepath.Join(file(t, "root", ""), "below"), "doctor")
+	}, false},
+	{"machine that cannot be checked", "doctor:", func(t *testing.T) result {
+		return rooted(filepath.Join(file(t, "root", ""), "below"), "doctor", "--config", file(t, "config.yaml",
+			"{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration}"))
+	}, false},
+	{"systemctl that is missing", "init:", func(t *testing.T) result {
+		t.Setenv("PATH", "/none")
+		return berthAt("/none", "", "init", "--prefix", t.TempDir())
+	}, false},
+	{"systemctl that fails", "init:", func(t *testing.T) result {
+		bin := t.TempDir()
+		if err := os.WriteFile(filepath.Join(bin, "systemctl"), []byte("#!/bin/sh\necho no units; exit 1\n"),
+			0o700); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", bin)
+		return berthAt("/none", "", "init", "--prefix", t.TempDir())
+	}, false},
+	{"configuration directory that cannot be made", "init:", func(t *testing.T) result {
+		return initOver(t, "etc/berth", "")
+	}, false},
+	{"unit directory that cannot be made", "init:", func(t *testing.T) result {
+		return initOver(t, "etc/systemd", "/none/systemd")
+	}, false},
+	{"unit that cannot be written", "init:", func(t *testing.T) result {
+		return initOver(t, "etc/systemd/system", "/proc")
+	}, false},
+	{"prefix relative to a directory that is gone", "init:", func(t *testing.T) result {
+		inNoDirectory(t)
+		return berthAt("/none", "", "init", "--prefix", "here")
+	}, false},
+	{"root relative to a directory that is gone", "init:", func(t *testing.T) result {
+		inNoDirectory(t)
+		return rooted("here", "init", "--print", "unit")
+	}, false},
 	{"unit that was changed", "init:", func(t *testing.T) result {
 		prefix := t.TempDir()
 		unit := filepath.Join(prefix, "etc/systemd/system/berth.service")
@@ -229,6 +280,13 @@ var preparedErrors = []struct {
 	{"files of a root directory that is not there", "get pods:", func(t *testing.T) result {
 		return rooted(filepath.Join(t.TempDir(), "none"), "get", "pods")
 	}, false},
+	{"images of a root directory that cannot be", "image ls:", func(t *testing.T) result {
+		root := filepath.Join(t.TempDir(), "root")
+		if err := os.Symlink("/none/root", root); err != nil {
+			t.Fatal(err)
+		}
+		return rooted(root, "image", "ls")
+	}, true},
 	{"files of a root directory that cannot be", "get pods:", func(t *testing.T) result {
 		return rooted(filepath.Join(file(t, "root", ""), "below"), "get", "pods")
 	}, false},
@@ -243,6 +301,15 @@ var unreached = []string{
 	// The command needs a Docker Engine first.
 	"dockershim/command.go: --network-plugin=%s is not supported",
 	"dockershim/command.go: listen on %s: systemd passed %d sockets, want 1",
+	// The command needs a started runtime first; alone.txtar has it.
+	"runtime.go: load image %s: %w",
+	// A guard: the terminal has been found to be one.
+	"top/follow.go: read keys from the terminal: %w",
+	"stream/terminal.go: make terminal raw: %w",
+	// A guard: /proc names this program.
+	"setup/setup.go: find this program: %w",
+	// The text of a flag's error; the rows of wrong flags have it.
+	"command/exit.go: a variable",
 	// A guard: a pod with a named port 0 is not valid.
 	"stream/port.go: port %q: it is 0",
 	// A guard: the client always reports why a watch has ended.
@@ -253,8 +320,8 @@ var unreached = []string{
 	"delete.go: --timeout has passed",
 }
 
-// errorSites returns the texts of the errors that internal/cli makes itself, without a cause, as patterns. The keys are
-// the file and the format.
+// errorSites returns the texts of the errors that internal/cli makes or adds to a cause, as patterns. The keys are the
+// file and the format.
 func errorSites(t *testing.T) map[string]*regexp.Regexp {
 	t.Helper()
 	sites := map[string]*regexp.Regexp{}
@@ -272,12 +339,14 @@ func errorSites(t *testing.T) map[string]*regexp.Regexp {
 			if !ok || len(call.Args) == 0 {
 				return true
 			}
-			text, ok := call.Args[0].(*ast.BasicLit)
-			if ok && makesError(call.Fun) && !strings.Contains(text.Value, "%w") {
-				format, _ := strconv.Unquote(text.Value) // the parser has accepted it
-				quoted := regexp.QuoteMeta(format)
-				sites[path+": "+format] = regexp.MustCompile(verb.ReplaceAllString(quoted, ".*"))
+			if !makesError(call.Fun) {
+				return true
 			}
+			format, ok := literal(call.Args[0])
+			if !ok {
+				format = "a variable"
+			}
+			sites[path+": "+format] = regexp.MustCompile(verb.ReplaceAllString(regexp.QuoteMeta(format), ".+"))
 			return true
 		})
 		return nil
@@ -291,6 +360,20 @@ func errorSites(t *testing.T) map[string]*regexp.Regexp {
 		}
 	}
 	return sites
+}
+
+// literal returns the value of a text in the source, which may consist of several parts.
+func literal(e ast.Expr) (text string, ok bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		text, err := strconv.Unquote(e.Value)
+		return text, err == nil
+	case *ast.BinaryExpr:
+		x, okX := literal(e.X)
+		y, okY := literal(e.Y)
+		return x + y, okX && okY
+	}
+	return "", false
 }
 
 // makesError reports whether a call is errors.New or fmt.Errorf.
@@ -378,8 +461,61 @@ func forwardOf(port string) func(t *testing.T) result {
 	}
 }
 
-// restoreOf restores an archive with one file. Its content is a value as JSON, or no JSON for nil.
+// answering returns the socket of a server that answers this text to each request.
+func answering(t *testing.T, text string) string {
+	t.Helper()
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "answers.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, text) // the command's error shows what it has read
+	})}
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(func() { _ = s.Close() })
+	return l.Addr().String()
+}
+
+// initOver runs init below a prefix in which a path is a link to a target, or a file for "".
+func initOver(t *testing.T, path, target string) result {
+	t.Helper()
+	prefix := t.TempDir()
+	path = filepath.Join(prefix, path)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if target == "" {
+		err = errors.Join(err, os.WriteFile(path, nil, 0o600))
+	} else {
+		err = errors.Join(err, os.Symlink(target, path))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return berthAt("/none", "", "init", "--prefix", prefix)
+}
+
+// inNoDirectory makes the working directory one that was removed.
+func inNoDirectory(t *testing.T) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "gone")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restoreOf restores an archive of archiveOf.
 func restoreOf(t *testing.T, name string, content any) result {
+	t.Helper()
+	a := servertest.Start(t)
+	running(a, "web", "app")
+	return berth(a, "", "restore", file(t, "web.tar", archiveOf(t, name, content)))
+}
+
+// archiveOf returns an archive with one file. Its content is a value as JSON, or no JSON for nil.
+func archiveOf(t *testing.T, name string, content any) string {
 	t.Helper()
 	var archive bytes.Buffer
 	if name != "" {
@@ -396,9 +532,7 @@ func restoreOf(t *testing.T, name string, content any) result {
 			t.Fatal(err, failed)
 		}
 	}
-	a := servertest.Start(t)
-	running(a, "web", "app")
-	return berth(a, "", "restore", file(t, "web.tar", archive.String()))
+	return archive.String()
 }
 
 // locked runs a command on a root directory that an agent has locked.

@@ -230,7 +230,7 @@ func TestEveryErrorExitIsReadable(t *testing.T) {
 	}
 	for _, test := range preparedErrors {
 		if !test.root || os.Geteuid() == 0 {
-			check(test.name, test.words, test.run(t))
+			t.Run(test.name, func(t *testing.T) { check(test.name, test.words, test.run(t)) })
 		}
 	}
 	for where, text := range errorSites(t) {

@@ -192,6 +192,9 @@ func (a *Agent) SetResources(n resource.Node, held resource.Held) {
 // SetHistory sets the samples of what the node used.
 func (a *Agent) SetHistory(all ...history.Sample) { a.samples.set(all) }
 
+// FailLoads makes the load of an image archive fail from now on.
+func (a *Agent) FailLoads(err error) { set(&a.images.mu, &a.images.failed, err) }
+
 // SetUsage sets what the node and its pods use now.
 func (a *Agent) SetUsage(s statsapi.Summary) { set(&a.node.mu, &a.node.usage, s) }
 

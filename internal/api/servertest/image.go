@@ -2,6 +2,7 @@ package servertest
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ type images struct {
 	mu     sync.Mutex
 	all    []api.Image
 	loaded []byte
+	failed error // the result of loads
 }
 
 // Load implements server.Images.
@@ -28,7 +30,7 @@ func (m *images) Load(_ context.Context, archive io.Reader) ([]api.Image, error)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.loaded = data
-	return m.all, err
+	return m.all, errors.Join(err, m.failed)
 }
 
 // List implements server.Images.

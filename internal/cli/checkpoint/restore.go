@@ -81,7 +81,11 @@ func restore(ctx context.Context, c *client.Client, file, name string) (key type
 		return key, err
 	}
 	if err := load(ctx, c, content, image, from.Container); err != nil {
-		return key, fmt.Errorf("load the checkpoint: %w", err)
+		err = fmt.Errorf("load the checkpoint: %w", err)
+		if client.NextStep(err) == "" {
+			err = client.Next(err, "see the agent's log for what the runtime says about this image")
+		}
+		return key, err
 	}
 	manifest, err := json.Marshal(p)
 	if err != nil {

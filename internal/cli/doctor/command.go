@@ -79,7 +79,7 @@ func look(ctx context.Context, f config.Flags, kinds engine.Kinds) ([]doctor.Fin
 		root := cmp.Or(f.RootDir, config.DefaultRootDir)
 		last, err := recall.Load(root, recall.SystemFile)
 		if err != nil {
-			return nil, err
+			return nil, client.Next(err, "correct or remove that file, or choose another --root-dir")
 		}
 		f = last
 	}
@@ -103,7 +103,7 @@ func look(ctx context.Context, f config.Flags, kinds engine.Kinds) ([]doctor.Fin
 	}
 	facts, err := doctor.Read(ctx, s)
 	if err != nil {
-		return nil, client.Next(fmt.Errorf("check the machine: %w", err), "run this command as root")
+		return nil, client.Next(fmt.Errorf("check the machine: %w", err), "run this command as root, or choose another --root-dir")
 	}
 	return append(findings, doctor.Examine(facts)...), nil
 }

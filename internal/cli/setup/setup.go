@@ -220,8 +220,11 @@ func create(path, text string) (written bool, err error) {
 func (s setup) enable(ctx context.Context) error {
 	for _, args := range s.commands() {
 		if out, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput(); err != nil {
-			return client.Next(fmt.Errorf("enable the unit: systemctl %s: %w: %s", strings.Join(args, " "), err,
-				strings.TrimSpace(string(out))), `correct that, and run "berth init" again`)
+			if text := strings.TrimSpace(string(out)); text != "" {
+				err = fmt.Errorf("%s (%w)", text, err)
+			}
+			return client.Next(fmt.Errorf("enable the unit: systemctl %s: %w", strings.Join(args, " "), err),
+				`correct that, and run "berth init" again`)
 		}
 	}
 	return nil

@@ -73,7 +73,7 @@ func newNode(ctx context.Context, c *client.Client) (node, error) {
 	}
 	cpus, err := cpuset.Parse(machine.CPUs)
 	if err != nil {
-		return node{}, client.Next(fmt.Errorf("read the agent's list of CPUs: %w", err),
+		return node{}, client.Next(fmt.Errorf("read the agent's list of CPUs: %q is no list like 0-3,8", machine.CPUs),
 			"use the same version of Berth as the agent")
 	}
 	return node{int64(cpus.Size())}, nil

@@ -56,7 +56,7 @@ func newDrawing(t *api.Topology) (*drawing, error) {
 	parse := func(list string) []int {
 		set, bad := cpuset.Parse(list)
 		if bad != nil && err == nil {
-			err = bad
+			err = fmt.Errorf("%q is no list of CPUs like 0-3,8", list)
 		}
 		return set.List()
 	}
