@@ -39,13 +39,12 @@ func (a *Agent) serverOptions(in input.Node) server.Options {
 			Pods: a.tables.fleet},
 		Files: files.Files{CRI: a.machine.engine.Client, Runtime: a.machine.engine.Name()},
 		Info: nodeinfo.Info{Node: a.node(), Resources: a.steps.allocations, Metrics: a.metrics,
-			Stats: a.machine.stats},
+			Stats: a.machine.stats, Feed: usage.New(a.machine.stats)},
 		Past: past.Past{History: a.records.history, Lifelines: a.records.lifelines, Timelines: a.records.timeline},
 		Changes: live.Changes{
 			live.Images: {a.housekeeping.images.Changed()}, live.Starts: {a.records.timeline.Changed()},
 			live.Topology: {a.steps.allocations.Changed(), a.steps.devices.Supply().Changed()},
 		},
-		Usage:  usage.New(a.machine.stats),
 		LogDir: a.Config.Pods.LogsDir, Started: a.began, Log: a.Log,
 	}
 }

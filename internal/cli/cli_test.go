@@ -144,7 +144,8 @@ func TestCommands(t *testing.T) {
 					"Started container\n"}},
 		{args: "events --for pod/api", want: result{Err: "No events found in namespace default\n"}},
 		{args: "events --for node/x",
-			want: result{Err: "error: events node/x: \"node/x\" is not a pod\nnext: write NAME or pod/NAME\n", Status: 1}},
+			want: result{Err: "error: events node/x: \"node/x\" is not a pod\nnext: write NAME or pod/NAME\n",
+				Status: 1}},
 		{args: "get images", want: result{Out: "IMAGE    IMAGE ID   SIZE\napp:v1   0123       1.0kB\n"}},
 		{args: "image ls -o yaml",
 			want: result{
@@ -602,8 +603,8 @@ func TestCommandsAreDocumented(t *testing.T) {
 	const path = "../../docs/commands.md"
 	var page strings.Builder
 	page.WriteString("# Commands\n\n[中文](zh/commands.md)\n\n" +
-		"Every command has the flags `--root-dir` and `--socket`, which choose the agent, and `--request-timeout`, after\n" +
-		"which it gives up if the agent answers nothing (default 30s; 0: no limit).\n")
+		"Every command has the flags `--root-dir` and `--socket`, which choose the agent, and `--request-timeout`,\n" +
+		"after which it gives up if the agent answers nothing (default 30s; 0: no limit).\n")
 	document(&page, newRoot(&app{}))
 	golden.File(t, path, page.String())
 }

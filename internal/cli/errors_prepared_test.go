@@ -114,7 +114,8 @@ var preparedErrors = []struct {
 		a.OnApply(func(p *corev1.Pod) {
 			a.Change(podKey(p), func(p *corev1.Pod) {
 				p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{
-					Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "image is not present"}}}}
+					Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull",
+						Message: "image is not present"}}}}
 			})
 		})
 		return berth(a, "metadata: {name: web}\nspec: {containers: [{name: app}]}", "run", "--exit-when-ready", "-")

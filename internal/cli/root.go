@@ -96,8 +96,8 @@ func newRoot(a *app) *cobra.Command {
 	cmd.PersistentFlags().StringVar(&a.Socket, "socket", "",
 		"`path` of the agent's socket (default "+config.SocketOf("")+", or berth.sock in another --root-dir)")
 	cmd.PersistentFlags().DurationVar(&a.RequestTimeout, "request-timeout", requestTimeout,
-		"give up when the agent has answered nothing for this `duration`; 0: no limit. While it answers other requests, "+
-			"one may take long")
+		"give up when the agent has answered nothing for this `duration`; 0: no limit. While it answers other "+
+			"requests, one may take long")
 	command.Mark(cmd.MarkPersistentFlagDirname("root-dir"))
 	command.Mark(cmd.MarkPersistentFlagFilename("socket"))
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

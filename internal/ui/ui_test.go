@@ -235,7 +235,8 @@ func TestStreamsNeedOriginAndSession(t *testing.T) {
 		"no origin":    {v.Jar, "", http.StatusForbidden},
 		"no session":   {nil, v.base, http.StatusUnauthorized},
 	} {
-		for _, path := range []string{"/live/api/v1/pods?watch=true", "/live/shell/default/web", "/live/berth/v1/usage"} {
+		for _, path := range []string{"/live/api/v1/pods?watch=true", "/live/shell/default/web",
+			"/live/berth/v1/usage"} {
 			if _, got := try(server+path, tt.jar, tt.origin); got != tt.want {
 				t.Errorf("%s, %s: %d, want %d", name, path, got, tt.want)
 			}

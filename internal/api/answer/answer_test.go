@@ -27,8 +27,8 @@ func TestStatusKeepsTheTextAroundAnError(t *testing.T) {
 }
 
 // locals are the packages that answer requests of the local API.
-var locals = []string{"../containers", "../files", "../limit", "../live", "../logs", "../nodeinfo", "../past", "../query",
-	"../selector", "../server", "../stream", "../../agent/local", "../../ui"}
+var locals = []string{"../containers", "../files", "../limit", "../live", "../logs", "../nodeinfo", "../past",
+	"../query", "../selector", "../server", "../stream", "../../agent/local", "../../ui"}
 
 // makers are the functions that make a refusal, and whether their last parameter is the next step. Every other refusal
 // must be an argument of Next.

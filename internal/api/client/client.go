@@ -124,24 +124,29 @@ func NextStep(err error) string {
 // Open begins to read an answer of the agent that may last, such as a watch. The caller closes its body, and looks for
 // api.TrailerError at its end.
 func (c *Client) Open(ctx context.Context, path string, query url.Values) (*http.Response, error) {
-	return c.send(ctx, http.MethodGet, path, query, nil)
+	return c.send(ctx, http.MethodGet, path, query)
 }
 
-// send makes a request and returns the response of a success. The caller closes its body. Any other
+// send makes a request without a body and returns the response of a success. The caller closes its body. Any other
 // response becomes an error.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response,
-	error) {
-	resp, e, err := c.ask(ctx, method, path, query, body)
+func (c *Client) send(ctx context.Context, method, path string, query url.Values) (*http.Response, error) {
+	resp, e, err := ask(ctx, c, method, path, query, nil)
 	e.answered()
 	return resp, err
 }
 
 // ask is send for an answer that the caller reads at once. The limit of Within also holds until the caller calls
 // answered of the exchange.
-func (c *Client) ask(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response,
+func ask(ctx context.Context, c *Client, method, path string, query url.Values, body io.Reader) (*http.Response,
 	exchange, error) {
-	e := c.begin(ctx)
-	resp, err := c.try(ctx, e, method, path, query, body)
+	e := begin(ctx, c)
+	u := url.URL{Scheme: "http", Host: "berth", Path: path, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(e.ctx, method, u.String(), body)
+	if err != nil {
+		return nil, e, err
+	}
+	req.Header.Set("User-Agent", "berth")
+	resp, err := try(ctx, c, e, req)
 	if err != nil {
 		e.end()
 		return nil, e, err
@@ -150,21 +155,15 @@ func (c *Client) ask(ctx context.Context, method, path string, query url.Values,
 	return resp, e, nil
 }
 
-func (c *Client) try(ctx context.Context, e exchange, method, path string, query url.Values,
-	body io.Reader) (*http.Response, error) {
-	u := url.URL{Scheme: "http", Host: "berth", Path: path, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(e.ctx, method, u.String(), body)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("User-Agent", "berth")
+// try sends a request. ctx is the caller's context, without the limit.
+func try(ctx context.Context, c *Client, e exchange, req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if silent := c.silent(e); silent != nil {
-			return nil, silent
+		if err := silent(c, e); err != nil {
+			return nil, err
 		}
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err
@@ -196,7 +195,7 @@ func responseError(resp *http.Response) error {
 
 // call makes a request and decodes the response into out, unless out is nil.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, body io.Reader, out any) error {
-	resp, e, err := c.ask(ctx, method, path, query, body)
+	resp, e, err := ask(ctx, c, method, path, query, body)
 	defer e.answered()
 	if err != nil {
 		return err
@@ -206,7 +205,7 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 		return nil
 	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return cmp.Or(c.silent(e), fmt.Errorf("read the agent's answer to %s %s: %w", method, path, err))
+		return cmp.Or(silent(c, e), fmt.Errorf("read the agent's answer to %s %s: %w", method, path, err))
 	}
 	return nil
 }

@@ -91,9 +91,9 @@ func TestAgentThatAnswersNothingEndsRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	c := client.New(silent).Within(100 * time.Millisecond)
-	_, streamErr := c.Open(t.Context(), "/berth/v1/history", nil)
+	t.Cleanup(func() { _ = l.Close() })
+	c := client.Within(client.New(silent), 100*time.Millisecond)
+	_, streamErr := c.Open(t.Context(), "/berth/v1/history", nil) //nolint:bodyclose // there is no answer
 	for name, err := range map[string]error{"request": c.Healthy(t.Context()), "stream": streamErr} {
 		want := "ask the agent at " + silent + ": no answer within 100ms"
 		if err == nil || err.Error() != want || !strings.Contains(client.NextStep(err), "--request-timeout") {
@@ -114,7 +114,7 @@ func TestRequestThatTakesLongHasNoLimit(t *testing.T) {
 			<-asked
 		}
 	})
-	if err := client.New(path).Within(2 * time.Second).Healthy(t.Context()); err != nil {
+	if err := client.Within(client.New(path), 2*time.Second).Healthy(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

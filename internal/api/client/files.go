@@ -15,7 +15,7 @@ import (
 func (c Container) ReadFiles(ctx context.Context, path string, take func(io.Reader) error) error {
 	q := url.Values{"path": {path}}
 	set(q, "container", c.name)
-	resp, err := c.pod.client.send(ctx, http.MethodGet, c.pod.ownPath("files"), q, nil)
+	resp, err := c.pod.client.send(ctx, http.MethodGet, c.pod.ownPath("files"), q)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (c Container) WriteFiles(ctx context.Context, path, name string, stream io.
 func (c Container) Checkpoint(ctx context.Context, archive io.Writer) error {
 	q := url.Values{}
 	set(q, "container", c.name)
-	resp, err := c.pod.client.send(ctx, http.MethodPost, c.pod.ownPath("checkpoint"), q, nil)
+	resp, err := c.pod.client.send(ctx, http.MethodPost, c.pod.ownPath("checkpoint"), q)
 	if err != nil {
 		return err
 	}

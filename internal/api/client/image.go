@@ -37,7 +37,7 @@ func (c Images) Load(ctx context.Context, archive io.Reader) ([]api.Image, error
 
 // Save writes images as an archive. After an error, the output is incomplete and must be discarded.
 func (c Images) Save(ctx context.Context, names []string, archive io.Writer) error {
-	resp, err := c.send(ctx, http.MethodGet, "/berth/v1/images/archive", url.Values{"name": names}, nil)
+	resp, err := c.send(ctx, http.MethodGet, "/berth/v1/images/archive", url.Values{"name": names})
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (c Images) Save(ctx context.Context, names []string, archive io.Writer) err
 // Pull asks the agent to pull an image and waits for the result. It calls progress for each report until
 // then.
 func (c Images) Pull(ctx context.Context, name string, progress func(api.Pull)) (*api.Image, error) {
-	resp, err := c.send(ctx, http.MethodPost, "/berth/v1/images/pull", url.Values{"name": {name}}, nil)
+	resp, err := c.send(ctx, http.MethodPost, "/berth/v1/images/pull", url.Values{"name": {name}})
 	if err != nil {
 		return nil, err
 	}

@@ -98,7 +98,7 @@ type LogOptions struct {
 
 // Logs copies a container's log to w. With opts.Follow it returns when the container ends or when ctx ends.
 func (p Pod) Logs(ctx context.Context, opts LogOptions, w io.Writer) error {
-	resp, err := p.client.send(ctx, http.MethodGet, p.path()+"/log", logQuery(opts), nil)
+	resp, err := p.client.send(ctx, http.MethodGet, p.path()+"/log", logQuery(opts))
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func watchPath[T any](ctx context.Context, c *Client, path string, sel Select) i
 		q := sel.query()
 		q.Set("watch", "true")
 		q.Set("allowWatchBookmarks", "true")
-		resp, err := c.send(ctx, http.MethodGet, path, q, nil)
+		resp, err := c.send(ctx, http.MethodGet, path, q)
 		if err != nil {
 			if ctx.Err() == nil {
 				yield(Change[T]{}, err)
@@ -205,7 +205,7 @@ func (l *Lease) Close() { _ = l.body.Close() } // an error means that the connec
 
 // Hold opens a lease. The lease ends with ctx, with Close, or with this process.
 func (c *Client) Hold(ctx context.Context) (*Lease, error) {
-	resp, err := c.send(ctx, http.MethodPost, "/berth/v1/leases", nil, nil)
+	resp, err := c.send(ctx, http.MethodPost, "/berth/v1/leases", nil)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ var errSilent = errors.New("the agent answers nothing")
 // Within returns a client that ends a request if the agent does not answer within this time: neither the request nor a
 // second one, which needs no work. So the limit finds an agent that hangs, and a request that takes long has no limit.
 // A stream is answered when it begins. 0 means no limit.
-func (c *Client) Within(limit time.Duration) *Client {
+func Within(c *Client, limit time.Duration) *Client {
 	limited := *c
 	limited.limit = limit
 	return &limited
@@ -33,20 +33,20 @@ type exchange struct {
 }
 
 // begin returns the exchange of a new request.
-func (c *Client) begin(ctx context.Context) exchange {
+func begin(ctx context.Context, c *Client) exchange {
 	if c.limit <= 0 {
 		return exchange{ctx, func() {}, func() {}}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
-	go c.observe(ctx, done, cancel)
+	go observe(ctx, c, done, cancel)
 	return exchange{ctx, sync.OnceFunc(func() { close(done) }), func() { cancel(nil) }}
 }
 
 // observe asks the agent for an answer after half of the limit, again and again until done is closed. If the second
 // half passes without an answer, observe calls cancel.
-func (c *Client) observe(ctx context.Context, done <-chan struct{}, cancel context.CancelCauseFunc) {
-	half := time.NewTicker(c.limit / 2)
+func observe(ctx context.Context, c *Client, done <-chan struct{}, cancel context.CancelCauseFunc) {
+	half := time.NewTicker(halfOf(c.limit))
 	defer half.Stop()
 	for {
 		select {
@@ -56,7 +56,7 @@ func (c *Client) observe(ctx context.Context, done <-chan struct{}, cancel conte
 			return
 		case <-half.C:
 		}
-		if c.hangs(ctx) {
+		if hangs(ctx, c) {
 			select {
 			case <-done:
 			default:
@@ -67,9 +67,12 @@ func (c *Client) observe(ctx context.Context, done <-chan struct{}, cancel conte
 	}
 }
 
+// halfOf returns half of a limit, which may be a nanosecond.
+func halfOf(limit time.Duration) time.Duration { return max(limit/2, 1) }
+
 // hangs reports whether half of the limit passes without an answer to the request for the list of routes.
-func (c *Client) hangs(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, c.limit/2)
+func hangs(ctx context.Context, c *Client) bool {
+	ctx, cancel := context.WithTimeout(ctx, halfOf(c.limit))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://berth/", nil)
 	if err != nil {
@@ -83,7 +86,7 @@ func (c *Client) hangs(ctx context.Context) bool {
 }
 
 // silent returns the error of an exchange that ended because the agent answers nothing, or nil.
-func (c *Client) silent(e exchange) error {
+func silent(c *Client, e exchange) error {
 	if !errors.Is(context.Cause(e.ctx), errSilent) {
 		return nil
 	}

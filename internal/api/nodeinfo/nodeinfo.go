@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/api/query"
 	"github.com/berth-run/berth/internal/api/topology"
+	"github.com/berth-run/berth/internal/api/usage"
 	"github.com/berth-run/berth/internal/node/resource"
 )
 
@@ -48,6 +49,8 @@ type Info struct {
 	Resources Resources
 	Metrics   prometheus.Gatherer
 	Stats     Stats
+	// Feed sends what pods use to the clients that watch it.
+	Feed *usage.Feed
 }
 
 // Pressure answers GET /berth/v1/pressure.

@@ -19,7 +19,6 @@ import (
 	"github.com/berth-run/berth/internal/api/nodeinfo"
 	"github.com/berth-run/berth/internal/api/past"
 	"github.com/berth-run/berth/internal/api/socket"
-	"github.com/berth-run/berth/internal/api/usage"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/podlog"
@@ -58,7 +57,6 @@ type Options struct {
 	Info        nodeinfo.Info
 	Past        past.Past
 	Changes     live.Changes
-	Usage       *usage.Feed
 	// LogDir holds the pods' log directories. Default: podlog.DefaultDir.
 	LogDir string
 	// Started is the start time of this process. Resource versions contain it, so they keep growing after a restart.

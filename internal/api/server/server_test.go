@@ -100,8 +100,9 @@ func TestErrors(t *testing.T) {
 			`400 BadRequest: unknown query parameter "wathc" -> this route knows: labelSelector, fieldSelector, ` +
 				`resourceVersion, resourceVersionMatch, limit, continue, watch, allowWatchBookmarks, ` +
 				`sendInitialEvents, timeoutSeconds, timeout`},
-		{"GET", pods + "?watch=maybe", "", `400 BadRequest: query parameter watch="maybe" is not true or false -> set watch to true or ` +
-			`false, or leave it out`},
+		{"GET", pods + "?watch=maybe", "",
+			`400 BadRequest: query parameter watch="maybe" is not true or false -> set watch to true or false, or ` +
+				`leave it out`},
 		{"GET", pods + "?fieldSelector=spec.image=x", "",
 			`400 BadRequest: fieldSelector: unknown field "spec.image" -> known fields: metadata.name, ` +
 				`metadata.namespace, metadata.uid, spec.hostNetwork, spec.nodeName, spec.restartPolicy, ` +
@@ -127,8 +128,8 @@ func TestErrors(t *testing.T) {
 		{"GET", pods + "/two/log?sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z", "",
 			"422 Invalid: sinceSeconds and sinceTime exclude each other -> give one of them"},
 		{"GET", pods + "/two/log?stream=both", "",
-			`422 Invalid: query parameter stream="both" is not All, Stdout or Stderr -> set stream to All, Stdout or Stderr, or ` +
-				`leave it out`},
+			`422 Invalid: query parameter stream="both" is not All, Stdout or Stderr -> set stream to All, ` +
+				`Stdout or Stderr, or leave it out`},
 		{"GET", pods + "/new/log", "",
 			`400 BadRequest: container "app" in pod "new" is waiting to start: its pod is pending -> see why with ` +
 				`"berth describe pod new -n default"`},
@@ -139,8 +140,8 @@ func TestErrors(t *testing.T) {
 		{"DELETE", pods + "/none", "",
 			`404 NotFound: pods "default/none" not found -> list the pods of this node with "berth get pods -A"`},
 		{"DELETE", pods + "/two?gracePeriodSeconds=soon", "",
-			`400 BadRequest: query parameter gracePeriodSeconds="soon" is not a number of at least 0 -> set gracePeriodSeconds ` +
-				`to a number of at least 0, or leave it out`},
+			`400 BadRequest: query parameter gracePeriodSeconds="soon" is not a number of at least 0 -> set ` +
+				`gracePeriodSeconds to a number of at least 0, or leave it out`},
 		{"DELETE", pods + "/two", `{"gracePeriodSeconds":-1}`,
 			"400 BadRequest: gracePeriodSeconds is negative -> give 0 or more, or leave it out"},
 		{"DELETE", pods + "/two", `{"dryRun":["All"]}`,
@@ -152,7 +153,8 @@ func TestErrors(t *testing.T) {
 		{"GET", pods + "?labelSelector=%zz", "",
 			`400 BadRequest: malformed query: invalid URL escape "%zz" -> escape the query as RFC 3986 says`},
 		{"GET", pods + "?continue=x", "",
-			"400 BadRequest: query parameter continue is not supported: every list is one answer -> leave out continue"},
+			"400 BadRequest: query parameter continue is not supported: every list is one answer -> leave out " +
+				"continue"},
 		{"GET", pods + "?resourceVersion=1&resourceVersionMatch=Exact", "",
 			`400 BadRequest: query parameter resourceVersionMatch="Exact" is not NotOlderThan -> set ` +
 				`resourceVersionMatch to NotOlderThan, or leave it out`},

@@ -102,11 +102,11 @@ func StartAt(t testing.TB, socket string) *Agent {
 		Socket: socket, Ready: ready, Pods: a.Pods, Events: a.Events, Applier: a.pods, Explainer: a.pods,
 		Objects: objects{a.Objects}, Amender: a.pods,
 		Images: a.images, Streams: a.exec, Files: files{a.Files},
-		Info: nodeinfo.Info{Node: a.node, Resources: a.node, Metrics: prometheus.NewRegistry(), Stats: a.node},
+		Info: nodeinfo.Info{Node: a.node, Resources: a.node, Metrics: prometheus.NewRegistry(), Stats: a.node,
+			Feed: usage.New(a.node)},
 		Past: past.Past{History: a.samples, Lifelines: a.Lifelines, Timelines: a.timelines},
 		Changes: live.Changes{live.Images: {&a.changed.images}, live.Starts: {&a.changed.starts},
 			live.Topology: {&a.changed.topology}},
-		Usage:  usage.New(a.node),
 		LogDir: a.LogDir, Started: time.Unix(1000, 0), Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -27,7 +27,9 @@ func (a *App) SocketPath() string {
 }
 
 // Client returns a client of the agent that the flags choose.
-func (a *App) Client() *client.Client { return client.New(a.SocketPath()).Within(a.RequestTimeout) }
+func (a *App) Client() *client.Client {
+	return client.Within(client.New(a.SocketPath()), a.RequestTimeout)
+}
 
 // RootClient returns a client that works without an agent too: on the root directory, under its lock. Only root can do
 // so, and only without --socket, which chooses an agent.
@@ -35,5 +37,5 @@ func (a *App) RootClient() *client.Client {
 	if a.Socket != "" || os.Geteuid() != 0 {
 		return a.Client()
 	}
-	return client.NewOffline(a.SocketPath(), a.Offline).Within(a.RequestTimeout)
+	return client.Within(client.NewOffline(a.SocketPath(), a.Offline), a.RequestTimeout)
 }

@@ -103,7 +103,8 @@ func look(ctx context.Context, f config.Flags, kinds engine.Kinds) ([]doctor.Fin
 	}
 	facts, err := doctor.Read(ctx, s)
 	if err != nil {
-		return nil, client.Next(fmt.Errorf("check the machine: %w", err), "run this command as root, or choose another --root-dir")
+		return nil, client.Next(fmt.Errorf("check the machine: %w", err),
+			"run this command as root, or choose another --root-dir")
 	}
 	return append(findings, doctor.Examine(facts)...), nil
 }

@@ -185,8 +185,8 @@ func exitCodes(p *corev1.Pod) (codes []int, complete bool) {
 	return codes, complete
 }
 
-// changes are the changes that let a pod become ready whose container waits for one of these reasons. Kubernetes retries
-// a pull for ever. The first back-off follows a pull that failed, so its message says why.
+// changes are the changes that let a pod become ready whose container waits for one of these reasons. Kubernetes
+// retries a pull for ever. The first back-off follows a pull that failed, so its message says why.
 var changes = map[string]string{
 	reason.InvalidImageName:  "correct the name of the image in the manifest",
 	reason.ErrImageNeverPull: "load the image with --image-archive, or change imagePullPolicy",
