@@ -12,7 +12,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath -vet=off -ldflags
 EMBEDDED = ./internal/runtime/... ./internal/cri/critest/... ./internal/agent/engine/kind ./internal/cli
 RACE     = $(filter-out $(shell $(GO) list $(EMBEDDED)),$(shell $(GO) list ./internal/...))
 
-.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak engine docker docker-latest browser script e2e chaos powercut vmtest vmtest-arm64 before leftovers bench hogs packages release clean
+.PHONY: help setup assets build image cluster run test check lint vuln unit race embedded fuzz hostile soak engine docker docker-latest browser script e2e chaos powercut vmtest vmtest-arm64 before leftovers bench hogs packages pages release clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -165,6 +165,9 @@ hogs: build image ## evict 50 pods that take 200 MB of memory a second (5 min); 
 packages: image ## build this machine's .deb and .rpm, twice; install, upgrade, remove and purge the .deb (as root)
 	@sh hack/release-check.sh $$($(GO) env GOARCH)
 	@sh test/packages/lifecycle.sh
+
+pages: build image ## run the commands of the pages that take minutes: a release and a measurement (as root)
+	$(GO) test -count=1 -timeout 4h -v -run TestSlowBlocks ./test/ -pages
 
 # VERSION=1.2.3 chooses the version; otherwise it is the commit's tag.
 release: ## build a release of the last commit for amd64 and arm64 in bin/release, twice, and compare the bytes

@@ -149,6 +149,11 @@ func newHarness(t *testing.T, runtime string) *harness {
 //	                            has a container or the directory of it
 //	await-converged             waits until the API server, the node and its runtime agree about all pods
 //
+// Pages:
+//
+//	block PAGE REGEXP           runs the first block of commands in a page that matches and needs a cluster, as it is
+//	                            written there, see clusterBlock
+//
 // Drivers:
 //
 //	dra-driver start DEVICE...  starts the sample DRA driver, named $CDI, with these devices. A container with a
@@ -218,5 +223,6 @@ func (h *harness) clusterCommands() map[string]func(*testscript.TestScript, bool
 		"await-renewed":    positive(0, 0, awaitRenewed),
 		"await-pod":        positive(2, 2, awaitPod),
 		"await-converged":  positive(0, 0, h.awaitConverged),
+		"block":            positive(2, 2, h.clusterBlock),
 	}
 }

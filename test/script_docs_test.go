@@ -14,12 +14,13 @@ import (
 	"github.com/berth-run/berth/test/image"
 )
 
-// shellBlock matches a block of commands in a page. A word after "sh" is a mark: onlySystemd or a key of notRun.
+// shellBlock matches a block of commands in a page. A word after "sh" is a mark: it says what runs the block, if not a
+// script on every machine.
 var shellBlock = regexp.MustCompile("(?ms)^```sh(?: ([a-z]+))?\n(.*?)^```$")
 
 // commandBlock is a block of commands in a page.
 type commandBlock struct {
-	mark string // onlySystemd or a key of notRun; "" if a script runs the block on every machine
+	mark string // onlySystemd, onCluster, inClone or a key of slow; "" if a script runs the block on every machine
 	text string
 }
 
@@ -64,16 +65,18 @@ func (h *harness) block(ts *testscript.TestScript, args []string) {
 	bin := filepath.Join(dir, "bin")
 	ts.Check(os.MkdirAll(bin, 0o755))
 	ts.Check(os.MkdirAll(filepath.Join(dir, "examples"), 0o755))
+	links := []string{h.archive, filepath.Join(filepath.Dir(h.archive), "guestbook.tar")}
+	programs := filepath.Join(dir, "programs")
+	ts.Check(os.MkdirAll(programs, 0o755))
 	for program, text := range map[string]string{
 		"git": "", "make": "", // these tests need a build
 		"ssh": "shift 3\nexec \"$@\"\n", // from this machine to itself
 	} {
-		ts.Check(os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"+text), 0o755))
+		ts.Check(os.WriteFile(filepath.Join(programs, program), []byte("#!/bin/sh\n"+text), 0o755))
 	}
-	links := []string{h.archive, filepath.Join(filepath.Dir(h.archive), "guestbook.tar")}
-	path := bin
+	path := bin + ":" + programs
 	if onSystemd() { // the page installs berth
-		links, path = append(links, h.bin), "/usr/local/bin:"+bin
+		links, path = append(links, h.bin), "/usr/local/bin:"+programs
 	} else {
 		ts.Check(os.WriteFile(filepath.Join(bin, "berth"), fmt.Appendf(nil, pageBerth, h.bin), 0o755))
 	}
@@ -87,8 +90,8 @@ func (h *harness) block(ts *testscript.TestScript, args []string) {
 		ts.Check(os.WriteFile(filepath.Join(dir, "examples", name), []byte(exampleFor(ts, name)), 0o644))
 	}
 	text := strings.NewReplacer("127.0.0.1:8080", "127.0.0.1:"+ts.Getenv("PORT"), "--port 8080",
-		"--port "+ts.Getenv("PORT"), "/run/berth/berth.sock",
-		filepath.Join(rootOf(ts), "berth.sock")).Replace(all[at].text)
+		"--port "+ts.Getenv("PORT"), "/run/berth/berth.sock", filepath.Join(rootOf(ts), "berth.sock"),
+		"./berth_VERSION_amd64.deb", ts.Getenv("PACKAGE")).Replace(all[at].text)
 	ts.Check(ts.Exec("sh", "-exc", "PATH="+path+":$PATH\n"+text))
 }
 
@@ -131,15 +134,6 @@ func (h *harness) debianImage(ts *testscript.TestScript, args []string) {
 // init is systemd.
 const onlySystemd = "systemd"
 
-// notRun are the other marks, of blocks that no script runs, with the reason. A mark is the word after "sh" in the
-// block's first line.
-var notRun = map[string]string{
-	"bench":   "a measurement needs a quiet machine, and takes minutes",
-	"build":   "the tests need what these commands build, and readme.txtar runs the pod of make run",
-	"cluster": "it replaces the kubelet of a machine: the scripts of test/e2e start agents with these flags",
-	"release": "make packages builds a package, and packaged.txtar installs one in an emulated machine",
-}
-
 // runPages are the pages whose blocks are run. A translated page has the blocks of the English one.
 func runPages(t *testing.T) []string {
 	return slices.DeleteFunc(pages(t), func(page string) bool {
@@ -151,8 +145,13 @@ func runPages(t *testing.T) []string {
 var skip = regexp.MustCompile(`(?m)^\[(\S+)\] skip `)
 
 // placeOf returns the mark of the blocks that a script runs: "" if make test runs the script on every machine with the
-// embedded runtime, onlySystemd if it runs in the emulated machine with systemd. ok is false for other scripts.
-func placeOf(name, script, machines string) (mark string, ok bool) {
+// embedded runtime, onlySystemd if it runs in the emulated machine with systemd, onCluster if it runs on a node of a
+// cluster. ok is false for other scripts.
+func placeOf(path, script, machines string) (mark string, ok bool) {
+	name := strings.TrimSuffix(filepath.Base(path), ".txtar")
+	if strings.HasPrefix(path, "e2e/") {
+		mark = onCluster
+	}
 	for _, m := range skip.FindAllStringSubmatch(script, -1) {
 		switch m[1] {
 		case "!embedded", "containerd", "docker", "old-docker":
@@ -162,27 +161,31 @@ func placeOf(name, script, machines string) (mark string, ok bool) {
 			return "", false
 		}
 	}
-	return mark, mark == "" || strings.Contains(machines, `"`+name+`"`)
+	return mark, mark != onlySystemd || strings.Contains(machines, `"`+name+`"`)
 }
 
 func TestPlaceOfScripts(t *testing.T) {
 	for _, test := range []struct {
+		path   string
 		script string
 		mark   string
 		ok     bool
 	}{
-		{"agent start\n", "", true},
-		{"[!embedded] skip 'x'\n", "", true},
-		{"[embedded] skip 'x'\n", "", false},
-		{"[!vm] skip 'x'\n", "", false},
-		{"[!exec:criu] skip 'x'\n", "", false},
-		{"[!systemd] skip 'x'\n", onlySystemd, true},
+		{"script/web.txtar", "agent start\n", "", true},
+		{"script/web.txtar", "[!embedded] skip 'x'\n", "", true},
+		{"script/web.txtar", "[embedded] skip 'x'\n", "", false},
+		{"script/web.txtar", "[!vm] skip 'x'\n", "", false},
+		{"script/web.txtar", "[!exec:criu] skip 'x'\n", "", false},
+		{"script/web.txtar", "[!systemd] skip 'x'\n", onlySystemd, true},
+		{"e2e/web.txtar", "join\n", onCluster, true},
+		{"e2e/containerd/web.txtar", "join\n", onCluster, true},
+		{"e2e/web.txtar", "[!vm] skip 'x'\n", "", false},
 	} {
-		if mark, ok := placeOf("web", test.script, `"web"`); mark != test.mark || ok != test.ok {
-			t.Errorf("%q: %q %v", test.script, mark, ok)
+		if mark, ok := placeOf(test.path, test.script, `"web"`); mark != test.mark || ok != test.ok {
+			t.Errorf("%s: %q: %q %v", test.path, test.script, mark, ok)
 		}
 	}
-	if _, ok := placeOf("web", "[!systemd] skip 'x'\n", `"other"`); ok {
+	if _, ok := placeOf("script/web.txtar", "[!systemd] skip 'x'\n", `"other"`); ok {
 		t.Error("a script runs that no machine starts")
 	}
 }
@@ -203,14 +206,15 @@ func blocksOfScripts(t *testing.T) map[string][]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mark, ok := placeOf(strings.TrimSuffix(filepath.Base(path), ".txtar"), string(text), string(machines))
+		mark, ok := placeOf(path, string(text), string(machines))
 		for _, m := range regexp.MustCompile(`(?m)^block (\S+) '(.*)'$`).FindAllStringSubmatch(string(text), -1) {
 			all, err := blocks(m[1])
 			if err != nil {
 				t.Fatal(err)
 			}
-			at := slices.IndexFunc(all, func(b commandBlock) bool { // as harness.block chooses it
-				return (b.mark == "" || b.mark == mark) && regexp.MustCompile(m[2]).MatchString(b.text)
+			at := slices.IndexFunc(all, func(b commandBlock) bool { // as block and clusterBlock of harness choose it
+				return (b.mark == "" && mark != onCluster || b.mark == mark) &&
+					regexp.MustCompile(m[2]).MatchString(b.text)
 			})
 			switch {
 			case at < 0:
@@ -223,8 +227,8 @@ func blocksOfScripts(t *testing.T) map[string][]string {
 	return run
 }
 
-// A script runs every block of commands in a page: on every machine, or in the emulated one with systemd. The other
-// blocks have a mark with a reason.
+// Every block of commands in a page is run: by a script on every machine, in the emulated one with systemd or on a node
+// of a cluster, by TestBlocksInClone, or by TestSlowBlocks.
 func TestDocsCommandBlocksAreRun(t *testing.T) {
 	run := blocksOfScripts(t)
 	used, found := map[string]bool{}, 0
@@ -235,14 +239,14 @@ func TestDocsCommandBlocksAreRun(t *testing.T) {
 		}
 		for _, b := range all {
 			runs := slices.Contains(run[b.mark], comment.ReplaceAllString(b.text, ""))
-			if !runs && notRun[b.mark] == "" {
-				t.Errorf("%s: no script runs this block, and notRun lacks its mark %q:\n%s", page, b.mark, b.text)
+			if !runs && b.mark != inClone && slow[b.mark] == "" {
+				t.Errorf("%s: nothing runs this block with the mark %q:\n%s", page, b.mark, b.text)
 			}
 			used[b.mark] = true
 			found++
 		}
 	}
-	for mark := range notRun {
+	for mark := range slow {
 		if !used[mark] {
 			t.Errorf("no block has the mark %q", mark)
 		}

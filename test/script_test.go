@@ -281,13 +281,8 @@ func (h *harness) agent(ts *testscript.TestScript, args []string) {
 	d := ts.Value(daemonKey{}).(*daemon)
 	switch args[0] {
 	case "start":
-		root := rootOf(ts)
 		h.launch(ts, d, args[1:]...)
-		h.healthy(ts)
-		if _, err := os.Stat(filepath.Join(root, "loaded")); err != nil {
-			ts.Check(ts.Exec(h.bin, "--root-dir", root, "image", "load", h.archive))
-			ts.Check(os.WriteFile(filepath.Join(root, "loaded"), nil, 0o644))
-		}
+		h.ready(ts)
 	case "stop":
 		if err := d.end(syscall.SIGTERM); err != nil {
 			fail(ts, "the agent ended with %v", err)
@@ -312,18 +307,37 @@ func (h *harness) agent(ts *testscript.TestScript, args []string) {
 	}
 }
 
+// ready waits until the agent's API answers, and loads the image of the workload if it is not there.
+func (h *harness) ready(ts *testscript.TestScript) {
+	h.healthy(ts)
+	root := rootOf(ts)
+	if _, err := os.Stat(filepath.Join(root, "loaded")); err != nil {
+		ts.Check(ts.Exec(h.bin, "--root-dir", root, "image", "load", h.archive))
+		ts.Check(os.WriteFile(filepath.Join(root, "loaded"), nil, 0o644))
+	}
+}
+
 // launch starts the agent and does not wait for it.
 func (h *harness) launch(ts *testscript.TestScript, d *daemon, more ...string) {
-	log, err := os.OpenFile(ts.MkAbs("agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	ts.Check(err)
-	defer log.Close()
 	root := rootOf(ts)
 	flags := []string{"agent", "--root-dir", root, "--hostname-override", "node1", "--config",
 		filepath.Join(root, "config.yaml")}
-	if h.runtime != "containerd" {
-		flags = append(flags, "--cri-listen", "unix://"+filepath.Join(root, "cri.sock"))
+	h.execute(ts, d, slices.Concat(d.under, []string{cmp.Or(d.faulty, h.bin)}, flags, h.listens(ts), more))
+}
+
+// listens returns the flags that let a script ask the embedded runtime.
+func (h *harness) listens(ts *testscript.TestScript) []string {
+	if h.runtime == "containerd" {
+		return nil
 	}
-	line := slices.Concat(d.under, []string{cmp.Or(d.faulty, h.bin)}, flags, more)
+	return []string{"--cri-listen", "unix://" + filepath.Join(rootOf(ts), "cri.sock")}
+}
+
+// execute starts an agent with a command line and does not wait for it.
+func (h *harness) execute(ts *testscript.TestScript, d *daemon, line []string) {
+	log, err := os.OpenFile(ts.MkAbs("agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	ts.Check(err)
+	defer log.Close()
 	d.cmd = exec.Command(line[0], line[1:]...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	if d.systemd != nil {
@@ -354,7 +368,7 @@ func (h *harness) healthy(ts *testscript.TestScript) {
 
 // end sends the agent a signal and waits until it has ended. The error says how it ended.
 func (d *daemon) end(s syscall.Signal) error {
-	if d.cmd == nil {
+	if d.cmd == nil || d.cmd.Process == nil { // it did not start
 		return nil
 	}
 	if err := d.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
