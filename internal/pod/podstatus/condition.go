@@ -49,7 +49,7 @@ func (c *computation) conditions(phase corev1.PodPhase) {
 
 // owned sets a condition, with the pod's generation as its observed generation.
 func (c *computation) owned(t corev1.PodConditionType, status bool, why, message string) {
-	c.put(condition(t, status, why, message, c.Pod.Generation))
+	c.put(condition(t, status, why, message, c.generation()))
 }
 
 func condition(t corev1.PodConditionType, status bool, why, message string, generation int64) corev1.PodCondition {

@@ -73,11 +73,14 @@ type computation struct {
 	s   corev1.PodStatus
 }
 
+// generation returns the generation that the status observes.
+func (c *computation) generation() int64 { return cmp.Or(c.Generation, c.Pod.Generation) }
+
 // begin sets the fields that do not depend on the runtime.
 func (c *computation) begin() {
 	given := &c.Pod.Status
 	c.s = corev1.PodStatus{
-		ObservedGeneration:          c.Pod.Generation,
+		ObservedGeneration:          c.generation(),
 		QOSClass:                    cmp.Or(c.QOS, given.QOSClass),
 		StartTime:                   c.old.StartTime,
 		NominatedNodeName:           given.NominatedNodeName,

@@ -32,8 +32,10 @@ const maxPodMessages = 12 << 10
 
 // Input is everything that a status depends on.
 type Input struct {
-	Pod      *pod.Pod
-	Observed *pod.Observed // nil: the runtime has nothing of the pod
+	Pod *pod.Pod
+	// Generation is the newest generation of the pod's spec that the node has seen. 0 stands for the one in Pod.
+	Generation int64
+	Observed   *pod.Observed // nil: the runtime has nothing of the pod
 	// Previous is the status reported last. Times, lost containers and the final phase come from it. Its zero value
 	// stands for the status in Pod.
 	Previous corev1.PodStatus

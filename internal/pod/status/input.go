@@ -122,5 +122,10 @@ func place(m fleet.Member) podstatus.Input {
 	} else if v := m.Verdict; v.Given() && !v.Admit {
 		in.Refused = &podstatus.Refusal{Reason: v.Reason, Message: v.Message, Final: v.Reject, Blocked: v.Blocked}
 	}
+	// A deletion makes another generation. The status shows it when the pod has ended: an update for the number alone
+	// would cost a request for each pod that ends.
+	if m.Desired != nil && (in.Stop == nil || in.Terminated) {
+		in.Generation = m.Desired.Generation
+	}
 	return in
 }
