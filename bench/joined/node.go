@@ -127,6 +127,10 @@ func (b *bench) startKubelet(ctx context.Context) (_ *node, err error) {
 	n := &node{name: name, agent: k.Pid(), runtime: daemon.Pid(), end: func() error {
 		k.End(unix.SIGTERM)
 		err := errors.Join(log.Close(), reset(b.options.Binary, root, config), daemon.Close())
+		// A kubelet mounts its root directory on itself, unless that is in a shared mount already.
+		if gone := unix.Unmount(root, 0); !errors.Is(gone, unix.EINVAL) {
+			err = errors.Join(err, gone)
+		}
 		kubelet.RemoveCgroups(cgroup)
 		return err
 	}}

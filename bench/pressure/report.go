@@ -62,7 +62,7 @@ func (e ends) row(who string) string {
 // evict measures how hogs end.
 func (r *results) evict(ctx context.Context, o options) error {
 	return inDir(func(dir string) error {
-		h, err := hunt(ctx, dir, o.hogs)
+		h, err := hunt(ctx, filepath.Join(dir, "a"), o.hogs) // the agent's program lies beside its root
 		if err != nil {
 			return err
 		}
