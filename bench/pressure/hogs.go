@@ -53,7 +53,7 @@ type node interface {
 func hogLines() (string, error) {
 	total, err := totalMemory()
 	return fmt.Sprintf("evictionHard: {memory.available: \"%d\"}\nevictionPressureTransitionPeriod: 1s\n"+
-		"systemReserved: {memory: \"%d\"}\n", hogThreshold, total-hogLimit), err
+		"systemReserved: {memory: \"%d\"}\nimageGCHighThresholdPercent: 100\n", hogThreshold, total-hogLimit), err
 }
 
 // hunt starts hogs one after the other on an agent whose pods may use hogLimit together. root is its directory.
