@@ -219,8 +219,9 @@ func testParts() ([]string, error) {
 	parts = append(parts, "bin/vm/vm", "bin/berth", "internal/cli/setup/berth.service", "bin/workload.tar",
 		"bin/guestbook.tar", "bin/cluster", "bin/vm/cni", "bin/vm/packages", "docs/tutorial.md", "examples", "go.mod",
 		"test/script", "test/e2e")
-	for _, b := range boots() {
+	for _, b := range slices.Concat(boots(), longBoots()) {
 		for _, unit := range b.units {
+			unit, _, _ = strings.Cut(unit, " ")
 			dir := filepath.Join("internal", unit, "testdata")
 			if !slices.Contains(parts, dir) {
 				parts = append(parts, dir)

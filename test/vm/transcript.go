@@ -39,6 +39,8 @@ func (t *transcript) line(line string) {
 			return
 		}
 		t.wrong = append(t.wrong, message)
+		t.rest() // a program that crashed has given no verdict
+		clear(t.pending)
 		fmt.Fprintln(t.out, line)
 		return
 	}
@@ -65,7 +67,7 @@ func (t *transcript) line(line string) {
 	delete(t.pending, name)
 }
 
-// rest prints the output of tests without a verdict, after the machine has stopped early.
+// rest prints the output of tests without a verdict.
 func (t *transcript) rest() {
 	if t.live {
 		return
