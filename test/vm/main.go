@@ -217,8 +217,8 @@ func makeTestDisks(ctx context.Context, dir string, all []started, roots map[str
 func testParts() ([]string, error) {
 	parts, err := filepath.Glob("bin/vm/*.test")
 	parts = append(parts, "bin/vm/vm", "bin/berth", "internal/cli/setup/berth.service", "bin/workload.tar",
-		"bin/guestbook.tar", "bin/cluster", "bin/vm/cni", "bin/vm/packages", "docs/tutorial.md", "examples", "go.mod",
-		"test/script", "test/e2e")
+		"bin/guestbook.tar", "bin/cluster", "bin/vm/cni", "bin/vm/packages", "docs/install.md", "docs/tutorial.md",
+		"examples", "go.mod", "test/script", "test/e2e")
 	for _, b := range slices.Concat(boots(), longBoots()) {
 		for _, unit := range b.units {
 			unit, _, _ = strings.Cut(unit, " ")
