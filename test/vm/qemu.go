@@ -62,10 +62,10 @@ func (t *transcript) follow(qemu *exec.Cmd, console io.Reader) (err error) {
 	return nil
 }
 
-// topology returns the options for the CPUs and the NUMA nodes. The machine systemd has three nodes in one socket, and
-// a last-level cache for each pair of CPUs; nodes 0 and 2 are the nearest ones. The machines v1 and v2 have two nodes,
-// each a socket with a cache, and cores with two threads. For the machine debian nothing depends on that. It has two
-// CPUs, with which it takes a third of the time.
+// topology returns the options for the CPUs and the NUMA nodes. The machine systemd has nodeCount nodes in one socket,
+// and a last-level cache for each pair of CPUs. The nodes 0 to 2 have CPUs, and the nodes 0 and 2 are the nearest ones.
+// The machines v1 and v2 have two nodes, each a socket with a cache, and cores with two threads. For the machine debian
+// nothing depends on that. It has two CPUs, with which it takes a third of the time.
 func (b boot) topology() []string {
 	switch b.machine {
 	case "debian":
@@ -76,13 +76,30 @@ func (b boot) topology() []string {
 			"-object", "memory-backend-ram,id=m0,size=2G", "-numa", "node,nodeid=0,cpus=0-3,memdev=m0",
 			"-object", "memory-backend-ram,id=m1,size=2G", "-numa", "node,nodeid=1,cpus=4-7,memdev=m1"}
 	}
-	return []string{
+	options := []string{
 		"-smp", "8,sockets=1,dies=4,cores=2,threads=1", "-m", "4G",
-		"-object", "memory-backend-ram,id=m0,size=2G", "-numa", "node,nodeid=0,cpus=0-3,memdev=m0",
+		"-object", "memory-backend-ram,id=m0,size=1280M", "-numa", "node,nodeid=0,cpus=0-3,memdev=m0",
 		"-object", "memory-backend-ram,id=m1,size=1G", "-numa", "node,nodeid=1,cpus=4-5,memdev=m1",
 		"-object", "memory-backend-ram,id=m2,size=1G", "-numa", "node,nodeid=2,cpus=6-7,memdev=m2",
-		"-numa", "dist,src=0,dst=1,val=40", "-numa", "dist,src=0,dst=2,val=12", "-numa", "dist,src=1,dst=2,val=40"}
+	}
+	for n := 3; n < nodeCount; n++ {
+		options = append(options, "-object", fmt.Sprintf("memory-backend-ram,id=m%d,size=128M", n),
+			"-numa", fmt.Sprintf("node,nodeid=%[1]d,memdev=m%[1]d", n))
+	}
+	for a := range nodeCount {
+		for b := a + 1; b < nodeCount; b++ {
+			distance := 40
+			if a == 0 && b == 2 {
+				distance = 12
+			}
+			options = append(options, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=%d", a, b, distance))
+		}
+	}
+	return options
 }
+
+// nodeCount is how many NUMA nodes the machine systemd has: one more than the topology policies accept by default.
+const nodeCount = 9
 
 // platform is a processor architecture with the kernel that a machine boots.
 type platform struct {
