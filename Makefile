@@ -53,8 +53,11 @@ test: ## everything that CI runs, with the seconds of each stage at the end (as 
 	@MAKE='$(MAKE)' sh hack/test.sh setup before assets cluster check race embedded fuzz build browser script e2e \
 		vmtest leftovers
 
+# Tests that only read the code and the documentation.
+RULES = Test(Imports|EveryPackage|Decisions|NoInit|Budgets|Docs|ScriptsStay|Outside|PathsOf|Goroutines)
+
 check: lint vuln ## formatting, linters (also go vet), vulnerabilities, rules of test/arch_test.go, links, alert rules
-	$(GO) test ./test/ -run 'Test(Imports|EveryPackage|Decisions|NoInit|Budgets|Docs|ScriptsStay|Outside|PathsOf|Goroutines)'
+	$(GO) test ./test/ -run '$(RULES)'
 	$(GO) test ./test/leftovers
 	$(GO) test -C tools/monitoring ./...
 
@@ -105,7 +108,7 @@ browser: assets ## the web page of berth ui in Chromium
 	$(GO) test -count=1 -timeout 3m ./test/browser
 
 script: build image ## end to end: run the scripts in test/script on the real runtimes, with a minute of chaos beside them
-	$(GO) test -count=1 -timeout 40m -parallel 6 -skip 'TestE2E|TestScriptOnDocker' ./test/ -chaos.time=60s
+	$(GO) test -count=1 -timeout 40m -parallel 6 -skip '$(RULES)|TestE2E|TestScriptOnDocker' ./test/ -chaos.time=60s
 
 e2e: build image cluster ## end to end: run the scripts in test/e2e on a node of a real cluster
 	$(GO) test -count=1 -timeout 40m -parallel 6 -run TestE2E ./test/
