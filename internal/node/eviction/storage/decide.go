@@ -147,7 +147,8 @@ const (
 
 // measured is the last measurement of a pod.
 type measured struct {
-	at   time.Time
+	at time.Time
+	// took is how long it worked, without the time that it waited.
 	took time.Duration
 	// room is how many bytes the pod could still write, and disk how many bytes of the file systems were in use.
 	room, disk int64

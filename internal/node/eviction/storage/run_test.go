@@ -27,6 +27,7 @@ type node struct {
 	used    map[types.UID]int64
 	counted map[types.UID]int64 // by the file system
 	stuck   map[types.UID]chan struct{}
+	slow    time.Duration // how long Measure waits
 	disk    int64
 	looks   map[types.UID]int
 	lists   int // calls of Running
@@ -51,6 +52,7 @@ func (n *node) Measure(_ context.Context, p *corev1.Pod) (Usage, error) {
 	n.looks[p.UID]++
 	used := n.used[p.UID]
 	n.mu.Unlock()
+	time.Sleep(n.slow)
 	if stuck != nil {
 		<-stuck
 		return Usage{}, errors.New("disk is gone")
@@ -102,6 +104,23 @@ func start(t *testing.T, n *node, off bool) (end func()) {
 	close(ready)
 	l := New(Options{Pods: n, Ready: ready, Off: off, Log: slog.New(slog.DiscardHandler)})
 	return looptest.Start(t, l.Run, context.Canceled)
+}
+
+// A measurement that waits on a busy machine is repeated as soon as any other.
+func TestAMeasurementThatWaitsIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(limited(t, "hog"))
+		n.slow = 5 * time.Second
+		end := start(t, n, false)
+		time.Sleep(7 * time.Second)
+		n.write("hog", 2<<30)
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"hog: ephemeralpodfs.limit"}, n.evicted); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		end()
+	})
 }
 
 func TestAPodThatWritesFastIsEvictedSoon(t *testing.T) {
