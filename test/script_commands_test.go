@@ -596,7 +596,9 @@ func processOf(info map[string]string) (int, error) {
 	return process.Pid, nil
 }
 
-// process sets $PID to a container's process, so that the script can inspect it from the host.
+// process sets $PID to a container's process, so that the script can inspect it from the host. It waits until the
+// process runs the container's program: a container has started, and its pod may be Ready, a moment before that. Until
+// then the name of the process is that of runc.
 func (h *harness) process(ts *testscript.TestScript, args []string) {
 	runtime, done := h.dial(ts)
 	defer done()
@@ -604,6 +606,11 @@ func (h *harness) process(ts *testscript.TestScript, args []string) {
 		map[string]string{pod.LabelPodName: args[0], pod.LabelContainerName: args[1]})
 	ts.Check(err)
 	ts.Setenv("PID", strconv.Itoa(found))
+	eventually(ts, func() (bool, any) {
+		name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(found), "comm"))
+		runs := err == nil && !strings.HasPrefix(string(name), "runc:[")
+		return runs, fmt.Sprintf("process %d: %s %v", found, name, err)
+	})
 }
 
 // registry accepts connections and never answers.
