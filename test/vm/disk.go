@@ -105,7 +105,7 @@ func (content image) makeRoot(root string) (elf []string, err error) {
 		"../var/lib/dpkg/status": "",
 		"passwd":                 "root:x:0:0::/root:/bin/sh\nmessagebus:x:100:100::/:/bin/false\n",
 		"group":                  "root:x:0:\nmessagebus:x:100:\n",
-		"hosts":                  "127.0.0.1 localhost\n::1 localhost\n" + controlPlaneIP + " kubernetes\n",
+		"hosts":                  "127.0.0.1 localhost\n::1 localhost\n",
 		"resolv.conf":            "nameserver 127.0.0.1\n", "machine-id": strings.Repeat("b", 32) + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {

@@ -58,7 +58,7 @@ func work() error {
 		return err
 	}
 	if j.Cluster != "" {
-		if err := up("eth0", guestIP); err != nil {
+		if err := errors.Join(up("eth0", guestIP), nameControlPlane()); err != nil {
 			return err
 		}
 	}
@@ -255,6 +255,16 @@ func up(name, address string) error {
 		return fmt.Errorf("bring up %s: %w", name, err)
 	}
 	return nil
+}
+
+// nameControlPlane makes the name known that kubeconfigs and certificates have for the API server.
+func nameControlPlane() error {
+	file, err := os.OpenFile("/etc/hosts", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(file, "%s kubernetes\n", controlPlaneIP)
+	return errors.Join(err, file.Close())
 }
 
 // run runs a command and waits for it, and for every orphan that ends meanwhile. cluster is a kubeapitest.Remote as

@@ -122,6 +122,7 @@ func longBoots() []boot {
 		{machine: "v1", scripts: eviction, outside: []string{"eviction-frozen"}, e2e: []string{"e2e/eviction"}},
 		{machine: "systemd", scripts: []string{"quota-ext4"}, outside: []string{"systemd-containerd"},
 			alone: []string{"installed"}, units: []string{"base/quota -files=1000000"}},
+		{machine: "debian", e2e: []string{"e2e/checkpoint"}},
 	}
 }
 
