@@ -165,6 +165,9 @@ func testHangingLog(t *testing.T, next bool) {
 	defer func() { _ = released() }()
 	if next {
 		_ = s.Close()
+		for _, stream := range s.streams() {
+			<-stream.Done() // a shim that is gone reads nothing any more
+		}
 		s = IO{}
 		s.Reopen(p)
 	}
