@@ -33,12 +33,12 @@ fi
 key=$({
 	cat tools/go.mod tools/go.sum internal/runtime/holder/holder.c hack/assets.sh
 	go list -deps -f '{{with .Module}}{{if .Main}}{{range $.GoFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}' \
-		./internal/runtime/shim | sed '/^$/d' | sort | xargs cat
+		./internal/runtime/shim | sed '/^$/d' | sort | xargs -d '\n' cat
 	go list -deps -f '{{with .Module}}{{.Path}} {{.Version}}{{end}}' ./internal/runtime/shim | sort -u
 	go version
 	$gcc -dumpfullversion -dumpmachine
 	if [ -n "$seccomp" ]; then
-		find "$seccomp" -name libseccomp.a | xargs sha256sum | cut -d' ' -f1
+		find "$seccomp" -name libseccomp.a -exec sha256sum {} + | cut -d' ' -f1
 	else
 		dpkg-query -W libseccomp-dev 2>/dev/null || true
 	fi
