@@ -298,8 +298,9 @@ func (h *harness) agent(ts *testscript.TestScript, args []string) {
 		h.launch(ts, d, args[1:]...)
 		d.crashed(ts)
 	case "freeze":
-		ts.Defer(func() { _ = d.cmd.Process.Signal(syscall.SIGCONT) }) // so that the agent can end
-		ts.Check(d.cmd.Process.Signal(syscall.SIGSTOP))
+		frozen := d.cmd.Process
+		ts.Defer(func() { _ = frozen.Signal(syscall.SIGCONT) }) // so that the agent can end
+		ts.Check(frozen.Signal(syscall.SIGSTOP))
 	case "thaw":
 		ts.Check(d.cmd.Process.Signal(syscall.SIGCONT))
 	default:
