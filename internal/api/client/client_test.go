@@ -247,7 +247,7 @@ func TestAttach(t *testing.T) {
 	attach := func(tty bool, s client.Streams) (string, error) {
 		var out bytes.Buffer
 		s.Out, s.Err = &out, io.Discard
-		err := client.New(a.Socket).Pod(web).Container("app").Attach(t.Context(), tty, s)
+		err := client.New(a.Socket).Pod(web).Container("app").Attach(t.Context(), tty, false, s)
 		return out.String(), err
 	}
 	if _, err := attach(false, client.Streams{In: strings.NewReader("")}); err == nil ||
@@ -265,6 +265,40 @@ func TestAttach(t *testing.T) {
 	if out, err := attach(true, client.Streams{In: strings.NewReader("input"), Sizes: sizes}); out != "100x30\ninput" ||
 		err != nil {
 		t.Errorf("terminal: %q, %v", out, err)
+	}
+}
+
+// A runtime may go on although the input has ended. If the container's own input stays open, the client ends then.
+func TestAttachEndsWithItsInput(t *testing.T) {
+	a := servertest.Start(t)
+	p := servertest.Pod("web", "endless")
+	p.Spec.Containers[0].Stdin = true
+	servertest.Run(p)
+	a.Put(p)
+	c := client.New(a.Socket).Pod(web).Container("endless")
+	var out bytes.Buffer
+	in := strings.NewReader("input")
+	err := c.Attach(t.Context(), false, true, client.Streams{In: in, Out: &out, Err: io.Discard})
+	if out.String() != "input" || err != nil {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	for name, attach := range map[string]struct {
+		detach bool
+		in     string
+	}{
+		"without detach":               {false, "input"},
+		"more input than a pipe takes": {true, strings.Repeat("x", 1<<20)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			in := strings.NewReader(attach.in)
+			err := c.Attach(ctx, false, attach.detach, client.Streams{In: in, Out: io.Discard, Err: io.Discard})
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("ended with %v", err)
+			}
+		})
 	}
 }
 

@@ -51,11 +51,18 @@ func (c Container) Exec(ctx context.Context, command []string, tty bool, streams
 }
 
 // Attach connects to the container's process and returns when that ends. tty says whether the process has a
-// terminal.
-func (c Container) Attach(ctx context.Context, tty bool, streams Streams) error {
+// terminal. With detach it also returns soon after the input's end; without, the output goes on. The first is for
+// containers whose own input stays open then (stdinOnce: false).
+func (c Container) Attach(ctx context.Context, tty, detach bool, streams Streams) error {
 	q := streamQuery(streams, tty)
 	set(q, "container", c.name)
-	if err := stream(ctx, c.pod.client, c.pod.path()+"/attach", q, tty, streams); err != nil {
+	if detach && streams.In != nil {
+		detached, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		ctx, streams.In = detached, &input{Reader: streams.In, detach: cancel}
+	}
+	err := stream(ctx, c.pod.client, c.pod.path()+"/attach", q, tty, streams)
+	if err != nil && !errors.Is(context.Cause(ctx), errDetached) {
 		return fmt.Errorf("attach to pod %s: %w", c.pod.key, err)
 	}
 	return nil

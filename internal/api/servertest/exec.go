@@ -80,8 +80,9 @@ func (e *execServer) PortForwardURL(_ context.Context, p *corev1.Pod) (string, e
 
 type commands struct{}
 
-// Attach writes the size of the terminal, if there is one, and then echoes its input.
-func (commands) Attach(_ context.Context, _ string, in io.Reader, out, _ io.WriteCloser, tty bool,
+// Attach writes the size of the terminal, if there is one, and then echoes its input. If the container's name is
+// "endless", the process runs on when the input has ended.
+func (commands) Attach(ctx context.Context, id string, in io.Reader, out, _ io.WriteCloser, tty bool,
 	resize <-chan remotecommand.TerminalSize) error {
 	if tty {
 		size := <-resize
@@ -93,6 +94,9 @@ func (commands) Attach(_ context.Context, _ string, in io.Reader, out, _ io.Writ
 		return nil
 	}
 	_, err := io.Copy(out, in)
+	if strings.HasSuffix(id, "/endless") {
+		<-ctx.Done()
+	}
 	return err
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/cli/command"
@@ -18,7 +17,8 @@ func attachCommand(a *command.App) *cobra.Command {
 		Use:   "attach POD [-c CONTAINER] [-i] [-t]",
 		Short: "Connect to the main process of a running container",
 		Long: `Show the new output of a container's main process. With -i, pass standard input to the process; its
-manifest must have stdin: true. With stdinOnce: true, the process's input ends when this command ends.
+manifest must have stdin: true. If standard input ends, so does this command. With stdinOnce: true, the
+process's input ends then instead, and the command shows its output until the process ends.
 If the manifest has tty: true, the command connects this terminal to the container's.
 
 Interrupting this command leaves the container running.`,
@@ -50,14 +50,16 @@ func attach(a *command.App, cmd *cobra.Command, f *processFlags, arg string) err
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: container %s has no terminal: its manifest does not say tty: true\n",
 			name)
 	}
-	return attachTo(cmd, c, key, name, stream.Flags{Stdin: f.Stdin, TTY: tty})
+	once := ok && spec.StdinOnce
+	return attachTo(cmd, c.Pod(key).Container(name), !once, stream.Flags{Stdin: f.Stdin, TTY: tty})
 }
 
-func attachTo(cmd *cobra.Command, c *client.Client, key types.NamespacedName, container string, f stream.Flags) error {
+// attachTo connects the command's streams to a container. With detach, it returns when the input has ended.
+func attachTo(cmd *cobra.Command, c client.Container, detach bool, f stream.Flags) error {
 	streams, restore, err := f.Open(cmd)
 	if err != nil {
 		return err
 	}
 	defer restore()
-	return command.Exited(c.Pod(key).Container(container).Attach(cmd.Context(), f.TTY, streams))
+	return command.Exited(c.Attach(cmd.Context(), f.TTY, detach, streams))
 }

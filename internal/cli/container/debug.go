@@ -97,7 +97,8 @@ func debugAttached(cmd *cobra.Command, c *client.Client, p *corev1.Pod, name str
 	if _, err := follow.Ephemeral(cmd.Context(), c, p, name, cmd.ErrOrStderr(), runs); err != nil {
 		return err
 	}
-	if err := attachTo(cmd, c, types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, name, f); err != nil {
+	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+	if err := attachTo(cmd, c.Pod(key).Container(name), false, f); err != nil {
 		return err
 	}
 	return debugExit(cmd.Context(), c, p, name)
