@@ -165,19 +165,15 @@ func (d *Disk) find(ctx context.Context) (disks facts.Disks, err error) {
 }
 
 func (d *Disk) directories(ctx context.Context) (facts.Disks, error) {
-	r, err := d.o.CRI.Images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
+	images, layers, err := cri.FileSystems(ctx, d.o.CRI.Images)
 	if err != nil {
 		return facts.Disks{}, err
 	}
-	if len(r.ImageFilesystems) == 0 {
-		return facts.Disks{}, errors.New("the runtime reported no image file system")
+	if d.o.Together {
+		layers = images
 	}
-	disks := facts.Disks{Node: d.o.Dir, Image: r.ImageFilesystems[0].GetFsId().GetMountpoint()}
-	disks.Container = disks.Image
-	if len(r.ContainerFilesystems) > 0 && !d.o.Together {
-		disks.Container = r.ContainerFilesystems[0].GetFsId().GetMountpoint()
-	}
-	return disks, nil
+	return facts.Disks{Node: d.o.Dir, Image: images.GetFsId().GetMountpoint(),
+		Container: layers.GetFsId().GetMountpoint()}, nil
 }
 
 // Changed implements eviction.Pods.

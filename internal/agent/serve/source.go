@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -211,19 +210,11 @@ func (s Source) Layers(ctx context.Context) (map[string]stats.Layer, error) {
 
 // Stores implements stats.Source.
 func (s Source) Stores(ctx context.Context) (images, layers stats.Store, err error) {
-	r, err := s.CRI.Images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
+	i, l, err := cri.FileSystems(ctx, s.CRI.Images)
 	if err != nil {
 		return images, layers, err
 	}
-	if len(r.ImageFilesystems) == 0 {
-		return images, layers, errors.New("the runtime reported no image filesystem")
-	}
-	images = storeOf(r.ImageFilesystems[0])
-	layers = images
-	if len(r.ContainerFilesystems) > 0 && r.ContainerFilesystems[0].GetFsId().GetMountpoint() != "" {
-		layers = storeOf(r.ContainerFilesystems[0])
-	}
-	return images, layers, nil
+	return storeOf(i), storeOf(l), nil
 }
 
 func storeOf(f *runtimeapi.FilesystemUsage) stats.Store {

@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/cri"
 )
 
 // Run checks the disk periodically until ctx ends.
@@ -282,14 +283,11 @@ func (c *Collector) Usage(ctx context.Context) (Usage, error) {
 
 // disk measures the file system that the runtime names for its images.
 func (c *Collector) disk(ctx context.Context) (Disk, error) {
-	info, err := c.opts.Images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
+	images, _, err := cri.FileSystems(ctx, c.opts.Images)
 	if err != nil {
 		return Disk{}, err
 	}
-	if len(info.ImageFilesystems) == 0 {
-		return Disk{}, errors.New("the runtime reports no file system of images")
-	}
-	path := info.ImageFilesystems[0].GetFsId().GetMountpoint()
+	path := images.GetFsId().GetMountpoint()
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
 		return Disk{}, fmt.Errorf("measure file system %s: %w", path, err)
