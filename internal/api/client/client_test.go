@@ -276,11 +276,18 @@ func TestAttachEndsWithItsInput(t *testing.T) {
 	servertest.Run(p)
 	a.Put(p)
 	c := client.New(a.Socket).Pod(web).Container("endless")
-	var out bytes.Buffer
+	r, out := io.Pipe()
+	echoed := make(chan string, 1)
+	go func() {
+		b := make([]byte, len("input"))
+		_, _ = io.ReadFull(r, b) // what is missing shows in b
+		echoed <- string(b)
+	}()
 	in := strings.NewReader("input")
-	err := c.Attach(t.Context(), false, true, client.Streams{In: in, Out: &out, Err: io.Discard})
-	if out.String() != "input" || err != nil {
-		t.Errorf("%q, %v", out.String(), err)
+	err := c.Attach(t.Context(), false, true, client.Streams{In: in, Out: out, Err: io.Discard})
+	_ = out.Close()
+	if got := <-echoed; got != "input" || err != nil {
+		t.Errorf("%q, %v", got, err)
 	}
 	for name, attach := range map[string]struct {
 		detach bool

@@ -52,7 +52,8 @@ func (c Container) Exec(ctx context.Context, command []string, tty bool, streams
 
 // Attach connects to the container's process and returns when that ends. tty says whether the process has a
 // terminal. With detach it also returns soon after the input's end; without, the output goes on. The first is for
-// containers whose own input stays open then (stdinOnce: false).
+// containers whose own input stays open then (stdinOnce: false). If Attach returns before the process has ended, the
+// last output may still be on its way to the streams.
 func (c Container) Attach(ctx context.Context, tty, detach bool, streams Streams) error {
 	q := streamQuery(streams, tty)
 	set(q, "container", c.name)
