@@ -9,12 +9,12 @@ import (
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images/archive"
-	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/platforms"
 	"github.com/distribution/reference"
 
 	"github.com/berth-run/berth/internal/base/diskusage"
+	"github.com/berth-run/berth/internal/runtime/decompress"
 	"github.com/berth-run/berth/internal/runtime/layer"
 	"github.com/berth-run/berth/internal/runtime/restore"
 )
@@ -34,7 +34,7 @@ func (r *Runtime) Import(ctx context.Context, content io.Reader) ([]Image, error
 	if err != nil {
 		return nil, fmt.Errorf("import images: %w", err)
 	}
-	plain, err := compression.DecompressStream(content)
+	plain, err := decompress.Stream(content, decompress.MaxWindow)
 	if err != nil {
 		return nil, fmt.Errorf("import images: %w", err)
 	}
@@ -87,7 +87,7 @@ func importInto(ctx context.Context, endpoint string, content io.Reader) (_ []Im
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	plain, err := compression.DecompressStream(content)
+	plain, err := decompress.Stream(content, decompress.MaxWindow)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/runtime"
@@ -206,6 +208,12 @@ func (p *puller) testHostile(t *testing.T) {
 	if err := p.pull(t.Context(), image, nil); err == nil || !strings.Contains(err.Error(), "layer is too large") ||
 		p.usable(t, image) {
 		t.Errorf("bomb: %v", err)
+	}
+	wide := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, (29 - 10) << 3, 1 | 1<<3, 0, 0, 'x'} // zstd, a window of 512 MiB
+	image = push(t, r, "hostile/window:1", static.NewLayer(wide, types.OCILayerZStd))
+	if err := p.pull(t.Context(), image, nil); err == nil || !strings.Contains(err.Error(), "window size exceeded") ||
+		p.usable(t, image) {
+		t.Errorf("a large window: %v", err)
 	}
 }
 

@@ -6,12 +6,13 @@ import (
 	"io"
 
 	"github.com/containerd/containerd/v2/pkg/archive"
-	"github.com/containerd/containerd/v2/pkg/archive/compression"
+
+	"github.com/berth-run/berth/internal/runtime/decompress"
 )
 
 // extractLayer unpacks a layer, which may be compressed.
 func extractLayer(ctx context.Context, layer io.Reader, dir string) error {
-	plain, err := compression.DecompressStream(layer)
+	plain, err := decompress.Stream(layer, decompress.MaxWindow)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/containerd/containerd/v2/core/runtime"
 	shims "github.com/containerd/containerd/v2/core/runtime/v2"
 	"github.com/containerd/containerd/v2/pkg/archive"
-	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/pkg/timeout"
 	"github.com/containerd/containerd/v2/plugins"
@@ -28,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/logfile"
+	"github.com/berth-run/berth/internal/runtime/decompress"
 )
 
 // Config configures a manager.
@@ -393,7 +393,7 @@ func restoreFiles(ctx context.Context, bundle, checkpoint string) error {
 		return err
 	}
 	defer packed.Close()
-	content, err := compression.DecompressStream(packed)
+	content, err := decompress.Stream(packed, decompress.MaxWindow)
 	if err != nil {
 		return err
 	}

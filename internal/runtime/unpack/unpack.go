@@ -8,10 +8,11 @@ import (
 
 	"github.com/containerd/containerd/v2/core/diff"
 	"github.com/containerd/containerd/v2/core/images"
-	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/typeurl/v2"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/runtime/decompress"
 )
 
 // Limits bound how much disk space a compressed layer may use once it is unpacked. A manifest states only the
@@ -53,7 +54,7 @@ func Register(limits Limits, root string) {
 			if compressed == "" {
 				return bounded(in, io.NopCloser(in), limits, free), nil
 			}
-			plain, err := compression.DecompressStream(in)
+			plain, err := decompress.Stream(in, decompress.MaxWindow)
 			if err != nil {
 				return nil, err
 			}
