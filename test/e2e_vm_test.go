@@ -1,12 +1,15 @@
 package test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-run/berth/internal/cluster/kubeapi/kubeapitest"
 )
@@ -42,5 +45,22 @@ func startCluster(t *scriptT, controllerManager []string) *kubeapitest.Cluster {
 	if err := json.Unmarshal([]byte(os.Getenv("BERTH_TEST_CLUSTER")), &r); err != nil {
 		t.Fatalf("read $BERTH_TEST_CLUSTER: %v", err)
 	}
-	return kubeapitest.Attach(t, r)
+	c := kubeapitest.Attach(t, r)
+	removeOthers(t, c.Client())
+	return c
+}
+
+// removeOthers removes what the script before has left in the control plane: its node, pods and events.
+func removeOthers(t *scriptT, client kubernetes.Interface) {
+	ctx := context.Background()
+	t.Check(client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+	pods := client.CoreV1().Pods(metav1.NamespaceDefault)
+	t.Check(pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}))
+	list, err := pods.List(ctx, metav1.ListOptions{})
+	t.Check(err)
+	if len(list.Items) > 0 {
+		t.Fatalf("pod %s of another script is still there", list.Items[0].Name)
+	}
+	t.Check(client.CoreV1().Events(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{}))
 }

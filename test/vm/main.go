@@ -81,7 +81,7 @@ type boot struct {
 	scripts []string // scripts of test/script
 	alone   []string // scripts of test/script that run one after the other, and beside no other script
 	outside []string // scripts of test/script with the machine's containerd
-	e2e     []string // scripts of test/e2e, which run alone too
+	e2e     []string // scripts of test/e2e, each alone
 	units   []string // packages in internal, with flags of their tests
 }
 
@@ -115,11 +115,12 @@ func boots() []boot {
 func longBoots() []boot {
 	eviction := []string{"eviction", "eviction-many", "eviction-disk", "eviction-images", "eviction-pids",
 		"eviction-disk-stuck", "pressure", "storage"}
+	joined := []string{"e2e/eviction", "e2e/eviction-disk", "e2e/eviction-pids"}
 	return []boot{
 		{machine: "v2", scripts: append([]string{"volumes-iscsi"}, eviction...), alone: []string{"machine-oom"},
-			outside: []string{"eviction-frozen"}, e2e: []string{"e2e/eviction"},
+			outside: []string{"eviction-frozen"}, e2e: append([]string{"e2e/quota"}, joined...),
 			units: []string{"node/eviction/alarm -test.run=Unified"}},
-		{machine: "v1", scripts: eviction, outside: []string{"eviction-frozen"}, e2e: []string{"e2e/eviction"}},
+		{machine: "v1", scripts: eviction, outside: []string{"eviction-frozen"}, e2e: joined},
 		{machine: "systemd", scripts: []string{"quota-ext4"}, outside: []string{"systemd-containerd"},
 			alone: []string{"installed"}, units: []string{"base/quota -files=1000000"}},
 		{machine: "debian", e2e: []string{"e2e/checkpoint"}},
@@ -297,7 +298,10 @@ func (b boot) commands(match *regexp.Regexp, patience time.Duration) []command {
 	run("TestScript", "embedded", matching(b.scripts)...)
 	run("TestScript", "containerd", matching(b.outside)...)
 	// Scripts with a control plane run before those in alone, which change the guest's clock.
-	run("TestE2E", "embedded", matching(b.e2e)...)
+	// One after the other, since they share a control plane and the name of a node.
+	for _, name := range matching(b.e2e) {
+		run("TestE2E", "embedded", name)
+	}
 	for _, name := range matching(b.alone) {
 		run("TestScript", "embedded", name)
 	}
