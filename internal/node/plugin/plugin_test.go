@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func serve(t *testing.T, socket, kind, name string, silent int32) (f *fake, stop
 	registration.RegisterRegistrationServer(s, f)
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = s.Serve(l) }()
-	stop = func() { s.Stop(); <-ended }
+	stop = func() { s.GracefulStop(); <-ended } // answers to results that a test has seen still arrive
 	t.Cleanup(stop)
 	return f, stop
 }
@@ -66,6 +67,8 @@ type book struct {
 	watcher *Watcher
 	events  chan string
 	refuse  atomic.Bool
+	// deregister, if it is not nil, holds each Deregister until it can be received from.
+	deregister chan struct{}
 }
 
 func (b *book) Register(_ context.Context, p Plugin) error {
@@ -78,6 +81,9 @@ func (b *book) Register(_ context.Context, p Plugin) error {
 
 func (b *book) Deregister(p Plugin) {
 	b.events <- "deregister " + p.Name + " " + filepath.Base(p.Endpoint)
+	if b.deregister != nil {
+		<-b.deregister
+	}
 }
 
 func want(t *testing.T, from <-chan string, text string) {
@@ -163,6 +169,26 @@ func TestReplacedSocket(t *testing.T) {
 	}
 	want(t, b.events, "deregister old a.sock")
 	want(t, b.events, "register new a.sock")
+}
+
+// A plugin that is back before its removal has been handled is registered after that, not before.
+func TestSocketThatIsBackSoon(t *testing.T) {
+	dir := t.TempDir()
+	b := &book{events: make(chan string, 100), deregister: make(chan struct{})}
+	b.watcher = New(Options{Dir: dir, Handlers: map[string]Handler{TypeCSI: b}, Log: slog.New(slog.DiscardHandler)})
+	run(t, b.watcher)
+	release := sync.OnceFunc(func() { close(b.deregister) })
+	t.Cleanup(release)
+	first, stop := serve(t, filepath.Join(dir, "a.sock"), TypeCSI, "a", 0)
+	want(t, b.events, "register a a.sock")
+	want(t, first.results, "true")
+	stop()
+	want(t, b.events, "deregister a a.sock")
+	serve(t, filepath.Join(dir, "a.sock"), TypeCSI, "a", 0)
+	serve(t, filepath.Join(dir, "b.sock"), TypeCSI, "b", 0)
+	want(t, b.events, "register b b.sock") // and not a, which was there before
+	release()
+	want(t, b.events, "register a a.sock")
 }
 
 func TestFailedRegistrationIsRetried(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -30,11 +31,10 @@ const (
 // Run follows the directory until ctx ends. If it cannot, for example because the directory cannot be made, it logs an
 // error and retries. Pods that need no plugin run meanwhile. Plugins stay registered meanwhile, and when Run returns.
 func (w *Watcher) Run(ctx context.Context) error {
-	var running sync.WaitGroup
-	defer running.Wait()
-	followed := map[string]*follower{}
+	f := followers{now: map[string]*follower{}, ending: map[string]*follower{}}
+	defer f.running.Wait()
 	for failures := 1; ; failures++ {
-		err := w.run(ctx, &running, followed)
+		err := w.run(ctx, &f)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -51,10 +51,19 @@ type follower struct {
 	done chan struct{}
 }
 
+// followers are the followed sockets by path.
+type followers struct {
+	running sync.WaitGroup
+	now     map[string]*follower
+	// ending are the last followers of removed sockets, which may not have ended yet. A socket that is made again under
+	// the same path waits for it, so that a plugin is not deregistered after it was registered again.
+	ending map[string]*follower
+}
+
 // errGone ends a follower whose socket was removed.
 var errGone = errors.New("the plugin's socket is gone")
 
-func (w *Watcher) run(ctx context.Context, running *sync.WaitGroup, followed map[string]*follower) error {
+func (w *Watcher) run(ctx context.Context, f *followers) error {
 	if err := os.MkdirAll(w.opts.Dir, 0o750); err != nil {
 		return fmt.Errorf("create the directory of plugins: %w", err)
 	}
@@ -65,7 +74,7 @@ func (w *Watcher) run(ctx context.Context, running *sync.WaitGroup, followed map
 		if err != nil {
 			return err
 		}
-		w.follow(ctx, running, followed, now)
+		w.follow(ctx, f, now)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -108,31 +117,41 @@ func (w *Watcher) scan(dirs *dirwatch.Watcher) (map[string]identity, error) {
 }
 
 // follow ends the followers of removed sockets and starts a follower for each new socket.
-func (w *Watcher) follow(ctx context.Context, running *sync.WaitGroup, followed map[string]*follower,
-	now map[string]identity) {
+func (w *Watcher) follow(ctx context.Context, fs *followers, now map[string]identity) {
 	was := map[string]identity{}
-	for path, f := range followed {
+	for path, f := range fs.now {
 		was[path] = f.id
 	}
+	maps.DeleteFunc(fs.ending, func(_ string, f *follower) bool { return f.ended() })
 	removed, added := changes(was, now)
-	before := map[string]<-chan struct{}{}
 	for _, path := range removed {
-		followed[path].end(errGone)
-		before[path] = followed[path].done
-		delete(followed, path)
+		f := fs.now[path]
+		f.end(errGone)
+		fs.ending[path] = f
+		delete(fs.now, path)
 	}
 	for _, path := range added {
 		ctx, end := context.WithCancelCause(ctx)
 		f := &follower{id: now[path], end: end, done: make(chan struct{})}
-		followed[path] = f
-		running.Go(func() {
+		fs.now[path] = f
+		previous := fs.ending[path]
+		fs.running.Go(func() {
 			defer close(f.done)
 			defer end(nil)
-			if previous := before[path]; previous != nil {
-				<-previous
+			if previous != nil {
+				<-previous.done
 			}
 			w.serve(ctx, path)
 		})
+	}
+}
+
+func (f *follower) ended() bool {
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -148,6 +167,7 @@ func (w *Watcher) serve(ctx context.Context, socket string) {
 				p.Versions)
 			<-ctx.Done()
 			if errors.Is(context.Cause(ctx), errGone) {
+				w.forget(socket) // the metric is of sockets, and this one is gone
 				w.opts.Handlers[p.Type].Deregister(p)
 				log.Info("plugin deregistered", "name", p.Name, "type", p.Type)
 			}
