@@ -647,6 +647,7 @@ func TestComputePodOfTheAPI(t *testing.T) {
 func TestMessageNamesWhoseMemoryRanOut(t *testing.T) {
 	end := exited("a", "a1", 137)
 	for name, test := range map[string]struct {
+		code                          int32
 		why, cause, own, before, want string
 	}{
 		"known":               {why: reason.OOMKilled, cause: "x", want: "killed because x"},
@@ -654,9 +655,12 @@ func TestMessageNamesWhoseMemoryRanOut(t *testing.T) {
 		"not known":           {why: reason.OOMKilled, own: "bye", want: "bye"},
 		"known late":          {why: reason.OOMKilled, cause: "x", before: " ", want: "killed because x"},
 		"late for last words": {why: reason.OOMKilled, cause: "x", before: "bye", want: "bye"},
-		"another end":         {why: "Error", cause: "x"},
+		"known to the kernel": {why: "Error", cause: "x", want: "killed because x"},
+		"another end":         {code: 1, why: "Error", cause: "x"},
 	} {
-		end.Reason = test.why
+		if end.Reason, end.ExitCode = test.why, 137; test.code != 0 {
+			end.ExitCode = test.code
+		}
 		in := Input{Pod: newPod(nil, "a"), Observed: observed(end), Messages: map[string]string{"a1": test.own},
 			Killed: map[string]string{"a1": test.cause}, Node: node, Now: now}
 		if test.before != "" {
@@ -670,7 +674,8 @@ func TestMessageNamesWhoseMemoryRanOut(t *testing.T) {
 		if end == nil {
 			end = s.LastTerminationState.Terminated
 		}
-		if end == nil || end.Message != test.want {
+		if end == nil || end.Message != test.want ||
+			(end.Reason == reason.OOMKilled) != (test.code == 0) {
 			t.Errorf("%s: %+v, want the message %q", name, end, test.want)
 		}
 	}

@@ -316,7 +316,10 @@ func lostState(why, message string) corev1.ContainerState {
 // it came from may be gone.
 func (c *computation) terminated(run pod.ContainerStatus) *corev1.ContainerStateTerminated {
 	id := c.Node.Runtime + "://" + run.ID
-	cause := c.outOfMemory(run)
+	why, cause := run.Reason, c.outOfMemory(run)
+	if cause != "" {
+		why = reason.OOMKilled
+	}
 	message := cmp.Or(run.Message, cause)
 	if was := Reported(&c.old, id); was != nil {
 		message = cmp.Or(was.Message, cause) // the kernel's log may be read late
@@ -329,15 +332,17 @@ func (c *computation) terminated(run pod.ContainerStatus) *corev1.ContainerState
 	spec := &c.Pod.Spec
 	share := maxPodMessages / max(1, len(spec.Containers)+len(spec.InitContainers)+len(spec.EphemeralContainers))
 	return &corev1.ContainerStateTerminated{
-		ExitCode: run.ExitCode, Reason: run.Reason, Message: cut(message, share),
+		ExitCode: run.ExitCode, Reason: why, Message: cut(message, share),
 		StartedAt: stamp(run.StartedAt), FinishedAt: stamp(run.FinishedAt), ContainerID: id,
 	}
 }
 
-// outOfMemory says whose memory ran out when the kernel killed a container.
+// outOfMemory says whose memory ran out when the kernel killed a container. containerd 1.6 may report the end before it
+// learns that memory ran out, and then gives the reason Error.
 func (c *computation) outOfMemory(run pod.ContainerStatus) string {
+	const killed = 128 + 9 // the exit code after SIGKILL
 	cause := c.Killed[run.ID]
-	if run.Reason != reason.OOMKilled || cause == "" {
+	if cause == "" || run.Reason != reason.OOMKilled && run.ExitCode != killed {
 		return ""
 	}
 	return "killed because " + cause
