@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
 
@@ -103,8 +102,7 @@ func visitEvil(t *testing.T, host string, cookie bool) {
 	b.run(network.Enable(), chromedp.Navigate(strings.Replace(evil.URL, "127.0.0.1", host, 1)))
 	b.shows("evil page")
 	var results map[string]string
-	b.run(chromedp.Evaluate(attempts+`(`+quote(b.server)+`)`, &results,
-		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	b.run(chromedp.Evaluate(attempts+`(`+quote(b.server)+`)`, &results, awaitPromise))
 	for _, name := range []string{"read", "delete", "watch", "shell", "script"} {
 		if results[name] != "refused" {
 			t.Errorf("%s: %q", name, results[name])

@@ -167,15 +167,26 @@ func (b *page) text() string {
 	return text
 }
 
-// wait waits until an expression is true in the page.
+// wait waits until an expression is true in the page. It looks with each frame, in the document that the page has now:
+// chromedp.Poll may take the one that a navigation has just replaced.
 func (b *page) wait(expression string) {
 	b.t.Helper()
 	var ok bool
-	if err := chromedp.Run(b.ctx, chromedp.Poll(expression, &ok, chromedp.WithPollingTimeout(patience/2))); err != nil {
+	err := chromedp.Run(b.ctx, chromedp.Evaluate(fmt.Sprintf(`new Promise((resolve, reject) => {
+		const look = () => { try { if (%s) resolve(true); else requestAnimationFrame(look); } catch (e) { reject(e); } };
+		setTimeout(() => resolve(false), %d);
+		look();
+	})`, expression, (patience/2).Milliseconds()), &ok, awaitPromise))
+	if err == nil && !ok {
+		err = fmt.Errorf("not true within %s", patience/2)
+	}
+	if err != nil {
 		b.clean() // the reason may be there
 		b.t.Fatalf("wait for %s: %v; the page shows: %s", expression, err, b.text())
 	}
 }
+
+func awaitPromise(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
 
 func quote(text string) string {
 	data, err := json.Marshal(text)
@@ -202,9 +213,7 @@ func (b *page) withinASecond(expression string, change func()) {
 	changed := time.Now()
 	change()
 	var seen float64
-	b.run(chromedp.Evaluate(`window.seen`, &seen, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
-		return p.WithAwaitPromise(true)
-	}))
+	b.run(chromedp.Evaluate(`window.seen`, &seen, awaitPromise))
 	if took := time.UnixMilli(int64(seen)).Sub(changed); took > time.Second {
 		b.t.Errorf("the page showed a change after %s, want at most 1s", took)
 	}

@@ -85,17 +85,18 @@ function Chart({ picture, data, hours }: { picture: Picture; data: Data; hours: 
   };
   useEffect(() => {
     const draw = () => {
+      if (!box.current) return; // the page has just removed the chart
       const style = getComputedStyle(document.documentElement), colour = (name: string) => style.getPropertyValue(name).trim();
       const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
       plot.current?.destroy();
       plot.current = new uPlot({
-        width: box.current!.clientWidth, height: 180, title: t(picture.title), cursor: { y: false },
+        width: box.current.clientWidth, height: 180, title: t(picture.title), cursor: { y: false },
         scales: { x: { time: true }, y: { range: (_: unknown, __: number, top: number) => [0, top > 0 ? top * 1.1 : 1] } },
         axes: [axis, { ...axis, size: 76, values: (_: unknown, all: number[]) => all.map(picture.show) }],
         series: [{ label: t("Time"), value: (_: unknown, at: number | null) => at === null ? "" : new Date(at * 1000).toLocaleTimeString() },
           ...picture.lines.map(([, name, stroke]) => ({ label: t(name), stroke: colour(stroke), width: 1.5, points: { show: false },
             value: (_: unknown, n: number | null) => n === null || n === undefined ? "-" : picture.show(n) }))],
-      }, table(), box.current!);
+      }, table(), box.current);
       zoom();
     };
     draw();
