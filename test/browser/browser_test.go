@@ -173,7 +173,9 @@ func (b *page) wait(expression string) {
 	b.t.Helper()
 	var ok bool
 	err := chromedp.Run(b.ctx, chromedp.Evaluate(fmt.Sprintf(`new Promise((resolve, reject) => {
-		const look = () => { try { if (%s) resolve(true); else requestAnimationFrame(look); } catch (e) { reject(e); } };
+		const look = () => {
+			try { if (%s) resolve(true); else requestAnimationFrame(look); } catch (e) { reject(e); }
+		};
 		setTimeout(() => resolve(false), %d);
 		look();
 	})`, expression, (patience/2).Milliseconds()), &ok, awaitPromise))
