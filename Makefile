@@ -50,7 +50,7 @@ run: build image ## run the example pod until it is Ready; show its timeline, lo
 	@sh hack/run.sh
 
 test: ## everything that CI runs, with the seconds of each stage at the end (as root)
-	@MAKE='$(MAKE)' sh hack/test.sh setup before assets cluster check race embedded fuzz build browser script e2e \
+	@MAKE='$(MAKE)' sh hack/test.sh setup before assets cluster check race,embedded fuzz build browser script e2e \
 		vmtest leftovers
 
 # Tests that only read the code and the documentation.

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs make targets one after the other, and prints how many seconds each took and which part of that time the
-# processors were busy, also when one of them fails. After a failure only "leftovers" still runs: a test that fails must
-# not leave anything on the machine either.
+# Runs make targets one after the other, those joined by a comma at the same time, and prints how many seconds each took
+# and which part of that time the processors were busy, also when one of them fails. After a failure only "leftovers"
+# still runs: a test that fails must not leave anything on the machine either.
 set -u
 
 cd "$(dirname "$0")/.."
@@ -19,17 +19,18 @@ for stage in "$@"; do
 	[ $status = 0 ] || [ "$stage" = leftovers ] || continue
 	start=$(date +%s)
 	before=$(ticks)
-	if "${MAKE:-make}" --no-print-directory "$stage"; then
+	# shellcheck disable=SC2046 # each word is a target
+	if "${MAKE:-make}" --no-print-directory -j $(echo "$stage" | tr , ' '); then
 		result=ok
 	else
 		result=FAILED
 		status=1
 	fi
 	busy=$(echo "$before $(ticks)" | awk '{ busy = $3 - $1; all = busy + $4 - $2; print all ? int(100 * busy / all) : 0 }')
-	printf '%-10s %6d s  %3d %%  %s\n' "$stage" $(($(date +%s) - start)) "$busy" "$result" >>"$table"
+	printf '%-14s %6d s  %3d %%  %s\n' "$stage" $(($(date +%s) - start)) "$busy" "$result" >>"$table"
 done
 
-printf '\nstage      seconds   busy\n'
+printf '\nstage          seconds   busy\n'
 cat "$table"
-printf '%-10s %6d s\n' all $(($(date +%s) - began))
+printf '%-14s %6d s\n' all $(($(date +%s) - began))
 exit $status
