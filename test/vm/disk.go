@@ -15,7 +15,7 @@ import (
 // programs are the host's programs that scripts need. They are copied with their libraries.
 const programs = `sh
 	awk basename cat chmod chown cmp cp curl cut date dd df dirname uptime echo env false find grep head hostname id
-	install kill fallocate fsfreeze ps
+	install kill du fallocate fsfreeze ps
 	ln ls mkdir mkfifo mknod mktemp mv nproc printf readlink rm rmdir sed seq setsid sleep sort stat sync tail
 	tee test timeout touch tr true uname uniq wc
 	blkid blockdev dmesg losetup mkfs.ext4 mkfs.xfs xfs_quota mkswap mount pgrep pkill swapoff swapon sysctl taskset
