@@ -25,6 +25,7 @@ import (
 
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/base/netdump"
+	"github.com/berth-run/berth/internal/base/pausetest"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -376,7 +377,7 @@ func (c *chaos) killAgent() {
 
 func (c *chaos) stopAgent() {
 	c.count("stop agent")
-	c.pause(c.agent.Process.Signal)
+	c.pause(c.agent.Process)
 }
 
 func (c *chaos) killRuntime() {
@@ -388,14 +389,14 @@ func (c *chaos) killRuntime() {
 
 func (c *chaos) stopRuntime() {
 	c.count("stop runtime")
-	c.pause(func(s os.Signal) error { return c.external.Signal(s.(unix.Signal)) })
+	c.pause(c.external.Process())
 }
 
 // pause stops a process for up to 5 s.
-func (c *chaos) pause(signal func(os.Signal) error) {
-	check(c.t, signal(unix.SIGSTOP))
+func (c *chaos) pause(p *os.Process) {
+	check(c.t, pausetest.Pause(p))
 	time.Sleep(time.Duration(c.dice.IntN(5000)) * time.Millisecond)
-	check(c.t, signal(unix.SIGCONT))
+	check(c.t, pausetest.Resume(p))
 }
 
 // settle waits until the node has exactly the desired pods, and checks what must hold all the time.

@@ -28,6 +28,7 @@ import (
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/base/inotify"
+	"github.com/berth-run/berth/internal/base/pausetest"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -786,11 +787,11 @@ func (h *harness) resetBeside(ts *testscript.TestScript, args []string) {
 	reset := exec.Command(h.bin, "reset", "--yes", "--root-dir", rootOf(ts), "--config", ts.MkAbs("config.yaml"))
 	ts.Check(reset.Start())
 	defer func() {
-		ts.Check(reset.Process.Signal(unix.SIGCONT))
+		ts.Check(pausetest.Resume(reset.Process))
 		ts.Check(reset.Wait())
 	}()
 	_, err = kernel.Read(make([]byte, unix.SizeofInotifyEvent+unix.NAME_MAX+1))
-	ts.Check(errors.Join(err, reset.Process.Signal(unix.SIGSTOP)))
+	ts.Check(errors.Join(err, pausetest.Pause(reset.Process)))
 	ts.Check(ts.Exec(args[1], args[2:]...))
 }
 

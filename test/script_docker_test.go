@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/pausetest"
 	"github.com/berth-run/berth/internal/docker/dockertest"
 	"github.com/berth-run/berth/internal/model/pod"
 )
@@ -94,10 +95,10 @@ func dockerCommand(ts *testscript.TestScript, d *dockertest.Daemon, what string)
 	case "start":
 		ts.Check(d.Start(context.Background()))
 	case "freeze":
-		ts.Defer(func() { _ = d.Signal(unix.SIGCONT) }) // the end of the script needs it
-		ts.Check(d.Signal(unix.SIGSTOP))
+		ts.Defer(func() { _ = pausetest.Resume(d.Process()) }) // the end of the script needs it
+		ts.Check(pausetest.Pause(d.Process()))
 	case "thaw":
-		ts.Check(d.Signal(unix.SIGCONT))
+		ts.Check(pausetest.Resume(d.Process()))
 	default:
 		ts.Fatalf("runtime %s: not for Docker", what)
 	}

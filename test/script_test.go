@@ -27,6 +27,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/base/pausetest"
 	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/docker/dockertest"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -299,10 +300,10 @@ func (h *harness) agent(ts *testscript.TestScript, args []string) {
 		d.crashed(ts)
 	case "freeze":
 		frozen := d.cmd.Process
-		ts.Defer(func() { _ = frozen.Signal(syscall.SIGCONT) }) // so that the agent can end
-		ts.Check(frozen.Signal(syscall.SIGSTOP))
+		ts.Defer(func() { _ = pausetest.Resume(frozen) }) // so that the agent can end
+		ts.Check(pausetest.Pause(frozen))
 	case "thaw":
-		ts.Check(d.cmd.Process.Signal(syscall.SIGCONT))
+		ts.Check(pausetest.Resume(d.cmd.Process))
 	default:
 		ts.Fatalf("agent %s: unknown", args[0])
 	}
@@ -583,10 +584,10 @@ func (h *harness) runtimeCommand(ts *testscript.TestScript, args []string) {
 	case "plug":
 		ts.Check(d.Network(true))
 	case "freeze":
-		ts.Defer(func() { _ = d.Signal(unix.SIGCONT) }) // the end of the script needs the runtime
-		ts.Check(d.Signal(unix.SIGSTOP))
+		ts.Defer(func() { _ = pausetest.Resume(d.Process()) }) // the end of the script needs the runtime
+		ts.Check(pausetest.Pause(d.Process()))
 	case "thaw":
-		ts.Check(d.Signal(unix.SIGCONT))
+		ts.Check(pausetest.Resume(d.Process()))
 	default:
 		ts.Fatalf("runtime %s: unknown", args[0])
 	}

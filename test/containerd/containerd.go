@@ -167,8 +167,8 @@ func (d *Daemon) Stop(signal unix.Signal) error {
 	return err
 }
 
-// Signal sends the daemon a signal, such as SIGSTOP.
-func (d *Daemon) Signal(signal unix.Signal) error { return d.cmd.Process.Signal(signal) }
+// Process returns the daemon's process, for package pausetest.
+func (d *Daemon) Process() *os.Process { return d.cmd.Process }
 
 // Network writes or removes the pod network's configuration. It does not rename a file into place, because
 // containerd 1.6 ignores files that are moved there.

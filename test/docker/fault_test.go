@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/pausetest"
 )
 
 // While dockerd does not run, containers run on (live-restore) and calls fail with Unavailable. Afterwards the shim
@@ -77,8 +79,8 @@ func TestListsAnswerWhileDockerdHangs(t *testing.T) {
 	if got := n.ready(t); !got.Status {
 		t.Fatalf("before: %s", got)
 	}
-	t.Cleanup(func() { _ = n.daemon.Signal(unix.SIGCONT) }) // the removal of the pod needs it
-	if err := n.daemon.Signal(unix.SIGSTOP); err != nil {
+	t.Cleanup(func() { _ = pausetest.Resume(n.daemon.Process()) }) // the removal of the pod needs it
+	if err := pausetest.Pause(n.daemon.Process()); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
@@ -95,7 +97,7 @@ func TestListsAnswerWhileDockerdHangs(t *testing.T) {
 	if status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("a pod meanwhile: %v", err)
 	}
-	if err := n.daemon.Signal(unix.SIGCONT); err != nil {
+	if err := pausetest.Resume(n.daemon.Process()); err != nil {
 		t.Fatal(err)
 	}
 	n.eventually(t, "it is ready again", func() bool { return n.ready(t).Status })

@@ -17,6 +17,8 @@ import (
 	"github.com/moby/moby/client"
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/pausetest"
 )
 
 // Options of a Daemon.
@@ -184,8 +186,8 @@ func (d *Daemon) Stop(signal unix.Signal) error {
 	return err
 }
 
-// Signal sends the daemon a signal, such as SIGSTOP.
-func (d *Daemon) Signal(signal unix.Signal) error { return d.dockerd.Signal(signal) }
+// Process returns the daemon's process, for package pausetest.
+func (d *Daemon) Process() *os.Process { return d.dockerd.Process }
 
 // Load loads the images of an archive, such as test/image builds.
 func (d *Daemon) Load(ctx context.Context, archive string) error {
@@ -221,7 +223,7 @@ func (d *Daemon) Close() error {
 	case d.dockerd == nil:
 		err = d.Start(ctx)
 	default:
-		_ = d.Signal(unix.SIGCONT)
+		_ = pausetest.Resume(d.Process())
 	}
 	if err == nil && d.dockerd != nil {
 		err = d.removeContainers(ctx)

@@ -14,9 +14,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/berth-run/berth/internal/base/pausetest"
 )
 
 // Options selects the servers beside etcd and kube-apiserver, and their flags.
@@ -248,13 +249,13 @@ const (
 // Pause stops a server until Resume, and returns when it has stopped. Its connections stay open.
 func (c *Cluster) Pause(s Server) {
 	c.t.Helper()
-	c.check(c.process(s).pause())
+	c.check(c.process(s).do(pausetest.Pause))
 }
 
 // Resume continues a server after Pause.
 func (c *Cluster) Resume(s Server) {
 	c.t.Helper()
-	c.check(c.process(s).signal(unix.SIGCONT))
+	c.check(c.process(s).do(pausetest.Resume))
 }
 
 func (c *Cluster) process(s Server) *process {

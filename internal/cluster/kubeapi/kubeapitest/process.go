@@ -81,37 +81,20 @@ func (n *nursery) run(program, dir, name string, flags ...string) (*process, err
 	return p, nil
 }
 
-// signal does nothing if the process has ended.
-func (p *process) signal(s syscall.Signal) error {
+// do acts on the process, such as (*os.Process).Kill. It does nothing if the process has ended.
+func (p *process) do(action func(*os.Process) error) error {
 	if p == nil {
 		return errElsewhere
 	}
-	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("signal %s: %w", p.name, err)
+	if err := action(p.cmd.Process); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("%s: %w", p.name, err)
 	}
 	return nil
 }
 
-// pause stops the process. On a busy machine its threads run on for a moment after the signal, so pause waits until the
-// kernel reports that all have stopped.
-func (p *process) pause() error {
-	if err := p.signal(unix.SIGSTOP); err != nil {
-		return err
-	}
-	for {
-		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WSTOPPED, nil)
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, unix.EINTR):
-			return fmt.Errorf("wait until %s has stopped: %w", p.name, err)
-		}
-	}
-}
-
 // kill returns after the process has ended.
 func (p *process) kill() error {
-	err := p.signal(unix.SIGKILL)
+	err := p.do((*os.Process).Kill)
 	if err == nil {
 		<-p.over
 	}
