@@ -206,6 +206,9 @@ type given struct {
 	Bounds corev1.ResourceList `json:"bounds"`
 	// Restart is set if the instance must restart to get other resources.
 	Restart bool `json:"restart,omitempty"`
+	// Replaced is the instance that had Restart last. If it is the newest one that the plan sees, it must restart
+	// still.
+	Replaced string `json:"replaced,omitempty"`
 }
 
 // giving returns the record of a container instance with the resources that the pod's spec gives it.

@@ -9,10 +9,15 @@ import (
 )
 
 // PreStart records the resources that a container was created with. p is the version of the pod that the container's
-// configuration was made from. It may be older than the present version.
+// configuration was made from. It may be older than the present version. The plan may still see the instance before it
+// as the newest for a while, so that one keeps its mark.
 func (s *Resizes) PreStart(_ context.Context, p *corev1.Pod, c pod.Container, id string) error {
 	if c.Kind != pod.Ephemeral {
-		s.give(p.UID, map[string]given{c.Name: giving(p, c, id)})
+		before, g := s.given(p.UID)[c.Name], giving(p, c, id)
+		if g.Replaced = before.Replaced; before.Restart {
+			g.Replaced = before.ID
+		}
+		s.give(p.UID, map[string]given{c.Name: g})
 	}
 	return nil
 }

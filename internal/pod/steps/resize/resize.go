@@ -221,6 +221,9 @@ func (s *Resizes) Restarts(uid types.UID) map[string]bool {
 		if g.Restart {
 			ids[g.ID] = true
 		}
+		if g.Replaced != "" {
+			ids[g.Replaced] = true
+		}
 	}
 	return ids
 }
