@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace/noop"
 	corev1 "k8s.io/api/core/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/agent/engine"
+	"github.com/berth-run/berth/internal/agent/engine/endpoint"
 	"github.com/berth-run/berth/internal/agent/foundation"
 	"github.com/berth-run/berth/internal/agent/leftover"
 	"github.com/berth-run/berth/internal/agent/volumes"
@@ -34,15 +34,42 @@ var errNoRuntime = fmt.Errorf(
 	"the container runtime has not answered for %v: start it, or correct containerRuntimeEndpoint, and reset again",
 	patience)
 
-// endPods starts the runtime, ends all pods of the root directory, stops the runtime again, and removes its network.
+// endPods ends all pods of the root directory, and removes what they and the runtime's network have on the machine.
 func endPods(ctx context.Context, o Options) error {
+	objects := object.New(nil) // a reset reads none
+	return withRuntime(ctx, o, objects, func(ctx context.Context, e *engine.Engine) error {
+		return makeParts(o, e, objects).end(ctx)
+	})
+}
+
+// endAbandoned ends the pods that the embedded runtime still has although the configuration names another runtime: an
+// earlier agent had another configuration. It leaves their volumes and directories to endPods.
+func endAbandoned(ctx context.Context, o Options) error {
+	if o.Config.Runtime.Endpoint == "" || o.Config.Runtime.Endpoint == endpoint.Embedded {
+		return nil
+	}
+	used, err := endpoint.EmbeddedUsed(o.Config.RootDir)
+	if err != nil || !used {
+		return err
+	}
+	earlier := *o.Config
+	earlier.Runtime.Endpoint = endpoint.Embedded
+	o.Config = &earlier
+	return withRuntime(ctx, o, object.New(nil), func(ctx context.Context, e *engine.Engine) error {
+		_, err := endSandboxes(ctx, e, nil, podlog.LinkDir(earlier.Pods.LogsDir))
+		return err
+	})
+}
+
+// withRuntime starts the runtime, works with it, stops it again, and removes its network.
+func withRuntime(ctx context.Context, o Options, objects *object.Objects,
+	work func(context.Context, *engine.Engine) error) error {
 	alive, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	base := foundation.New(ctx, func() { cancel(nil) })
-	objects := object.New(nil) // a reset reads none
 	e, err := startRuntime(alive, cancel, base, o, objects)
 	if err == nil {
-		err = makeParts(o, e, objects).end(alive)
+		err = work(alive, e)
 	}
 	err = errors.Join(err, base.Stop())
 	if e != nil {
@@ -108,16 +135,7 @@ func (x parts) end(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client := x.engine.Client.Runtime
-	all, err := client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
-	if err != nil {
-		return err
-	}
-	boxes, pods := owned(all.Items, left, x.engine.Shared)
-	for _, box := range boxes {
-		err = errors.Join(err, unlink(ctx, client, box, podlog.LinkDir(x.o.Config.Pods.LogsDir)),
-			endSandbox(ctx, client, box.Id))
-	}
+	pods, err := endSandboxes(ctx, x.engine, left, podlog.LinkDir(x.o.Config.Pods.LogsDir))
 	for _, uid := range pods {
 		err = errors.Join(err, x.volumes.Remove(ctx, uid), x.cgroups.Remove(ctx, uid), x.dirs.Remove(ctx, uid),
 			x.dirs.RemoveLogs(ctx, uid))

@@ -44,7 +44,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	failed := errors.Join(endPods(ctx, o), packetfilter.Firewall(o.Config, o.Log).Remove(ctx),
+	failed := errors.Join(endAbandoned(ctx, o), endPods(ctx, o), packetfilter.Firewall(o.Config, o.Log).Remove(ctx),
 		packetfilter.Chains(o.Config, o.Log).Remove(ctx))
 	run, err := rootdir.OpenRun(o.Config.RunDir)
 	switch {

@@ -7,14 +7,31 @@ import (
 	"os"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/agent/engine"
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/record/podlog"
 )
 
 // apart is the pause between two attempts to end a sandbox.
 const apart = 200 * time.Millisecond
+
+// endSandboxes ends the sandboxes of a runtime that belong to this root directory, and returns their pods and those of
+// left (see owned). links is the directory of the links to their logs, or "".
+func endSandboxes(ctx context.Context, e *engine.Engine, left []types.UID, links string) (pods []types.UID, err error) {
+	client := e.Client.Runtime
+	all, err := client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return nil, err
+	}
+	boxes, pods := owned(all.Items, left, e.Shared)
+	for _, box := range boxes {
+		err = errors.Join(err, unlink(ctx, client, box, links), endSandbox(ctx, client, box.Id))
+	}
+	return pods, err
+}
 
 // endSandbox stops and removes a sandbox with its containers. It retries for at most patience, since the runtime may
 // still be busy with calls of an agent that was killed.

@@ -49,7 +49,7 @@ func choose(ctx context.Context, c *config.Config) (Choice, error) {
 		return decide(f)
 	}
 	var err, err2 error
-	f.Used, err = filled(filepath.Join(c.RootDir, "runtime"))
+	f.Used, err = EmbeddedUsed(c.RootDir)
 	f.Pods, err2 = filled(filepath.Join(c.RootDir, "pods"))
 	if err := errors.Join(err, err2); err != nil {
 		return Choice{}, err
@@ -62,6 +62,9 @@ func choose(ctx context.Context, c *config.Config) (Choice, error) {
 	}
 	return decide(f)
 }
+
+// EmbeddedUsed reports whether the embedded runtime has run on a root directory.
+func EmbeddedUsed(root string) (bool, error) { return filled(filepath.Join(root, "runtime")) }
 
 // answers asks a runtime for its version.
 func answers(ctx context.Context, endpoint string) error {
