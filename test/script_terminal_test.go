@@ -99,7 +99,7 @@ func onTerminal(ts *testscript.TestScript, args []string, shown func(screen []by
 	master, slave, err := openTerminal()
 	ts.Check(err)
 	defer master.Close()
-	ts.Check(unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &size))
+	ts.Check(resize(master, size))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: unix.SIGKILL}
 	ts.Check(cmd.Start())
@@ -114,7 +114,8 @@ func onTerminal(ts *testscript.TestScript, args []string, shown func(screen []by
 		shown(screen.Bytes())
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			if time.Now().After(end) {
-				ts.Check(errors.Join(cmd.Process.Kill(), cmd.Wait()))
+				ts.Check(cmd.Process.Kill())
+				_ = cmd.Wait() // the error says that the signal ended it
 				ts.Fatalf("%q has not ended; the terminal shows:\n%s", args, screen.Bytes())
 			}
 			err = nil
@@ -136,7 +137,7 @@ func onTerminal(ts *testscript.TestScript, args []string, shown func(screen []by
 		}
 		ts.Check(err)
 		size.Col, size.Row = size.Col+1, size.Row+1
-		ts.Check(unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &size))
+		ts.Check(resize(master, size))
 	}
 	ts.Check(os.WriteFile(ts.MkAbs("screen"), screen.Bytes(), 0o644))
 	if err := errors.Join(cmd.Wait(), pending.finished()); err != nil {
@@ -150,10 +151,13 @@ func openTerminal() (master, slave *os.File, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
-	}
+	var n int
+	err = control(master, func(fd int) (err error) {
+		if n, err = unix.IoctlGetInt(fd, unix.TIOCGPTN); err != nil {
+			return err
+		}
+		return unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	})
 	if err == nil {
 		slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
 	}
@@ -161,4 +165,21 @@ func openTerminal() (master, slave *os.File, err error) {
 		return nil, nil, errors.Join(err, master.Close())
 	}
 	return master, slave, nil
+}
+
+// resize sets the size of a terminal.
+func resize(master *os.File, size unix.Winsize) error {
+	return control(master, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size) })
+}
+
+// control acts on the descriptor of a file. After a call of (*os.File).Fd, the deadlines of the file would have no
+// effect.
+func control(f *os.File, action func(fd int) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = action(int(fd)) })
+	return errors.Join(err, failed)
 }
