@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/bench/proc"
 	"github.com/berth-run/berth/bench/side"
@@ -71,7 +72,7 @@ func run(ctx context.Context, o options) (err error) {
 	fmt.Fprintf(text, "# Results on a Docker Engine\n\n%s. How to read it: README.md beside this file.\n\n",
 		time.Now().UTC().Format(time.DateOnly))
 	for _, part := range []func(context.Context, options, *side.Berth, *side.Docker, *strings.Builder) error{
-		starts, restarts, atRest} {
+		starts, restarts, probes, atRest} {
 		if err := part(ctx, o, berth, floor, text); err != nil {
 			return err
 		}
@@ -150,9 +151,80 @@ func restarts(ctx context.Context, o options, berth *side.Berth, floor *side.Doc
 	return nil
 }
 
+// probes compares the CPU time of exec probes with the CPU time of the same commands when a bare client of the Engine
+// runs them. It counts everything: Engine, shims, runc, the commands, and the agent or the bare client.
+func probes(ctx context.Context, o options, berth *side.Berth, floor *side.Docker, text *strings.Builder) error {
+	const prefix = "probed"
+	command := []string{"/workload", "true"}
+	probed := side.Shape{Edit: func(p *corev1.Pod) {
+		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 10,
+			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: command}}}
+	}}
+	var cost [2]float64
+	for i, part := range []struct {
+		side.Side
+		run   func(run func() error) error
+		count func(context.Context) (int, error)
+	}{
+		{berth, func(run func() error) error { return run() }, berth.Commands},
+		{floor, func(run func() error) error { return floor.ExecEachSecond(ctx, prefix, command, run) },
+			floor.Commands},
+	} {
+		if _, err := part.Start(ctx, prefix, o.burst, probed, o.concurrency); err != nil {
+			return err
+		}
+		if err := part.run(func() (err error) {
+			cost[i], err = perCommand(ctx, o.watch, floor, part.count)
+			return err
+		}); err != nil {
+			return err
+		}
+		if _, err := part.Remove(ctx, prefix, o.burst, o.concurrency); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(text, "\nAn exec probe takes %.1f ms of CPU in all, and %.1f ms if the Engine alone runs the command\n"+
+		"(ratio %.2f): %d pods, a command each second, over %v.\n", cost[0], cost[1], cost[0]/cost[1], o.burst,
+		o.watch)
+	return nil
+}
+
+// perCommand returns the CPU time for a command, in ms, of the Engine's cgroup and of this process, which is the bare
+// client.
+func perCommand(ctx context.Context, watch time.Duration, engine *side.Docker,
+	count func(context.Context) (int, error)) (ms float64, err error) {
+	take := func() (cpu time.Duration, commands int, err error) {
+		group, err := engine.Group().CPU()
+		if err != nil {
+			return 0, 0, err
+		}
+		own, err := proc.CPU(unix.Getpid())
+		if err != nil {
+			return 0, 0, err
+		}
+		commands, err = count(ctx)
+		return group + own.Own, commands, err
+	}
+	if err := retry.Sleep(ctx, settle); err != nil {
+		return 0, err
+	}
+	before, already, err := take()
+	if err != nil {
+		return 0, err
+	}
+	if err := retry.Sleep(ctx, watch); err != nil {
+		return 0, err
+	}
+	after, commands, err := take()
+	return float64((after - before).Microseconds()) / 1000 / float64(max(1, commands-already)), err
+}
+
+// settle is how long to wait after a start of pods before something is measured.
+const settle = 15 * time.Second
+
 // atRest measures the agent's process while nothing happens, and lists of many containers.
 func atRest(ctx context.Context, o options, berth *side.Berth, _ *side.Docker, text *strings.Builder) error {
-	const settle, calls = 15 * time.Second, 20
+	const calls = 20
 	if _, err := berth.Start(ctx, "idle", o.burst, side.Shape{}, 0); err != nil {
 		return err
 	}

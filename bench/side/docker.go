@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
@@ -26,8 +28,10 @@ type Docker struct {
 	group  Group
 	stamps string
 
+	commands atomic.Int64 // commands of ExecEachSecond that succeeded
+
 	mu   sync.Mutex
-	pods map[string][]string // the containers of a pod, by its name
+	pods map[string][]string // the containers of a pod, by its name: the pause container first
 }
 
 // StartDocker starts a Docker Engine in a new directory, with the image loaded. Its path must be short.
@@ -140,6 +144,18 @@ func (d *Docker) removePod(ctx context.Context, name string) error {
 		}
 	}
 	return removeGroup(filepath.Join(d.group.side, "pod-"+name))
+}
+
+// withPrefix returns the first container of each pod whose name begins with the prefix.
+func (d *Docker) withPrefix(prefix string) (containers []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, ids := range d.pods {
+		if strings.HasPrefix(name, prefix+"-") {
+			containers = append(containers, ids[1])
+		}
+	}
+	return containers
 }
 
 // StartBerthOnDocker starts an agent on a root directory that uses a Docker Engine, with the image loaded.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -75,25 +77,65 @@ func (f *Floor) Exec(ctx context.Context, id string, command []string) (time.Dur
 
 // ExecEachSecond runs a command each second in the first container of every pod until run returns.
 func (f *Floor) ExecEachSecond(ctx context.Context, prefix string, command []string, run func() error) error {
+	pods := f.withPrefix(prefix)
+	return eachSecond(ctx, len(pods), run, func(ctx context.Context, i int) {
+		_, err := f.cri.Runtime.ExecSync(ctx,
+			&runtimeapi.ExecSyncRequest{ContainerId: pods[i].ids[0], Cmd: command, Timeout: 10})
+		if err == nil {
+			f.commands.Add(1)
+		}
+	})
+}
+
+// ExecEachSecond runs a command each second in the first container of every pod until run returns. It makes the calls
+// that an exec probe needs: create, attach and inspect.
+func (d *Docker) ExecEachSecond(ctx context.Context, prefix string, command []string, run func() error) error {
+	containers := d.withPrefix(prefix)
+	return eachSecond(ctx, len(containers), run, func(ctx context.Context, i int) {
+		if d.exec(ctx, containers[i], command) == nil {
+			d.commands.Add(1)
+		}
+	})
+}
+
+func (d *Docker) exec(ctx context.Context, container string, command []string) error {
+	engine := d.daemon.Client()
+	created, err := engine.ExecCreate(ctx, container,
+		client.ExecCreateOptions{Cmd: command, AttachStdout: true, AttachStderr: true})
+	if err != nil {
+		return err
+	}
+	attached, err := engine.ExecAttach(ctx, created.ID, client.ExecAttachOptions{})
+	if err != nil {
+		return err
+	}
+	defer attached.Close()
+	if _, err := io.Copy(io.Discard, attached.Reader); err != nil {
+		return err
+	}
+	ended, err := engine.ExecInspect(ctx, created.ID, client.ExecInspectOptions{})
+	if err == nil && ended.ExitCode != 0 {
+		err = fmt.Errorf("%q in container %s ended with %d", command, container, ended.ExitCode)
+	}
+	return err
+}
+
+// eachSecond calls exec for each of n pods each second until run returns. It spreads the pods over the second, as if
+// they had started one after the other.
+func eachSecond(ctx context.Context, n int, run func() error, exec func(ctx context.Context, i int)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	pods := f.withPrefix(prefix)
-	for i, p := range pods {
+	for i := range n {
 		wg.Go(func() {
-			// Spread the pods over the second, as if they had started one after the other.
-			if retry.Sleep(ctx, time.Duration(i)*time.Second/time.Duration(len(pods))) != nil {
+			if retry.Sleep(ctx, time.Duration(i)*time.Second/time.Duration(n)) != nil {
 				return
 			}
 			tick := time.NewTicker(time.Second)
 			defer tick.Stop()
 			for ctx.Err() == nil {
-				_, err := f.cri.Runtime.ExecSync(ctx,
-					&runtimeapi.ExecSyncRequest{ContainerId: p.ids[0], Cmd: command, Timeout: 10})
-				if err == nil {
-					f.commands.Add(1)
-				}
+				exec(ctx, i)
 				select {
 				case <-ctx.Done():
 				case <-tick.C:
@@ -133,3 +175,6 @@ func (b *Berth) Commands(ctx context.Context) (int, error) {
 
 // Commands returns the number of commands that ExecEachSecond has run.
 func (f *Floor) Commands(context.Context) (int, error) { return int(f.commands.Load()), nil }
+
+// Commands returns the number of commands that ExecEachSecond has run.
+func (d *Docker) Commands(context.Context) (int, error) { return int(d.commands.Load()), nil }
