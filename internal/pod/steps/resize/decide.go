@@ -246,8 +246,8 @@ func (g given) effective(p *corev1.Pod) corev1.ResourceRequirements {
 // work lists the actions that bring a pod from its actuated to its allocated resources.
 type work struct {
 	updates []update
-	// restarts names containers that must restart and are not marked yet.
-	restarts []string
+	// restarts has the ids of instances that must restart and are not marked yet, by container name.
+	restarts map[string]string
 	// awaited is set if a marked container has not been replaced yet.
 	awaited bool
 }
@@ -268,7 +268,7 @@ type update struct {
 // difference computes the work. actuated is by container name. An instance with unknown resources is updated: an update
 // with its present values is harmless. Init containers that are no sidecars are left alone if initFixed is set.
 func difference(p *corev1.Pod, o *pod.Observed, actuated map[string]given, initFixed bool) work {
-	var w work
+	w := work{restarts: map[string]string{}}
 	for _, c := range pod.Containers(p) {
 		s, ok := o.Container(c.Name)
 		if c.Kind == pod.Ephemeral || !ok || c.Kind == pod.Init && initFixed {
@@ -283,7 +283,7 @@ func difference(p *corev1.Pod, o *pod.Observed, actuated map[string]given, initF
 			w.awaited = true
 		case s.State != pod.StateRunning, known && len(changed) == 0:
 		case known && c.Kind != pod.Init && restarts(c, changed):
-			w.restarts = append(w.restarts, c.Name)
+			w.restarts[c.Name] = s.ID
 		default:
 			w.updates = append(w.updates, update{id: s.ID, container: c, known: known, was: was, want: want})
 		}

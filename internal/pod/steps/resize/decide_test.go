@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -157,7 +158,7 @@ func TestDifference(t *testing.T) {
 		{"only an earlier instance is known", plain.Pod, runs("b"), map[string]given{"app": {ID: "a", Resources: was}},
 			work{updates: []update{{id: "b", container: app(plain), was: was, want: now}}}},
 		{"it restarts for that", memory.Pod, runs("a"), map[string]given{"app": {ID: "a", Resources: was}},
-			work{restarts: []string{"app"}}},
+			work{restarts: map[string]string{"app": "a"}}},
 		{"it restarts for something else", cpu.Pod, runs("a"), map[string]given{"app": {ID: "a", Resources: was}},
 			work{updates: []update{{id: "a", container: app(cpu), known: true, was: was, want: now}}}},
 		{"it is marked", memory.Pod, runs("a"), map[string]given{"app": {ID: "a", Resources: was, Restart: true}},
@@ -181,7 +182,8 @@ func TestDifference(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := difference(tt.pod, tt.observed, tt.actuated, tt.pod == starting)
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(work{}, update{})); diff != "" {
+			private := cmp.AllowUnexported(work{}, update{})
+			if diff := cmp.Diff(tt.want, got, private, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

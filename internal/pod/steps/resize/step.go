@@ -103,10 +103,11 @@ func (a *actuator) change(ctx context.Context, p *corev1.Pod, w work) error {
 		return nil
 	}
 	now, marked := a.ledger.given(p.UID), map[string]given{}
-	for _, name := range w.restarts {
-		g := now[name]
-		g.Restart = true
-		marked[name] = g
+	for name, id := range w.restarts {
+		if g := now[name]; g.ID == id { // else it was replaced meanwhile
+			g.Restart = true
+			marked[name] = g
+		}
 	}
 	a.ledger.give(p.UID, marked)
 	return a.ledger.save(p.UID)

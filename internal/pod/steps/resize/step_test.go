@@ -273,6 +273,21 @@ func TestRestart(t *testing.T) {
 	r.expect("fits", []string{ResizeCompleted}, nil)
 }
 
+// A container that ended by itself meanwhile has started with the new resources, and need not restart once more.
+func TestRestartOfAContainerThatEnded(t *testing.T) {
+	r := start(t, &node{}, t.TempDir())
+	r.admit(newPod(small, corev1.ResourceMemory))
+	want := r.allocate(newPod(large, corev1.ResourceMemory), "", "")
+	seen := work{restarts: map[string]string{"app": "a"}}
+	r.started(want, "b")
+	if err := r.actuator.carryOut(t.Context(), want.Pod, "", seen); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]bool{}, r.Restarts("u")); diff != "" {
+		t.Errorf("to restart (-want +got):\n%s", diff)
+	}
+}
+
 // A container that is stopped because of a change of its spec starts again, whatever its restart policy says and also
 // under the next agent.
 func TestReplaceIsKept(t *testing.T) {
