@@ -3,6 +3,7 @@
 package containerd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -188,7 +189,20 @@ func (d *Daemon) Close() error {
 	if link, linkErr := netlink.LinkByName(d.opts.Bridge); linkErr == nil {
 		err = errors.Join(err, netlink.LinkDel(link))
 	}
-	return errors.Join(err, os.RemoveAll(d.opts.Dir))
+	return errors.Join(err, d.removeResults(), os.RemoveAll(d.opts.Dir))
+}
+
+// removeResults removes what libcni remembers of this daemon's sandboxes. A daemon that is stopped while it makes a
+// sandbox forgets it.
+func (d *Daemon) removeResults() error {
+	files, err := filepath.Glob("/var/lib/cni/results/*")
+	for _, file := range files {
+		text, readErr := os.ReadFile(file) // one that is gone is of another test
+		if readErr == nil && bytes.Contains(text, []byte(d.opts.Dir+"/")) {
+			err = errors.Join(err, os.Remove(file))
+		}
+	}
+	return err
 }
 
 // StartTask starts the program of a container in the daemon's own API, which its CRI service does not notice.
