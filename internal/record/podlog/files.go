@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -183,11 +184,16 @@ func position(files []generation, l *file) int {
 	return slices.IndexFunc(files, func(g generation) bool { return os.SameFile(g.info, l.info) })
 }
 
-// newerThan returns the files of the log at path that begin after last, the time of the last entry of a file that has
-// disappeared.
-func newerThan(last time.Time, path string, files []generation) []generation {
+// newerThan returns the files of the log at path that begin after a file that has disappeared, whose entries have the
+// times from first to last. A writer may give the last entry of a file and the first one of the next file the same
+// time.
+func newerThan(first, last time.Time, path string, files []generation) []generation {
 	for i, g := range files {
-		if g.path == path || beginsAfter(g.path, last) {
+		if g.path == path {
+			return files[i:]
+		}
+		begin := beginning(g.path)
+		if !last.IsZero() && (begin.After(last) || begin.Equal(last) && first.Before(last)) {
 			return files[i:]
 		}
 	}
@@ -200,20 +206,32 @@ func leadsTo(path string, was fs.FileInfo) bool {
 	return err == nil && os.SameFile(now, was)
 }
 
-// beginsAfter reports whether the first entry of a file is later than last.
-func beginsAfter(name string, last time.Time) bool {
-	if last.IsZero() {
-		return false
-	}
+// beginning returns the time of the first entry of a file, or zero if it cannot be read.
+func beginning(name string) time.Time {
 	l, err := openFile(name)
 	if err != nil {
-		return false
+		return time.Time{}
 	}
-	defer l.f.Close()
-	line, err := l.next()
+	defer func() { _ = l.close() }() // it is only read
+	return l.beginning()
+}
+
+// beginning returns the time of the first entry of a file, wherever the file is read, or zero if it has none.
+func (l *file) beginning() time.Time {
+	var src io.Reader = io.NewSectionReader(l.f, 0, math.MaxInt64)
+	if l.gzip {
+		var err error
+		if src, err = gzip.NewReader(src); err != nil {
+			return time.Time{}
+		}
+	}
+	line, err := newLines(src).next()
 	if err != nil {
-		return false
+		return time.Time{}
 	}
 	e, err := Parse(line)
-	return err == nil && e.Time.After(last)
+	if err != nil {
+		return time.Time{}
+	}
+	return e.Time
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -331,6 +332,17 @@ func TestFollowBetweenReadingAndLooking(t *testing.T) {
 			l.write(line(1))
 			first := l.rotate()
 			l.write(line(2))
+			l.rotate()
+			l.compress(first)
+			l.write(line(3))
+		}, outRange(0, 4)},
+		{"two rotations and a compression, and lines of one moment in two files", func(l *log) {
+			same := func(i int) string {
+				return render(Entry{begin.Add(time.Second), Stdout, false, fmt.Appendf(nil, "line %d", i)})
+			}
+			l.write(same(1))
+			first := l.rotate()
+			l.write(same(2))
 			l.rotate()
 			l.compress(first)
 			l.write(line(3))
