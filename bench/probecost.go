@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/berth-run/berth/bench/side"
 	"github.com/berth-run/berth/internal/base/retry"
 )
@@ -33,12 +31,6 @@ func (b *bench) probeCost(ctx context.Context) error {
 	const prefix = "probed"
 	command := []string{"/workload", "true"}
 	c := probeCost{Pods: b.probes, Seconds: b.watch.Seconds()}
-	s := side.Shape{Edit: func(p *corev1.Pod) {
-		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
-			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: command}}, PeriodSeconds: 1,
-			TimeoutSeconds: 10,
-		}
-	}}
 	for _, part := range []struct {
 		side.Hosted
 		usage  *execUsage
@@ -51,7 +43,7 @@ func (b *bench) probeCost(ctx context.Context) error {
 		},
 			b.floor.Commands},
 	} {
-		if _, err := part.Start(ctx, prefix, c.Pods, s, 8); err != nil {
+		if _, err := part.Start(ctx, prefix, c.Pods, side.Probed(command), 8); err != nil {
 			return err
 		}
 		err := part.client(ctx, func() (err error) {

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-run/berth/bench/proc"
 	"github.com/berth-run/berth/bench/side"
@@ -156,10 +155,6 @@ func restarts(ctx context.Context, o options, berth *side.Berth, floor *side.Doc
 func probes(ctx context.Context, o options, berth *side.Berth, floor *side.Docker, text *strings.Builder) error {
 	const prefix = "probed"
 	command := []string{"/workload", "true"}
-	probed := side.Shape{Edit: func(p *corev1.Pod) {
-		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 10,
-			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: command}}}
-	}}
 	var cost [2]float64
 	for i, part := range []struct {
 		side.Side
@@ -170,7 +165,7 @@ func probes(ctx context.Context, o options, berth *side.Berth, floor *side.Docke
 		{floor, func(run func() error) error { return floor.ExecEachSecond(ctx, prefix, command, run) },
 			floor.Commands},
 	} {
-		if _, err := part.Start(ctx, prefix, o.burst, probed, o.concurrency); err != nil {
+		if _, err := part.Start(ctx, prefix, o.burst, side.Probed(command), o.concurrency); err != nil {
 			return err
 		}
 		if err := part.run(func() (err error) {

@@ -25,6 +25,14 @@ func Marking() Shape {
 	}}
 }
 
+// Probed is the shape of pods whose container runs a command each second, as its readiness probe.
+func Probed(command []string) Shape {
+	return Shape{Edit: func(p *corev1.Pod) {
+		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 10,
+			ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: command}}}
+	}}
+}
+
 // endName is the name of the stamp of a pod's SIGTERM.
 func endName(pod string) string { return "end-" + pod }
 
