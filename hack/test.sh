@@ -19,7 +19,6 @@ for stage in "$@"; do
 	[ $status = 0 ] || [ "$stage" = leftovers ] || continue
 	start=$(date +%s)
 	before=$(ticks)
-	# shellcheck disable=SC2046 # each word is a target
 	if "${MAKE:-make}" --no-print-directory -j $(echo "$stage" | tr , ' '); then
 		result=ok
 	else
