@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-run/berth/internal/agent/engine"
+	"github.com/berth-run/berth/internal/agent/engine/endpoint"
+	"github.com/berth-run/berth/internal/agent/former"
 	"github.com/berth-run/berth/internal/agent/foundation"
 	"github.com/berth-run/berth/internal/agent/input"
 	"github.com/berth-run/berth/internal/agent/packetfilter"
@@ -293,8 +295,18 @@ func (a *Agent) build(ctx context.Context, launch func(func(context.Context) err
 		}
 		return nil
 	})
+	choice, err := endpoint.Choose(ctx, a.Config, a.Log)
+	if err != nil {
+		return fmt.Errorf("start the container runtime: %w", err)
+	}
+	if a.without == (without{}) {
+		o := former.Options{Config: a.Config, Runtimes: a.Runtimes, Log: a.Log}
+		if err := former.Leave(ctx, o, choice.Name()); err != nil {
+			a.Log.Error("pods may still run in another container runtime, trying again at the next start", "err", err)
+		}
+	}
 	if a.machine.engine, err = engine.Start(ctx, launch, engine.Options{
-		Config: a.Config, Kinds: a.Runtimes, Classes: a.demand.access.Objects, Metrics: a.metrics,
+		Config: a.Config, Choice: choice, Kinds: a.Runtimes, Classes: a.demand.access.Objects, Metrics: a.metrics,
 		Tracer: a.records.tracer, Absent: a.without.runtime, Log: a.Log,
 	}); err != nil {
 		return fmt.Errorf("start the container runtime: %w", err)

@@ -54,6 +54,8 @@ type Engine struct {
 // Options of Start. All are required but Absent.
 type Options struct {
 	Config *config.Config
+	// Choice is the runtime to start or to connect to.
+	Choice endpoint.Choice
 	Kinds  Kinds
 	// Classes finds the RuntimeClasses that pods refer to.
 	Classes *object.Objects
@@ -67,15 +69,12 @@ type Options struct {
 
 // Start starts or connects to the runtime, and returns when it answers.
 func Start(ctx context.Context, launch Launch, o Options) (*Engine, error) {
-	choice, err := endpoint.Choose(ctx, o.Config, o.Log)
-	if err != nil {
-		return nil, err
-	}
-	e := &Engine{Traits: o.Kinds.Traits(choice, o.Config), choice: choice, rootDir: o.Config.RootDir,
-		runtime: o.Kinds.Runtime(choice, o.Config, o.Tracer, o.Log), classes: o.Classes}
+	var err error
+	e := &Engine{Traits: o.Kinds.Traits(o.Choice, o.Config), choice: o.Choice, rootDir: o.Config.RootDir,
+		runtime: o.Kinds.Runtime(o.Choice, o.Config, o.Tracer, o.Log), classes: o.Classes}
 	if o.Absent != nil {
 		e.Driver = hierarchy.Driver(o.Config.Runtime.CgroupDriver)
-		e.Client, err = cri.NewFromDialer(choice.Endpoint, func(context.Context, string) (net.Conn, error) {
+		e.Client, err = cri.NewFromDialer(o.Choice.Endpoint, func(context.Context, string) (net.Conn, error) {
 			return nil, o.Absent
 		}, cri.Options{Log: o.Log, Registerer: o.Metrics})
 		return e, err

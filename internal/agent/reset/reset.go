@@ -1,14 +1,18 @@
 package reset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/berth-run/berth/internal/agent/engine"
+	"github.com/berth-run/berth/internal/agent/engine/endpoint"
+	"github.com/berth-run/berth/internal/agent/former"
 	"github.com/berth-run/berth/internal/agent/packetfilter"
 	"github.com/berth-run/berth/internal/agent/rootdir"
 	"github.com/berth-run/berth/internal/base/librarylog"
@@ -25,6 +29,9 @@ type Options struct {
 	Runtimes engine.Kinds
 	Log      *slog.Logger
 }
+
+// patience is how long a reset waits for the runtime to answer.
+const patience = 30 * time.Second
 
 // Run resets a root directory, at once and without grace. It fails while an agent works there, and no agent can start
 // there until it has ended. After an error it continues with the rest, and returns all errors. If pods may be left, it
@@ -44,8 +51,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	failed := errors.Join(endAbandoned(ctx, o), endPods(ctx, o), packetfilter.Firewall(o.Config, o.Log).Remove(ctx),
-		packetfilter.Chains(o.Config, o.Log).Remove(ctx))
+	current := cmp.Or(o.Config.Runtime.Endpoint, endpoint.Embedded)
+	failed := errors.Join(former.End(ctx, former.Options(o), current), endPods(ctx, o),
+		packetfilter.Firewall(o.Config, o.Log).Remove(ctx), packetfilter.Chains(o.Config, o.Log).Remove(ctx))
 	run, err := rootdir.OpenRun(o.Config.RunDir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):

@@ -100,7 +100,8 @@ func made() []string {
 		recall.File, "allocations", "applied", "checkpoints", "claims.json", "crashes", "device-plugins", "devices",
 		"docker", "dra", "events", "evictions.json", "history", "identities.json", "image_manager", "images.json",
 		"iptables-chains", lock.RootFile, "offline", "offline.key", "plugins", "plugins_registry", "pod-resources",
-		"pods", "probes", "resources", "run", "runtime", "shutdown.json", "static", "status", "timelines", "volumes",
+		"pods", "probes", "resources", "run", "runtime", "runtimes.json", "shutdown.json", "static", "status",
+		"timelines", "volumes",
 		// A kubelet's records of the same pods. The next kubelet would trust them.
 		"actuated_pods_state", "allocated_pods_state", "cpu_manager_state", "dra_manager_state", "memory_manager_state",
 	}

@@ -29,18 +29,19 @@ func Choose(ctx context.Context, c *config.Config, log *slog.Logger) (Choice, er
 	if err != nil {
 		return choice, fmt.Errorf("choose one: %w", err)
 	}
-	log.Info("container runtime chosen", "endpoint", choice.name(), "because", choice.Reason)
+	log.Info("container runtime chosen", "endpoint", choice.Name(), "because", choice.Reason)
 	return choice, nil
 }
 
 // Effective returns a copy of kc with the endpoint of the chosen runtime and with the cgroup driver that it uses.
 func (c Choice) Effective(kc *v1beta1.KubeletConfiguration, driver string) *v1beta1.KubeletConfiguration {
 	kc = kc.DeepCopy()
-	kc.ContainerRuntimeEndpoint, kc.CgroupDriver = c.name(), driver
+	kc.ContainerRuntimeEndpoint, kc.CgroupDriver = c.Name(), driver
 	return kc
 }
 
-func (c Choice) name() string { return cmp.Or(c.Endpoint, Embedded) }
+// Name returns the value of containerRuntimeEndpoint that makes this choice.
+func (c Choice) Name() string { return cmp.Or(c.Endpoint, Embedded) }
 
 func choose(ctx context.Context, c *config.Config) (Choice, error) {
 	f := Facts{Configured: c.Runtime.Endpoint, Joined: c.Runtime.KubeletsDefault != "",

@@ -1,7 +1,9 @@
-package reset
+package former
 
 import (
 	"slices"
+	"strconv"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -28,4 +30,16 @@ func owned(all []*runtimeapi.PodSandbox, left []types.UID, shared bool) (boxes [
 	}
 	slices.Sort(pods)
 	return boxes, slices.Compact(pods)
+}
+
+// defaultGrace is terminationGracePeriodSeconds of a container that does not have it.
+const defaultGrace = 30
+
+// graceOf returns the grace period of a container in seconds, and at most the whole seconds of most.
+func graceOf(c *runtimeapi.Container, most time.Duration) int64 {
+	grace, err := strconv.ParseInt(c.GetAnnotations()[pod.AnnotationTerminationGrace], 10, 64)
+	if err != nil {
+		grace = defaultGrace
+	}
+	return max(0, min(grace, int64(most/time.Second)))
 }

@@ -1,4 +1,4 @@
-package reset
+package former
 
 import (
 	"testing"
