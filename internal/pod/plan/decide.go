@@ -28,7 +28,13 @@ const (
 
 // Compute decides what to do for one pod.
 func Compute(in Input) Plan {
-	c := computation{Input: in}
+	c := computation{Input: in, containers: pod.Containers(in.Pod), known: map[string]int{}}
+	for i, s := range in.Observed.ContainersOf() {
+		if _, ok := c.known[s.Name]; !ok {
+			c.known[s.Name] = i
+		}
+	}
+	c.lost = c.lostInstances()
 	if c.MaxBackoff <= 0 {
 		c.MaxBackoff = backoffMax
 	}
@@ -61,6 +67,10 @@ type computation struct {
 	Input
 	plan Plan
 	anew bool // the containers will run in a sandbox that does not exist yet
+	// A pod may have hundreds of containers, so that they are looked up and not searched.
+	containers []pod.Container
+	known      map[string]int                 // name: the index of its newest instance in Observed.Containers
+	lost       map[string]pod.ContainerStatus // name: see lostInstances
 	// source is the dead container whose exit requires a restart of all containers; nil if there is none.
 	source *pod.ContainerStatus
 }
@@ -137,7 +147,7 @@ func (c *computation) done() bool {
 	if c.source != nil && slices.ContainsFunc(c.Observed.Containers, c.outdated) {
 		return false
 	}
-	for _, k := range pod.Containers(c.Pod) {
+	for _, k := range c.containers {
 		s, ok := c.current(k)
 		if k.Kind != pod.Init || !ok || s.State != pod.StateExited || s.ExitCode == 0 {
 			continue
@@ -148,7 +158,7 @@ func (c *computation) done() bool {
 		}
 	}
 	failed := false
-	for _, k := range pod.Containers(c.Pod) {
+	for _, k := range c.containers {
 		if k.Kind != pod.App {
 			continue
 		}
@@ -164,7 +174,7 @@ func (c *computation) done() bool {
 
 // ephemeral starts each ephemeral container once.
 func (c *computation) ephemeral() {
-	for _, k := range pod.Containers(c.Pod) {
+	for _, k := range c.containers {
 		if k.Kind != pod.Ephemeral {
 			continue
 		}
@@ -182,7 +192,7 @@ func (c *computation) ephemeral() {
 func (c *computation) init() bool {
 	initialized := c.appSeen()
 	ready := true // all containers before this one are done or started
-	for _, k := range pod.Containers(c.Pod) {
+	for _, k := range c.containers {
 		switch {
 		case k.Kind == pod.Sidecar && (ready || initialized):
 			ready = c.sidecar(k) && ready
@@ -195,7 +205,7 @@ func (c *computation) init() bool {
 		}
 	}
 	if !ready && !initialized {
-		for _, k := range pod.Containers(c.Pod) {
+		for _, k := range c.containers {
 			if k.Kind == pod.App {
 				c.wait(k.Name, reason.PodInitializing, "", time.Time{})
 			}
@@ -235,7 +245,7 @@ func (c *computation) sidecar(k pod.Container) bool {
 }
 
 func (c *computation) apps() {
-	for _, k := range pod.Containers(c.Pod) {
+	for _, k := range c.containers {
 		if k.Kind != pod.App {
 			continue
 		}
@@ -395,20 +405,22 @@ func (c *computation) lookAgain(at time.Time) {
 // newest returns the last instance of a container in any sandbox, including one that the runtime lost after it was
 // reported.
 func (c *computation) newest(name string) (pod.ContainerStatus, bool) {
-	if s, ok := c.Observed.Container(name); ok {
-		return s, true
+	if i, ok := c.known[name]; ok {
+		return c.Observed.Containers[i], true
 	}
-	return c.lost(name)
+	s, ok := c.lost[name]
+	return s, ok
 }
 
-// lost returns the last instance of an app or ephemeral container if the runtime no longer has it. The status has
-// reported the instance as running or ended. Its end is unknown if it was running, which counts as a failure (137). If
-// the pod has a rule that restarts all containers, nothing counts as lost: the restart removed it, and it must run
-// again. Init containers do not count, because they may run again.
-func (c *computation) lost(name string) (pod.ContainerStatus, bool) {
+// lostInstances returns, by name, the last instances of app and ephemeral containers that the runtime may no longer
+// have. The status has reported each as running or ended. The end of one that was running is unknown, which counts as a
+// failure (137). If the pod has a rule that restarts all containers, nothing counts as lost: the restart removed it,
+// and it must run again. Init containers do not count, because they may run again.
+func (c *computation) lostInstances() map[string]pod.ContainerStatus {
 	if c.restartsAll() {
-		return pod.ContainerStatus{}, false
+		return nil
 	}
+	lost := map[string]pod.ContainerStatus{}
 	for _, s := range slices.Concat(c.Last.ContainerStatuses, c.Last.EphemeralContainerStatuses) {
 		end, count := s.State.Terminated, int(s.RestartCount)
 		if run, last := s.State.Running, s.LastTerminationState.Terminated; run != nil {
@@ -417,24 +429,24 @@ func (c *computation) lost(name string) (pod.ContainerStatus, bool) {
 		} else if end == nil && last != nil && last.Reason == lostReason {
 			end, count = last, max(0, count-1) // the status counts the next run
 		}
-		if s.Name != name || end == nil {
+		if _, earlier := lost[s.Name]; earlier || end == nil {
 			continue
 		}
 		_, id, _ := strings.Cut(end.ContainerID, "://")
-		return pod.ContainerStatus{ID: id, Name: name, State: pod.StateExited, ExitCode: end.ExitCode,
+		lost[s.Name] = pod.ContainerStatus{ID: id, Name: s.Name, State: pod.StateExited, ExitCode: end.ExitCode,
 			Reason:    end.Reason,
-			StartedAt: end.StartedAt.Time, FinishedAt: end.FinishedAt.Time, RestartCount: count}, true
+			StartedAt: end.StartedAt.Time, FinishedAt: end.FinishedAt.Time, RestartCount: count}
 	}
-	return pod.ContainerStatus{}, false
+	return lost
 }
 
 func (c *computation) anyLost() bool {
-	return slices.ContainsFunc(pod.Containers(c.Pod), func(k pod.Container) bool { _, ok := c.lost(k.Name); return ok })
+	return slices.ContainsFunc(c.containers, func(k pod.Container) bool { _, ok := c.lost[k.Name]; return ok })
 }
 
 // restartsAll reports whether the pod has a rule that restarts all containers.
 func (c *computation) restartsAll() bool {
-	return slices.ContainsFunc(pod.Containers(c.Pod), func(k pod.Container) bool {
+	return slices.ContainsFunc(c.containers, func(k pod.Container) bool {
 		return slices.ContainsFunc(k.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
 			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
 		})
@@ -463,7 +475,7 @@ func (c *computation) current(k pod.Container) (pod.ContainerStatus, bool) {
 // appSeen reports whether an app container was created in the current sandbox. If so, the init containers have
 // completed, even if the runtime has removed them.
 func (c *computation) appSeen() bool {
-	return slices.ContainsFunc(pod.Containers(c.Pod), func(k pod.Container) bool {
+	return slices.ContainsFunc(c.containers, func(k pod.Container) bool {
 		if k.Kind != pod.App {
 			return false
 		}

@@ -54,7 +54,7 @@ func (c *computation) outdated(s pod.ContainerStatus) bool {
 	if !s.CreatedAt.After(c.source.FinishedAt) {
 		return true
 	}
-	for _, k := range pod.Containers(c.Pod) {
+	for _, k := range c.containers {
 		if k.Name == s.Name || k.Kind == pod.App || c.isEphemeral(s.Name) {
 			return false
 		}
@@ -71,7 +71,7 @@ func (c *computation) outdated(s pod.ContainerStatus) bool {
 // instance would ever be newer. A source whose spec has changed since still counts: other containers may have been
 // removed for it, and must start in their order.
 func (c *computation) restartAllSource() (source *pod.ContainerStatus) {
-	for _, k := range pod.Containers(c.Pod) {
+	for _, k := range c.containers {
 		s, ok := c.current(k)
 		if ok && s.State == pod.StateExited &&
 			ruleFor(k.Container, s.ExitCode) == corev1.ContainerRestartRuleActionRestartAllContainers &&
