@@ -44,6 +44,9 @@ const patience = 5 * time.Second
 // each other, for the CPUs and in the kernel (bench/README.md).
 func startsAtOnce() int { return 4 * runtime.NumCPU() }
 
+// shareOfPod is how many of these a pod with many containers may make. Each needs a CPU most of the time.
+func shareOfPod() int { return max(1, runtime.NumCPU()/2) }
+
 func (a *Agent) nodeConfig() node.Config {
 	c := a.Config
 	var lookup func(context.Context, string) ([]netip.Addr, error)
@@ -104,7 +107,7 @@ func (a *Agent) buildSteps() error {
 		a.Log.Info("no CAP_SYS_RESOURCE: oom_score_adj of containers is never below this process's own", "own",
 			*renderNode.MinOOMScoreAdj)
 	}
-	places := sandbox.NewPlaces(startsAtOnce(), patience)
+	places := sandbox.NewPlaces(startsAtOnce(), shareOfPod(), patience)
 	s.sandboxes = sandbox.New(sandbox.Options{
 		Runtime: a.machine.engine.Client.Runtime, Events: a.records.events, Names: s.dirs, Cgroups: s.cgroups,
 		Observer: a.machine.pleg,
@@ -126,7 +129,8 @@ func (a *Agent) buildSteps() error {
 		Lifecycle: append(s.lifecycle(
 			hook.New(hook.Options{Dir: filepath.Join(c.RootDir, "hooks.d"), Log: a.Log}), inputOf(a)),
 			a.demand.access.Lifecycle...),
-		Observer: a.machine.pleg, Events: a.records.events, Limit: places.Ahead(), Node: renderNode,
+		Observer: a.machine.pleg, Events: a.records.events, Limit: places.Ahead(), Kills: places.Shares(),
+		Node:      renderNode,
 		Addresses: view(a), Handlers: a.machine.engine, Replacements: s.resizes,
 		LegacyLogDir: podlog.LinkDir(c.Pods.LogsDir), Log: a.Log,
 	})

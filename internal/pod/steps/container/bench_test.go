@@ -70,6 +70,7 @@ func onBench(t *testing.T, spec corev1.PodSpec, body func(*testing.T, *bench)) {
 		b.tasks = &testTasks{running: map[string]bool{}, failed: map[string]error{}}
 		b.Containers = New(Options{
 			Runtime: b.cri.Runtime, Images: b, Sandboxes: b, Volumes: b, Dirs: b, Observer: b.pleg, Events: b, Limit: b,
+			Kills:        b,
 			Replacements: b, Addresses: loopback{},
 			Lifecycle: []Lifecycle{{}, b.lifecycle.hooks()}, LegacyLogDir: filepath.Join(dir, "containers"),
 		})
@@ -165,7 +166,7 @@ func (b *bench) TerminationLog(_ *corev1.Pod, container string, n int) (string, 
 	return filepath.Join(b.dir, "termination", container, fmt.Sprint(n)), nil
 }
 
-func (b *bench) Enter(context.Context) (func(), error) { return func() {}, nil }
+func (b *bench) Enter(context.Context, *corev1.Pod) (func(), error) { return func() {}, nil }
 
 func (b *bench) Event(ref corev1.ObjectReference, kind, reason, format string, args ...any) {
 	b.mu.Lock()
@@ -282,6 +283,12 @@ type testTasks struct {
 	ended   int
 	all     context.Context // of all tasks, so that they are all interrupted at the same time
 	cancel  context.CancelFunc
+}
+
+func (t *testTasks) Running(key string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.running[key]
 }
 
 func (t *testTasks) Go(ctx context.Context, key string, f func(context.Context) error) bool {

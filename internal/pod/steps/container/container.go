@@ -83,7 +83,7 @@ type replacements interface {
 
 // gate limits the number of expensive runtime calls that run on the node at the same time.
 type gate interface {
-	Enter(ctx context.Context) (leave func(), err error)
+	Enter(ctx context.Context, pod *corev1.Pod) (leave func(), err error)
 }
 
 // services knows the services of a cluster.
@@ -122,6 +122,8 @@ type Options struct {
 	Events       event.Sink
 	// Limit is entered before a container is created, and left after it was started.
 	Limit gate
+	// Kills is entered before a container gets no grace period, and left when it has ended.
+	Kills gate
 	// Node has the properties of the node for rendering, without its addresses and the properties of a pod's runtime
 	// handler.
 	Node      render.Node

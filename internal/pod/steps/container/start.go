@@ -287,7 +287,7 @@ func (l *launch) preCreate(ctx context.Context) error {
 
 func (l *launch) create(ctx context.Context) error {
 	done := timeline.Wait(ctx, "a free place to start in")
-	leave, err := l.s.opts.Limit.Enter(ctx)
+	leave, err := l.s.opts.Limit.Enter(ctx, l.pod)
 	done()
 	if err != nil {
 		return err

@@ -38,6 +38,7 @@ const patience = 6 * time.Hour
 // tasks is the part of worker.Tasks that this package uses.
 type tasks interface {
 	Go(ctx context.Context, key string, f func(context.Context) error) bool
+	Running(key string) bool
 }
 
 // taskOf returns the task key of a container. Two tasks with the same key never run at the same time.
@@ -85,7 +86,8 @@ func (s *Containers) setup(ctx context.Context, r *worker.Run, tasks tasks) erro
 		return nil // the sandbox has vanished again: the next plan creates one
 	}
 	for _, st := range r.Plan.Start {
-		if !s.upToDate(r, st.Name) {
+		// Most starts of a pod with many containers run already, and wait for their turn.
+		if tasks.Running(taskOf(st.Name)) || !s.upToDate(r, st.Name) {
 			continue
 		}
 		l := &launch{

@@ -162,6 +162,13 @@ func (s *Containers) stop(ctx context.Context, v *victim) (err error) {
 	if err := v.awaitTurn(ctx); err != nil {
 		return err
 	}
+	if left, _ := v.left(); left <= 0 {
+		leave, err := s.opts.Kills.Enter(ctx, v.pod)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
 	if err := s.signal(ctx, v); err != nil {
 		return err
 	}

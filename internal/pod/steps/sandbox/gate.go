@@ -5,76 +5,118 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Places is a Gate with a fixed number of places. Callers that enter through Ahead go first, so that begun pods are
-// finished before new ones begin. A caller that stays for longer than the patience loses its place and continues
+// finished before new ones begin. A pod with more than 16 containers has only its share of the places, so that its
+// start leaves CPUs to other pods. A caller that stays for longer than the patience loses its place and continues
 // without one: a call that hangs does not keep the other pods of the node from starting.
 type Places struct {
+	share    int
 	patience time.Duration
 
 	mu      sync.Mutex
 	free    int
-	waiting [2][]chan struct{} // callers of Ahead, then all others; each channel is closed when its turn has come
+	used    map[types.UID]int
+	waiting [2][]*waiter // callers of Ahead, then all others
 }
 
-// NewPlaces returns a Gate of n places.
-func NewPlaces(n int, patience time.Duration) *Places { return &Places{free: n, patience: patience} }
+// waiter is a caller that waits for a place. turn is closed when it has one.
+type waiter struct {
+	pod  types.UID
+	many bool // its pod has only a share
+	turn chan struct{}
+}
 
-// Enter waits for a place.
-func (p *Places) Enter(ctx context.Context) (leave func(), err error) { return p.enter(ctx, 1) }
+// hasMany reports whether a pod has only a share of the places.
+func hasMany(pod *corev1.Pod) bool { return len(pod.Spec.Containers) > 16 }
+
+// NewPlaces returns a Gate of n places, and at most share of them for a pod with many containers.
+func NewPlaces(n, share int, patience time.Duration) *Places {
+	return &Places{share: share, free: n, patience: patience, used: map[types.UID]int{}}
+}
+
+// Enter waits for a place for a pod.
+func (p *Places) Enter(ctx context.Context, pod *corev1.Pod) (leave func(), err error) {
+	return p.enter(ctx, pod, 1)
+}
 
 // Ahead returns the same gate for callers that go first.
 func (p *Places) Ahead() Gate { return ahead{p} }
 
+// Shares returns the same gate for pods with many containers. All other pods pass it at once.
+func (p *Places) Shares() Gate { return shares{p} }
+
+type shares struct{ places *Places }
+
+func (s shares) Enter(ctx context.Context, pod *corev1.Pod) (leave func(), err error) {
+	if !hasMany(pod) {
+		return func() {}, nil
+	}
+	return s.places.enter(ctx, pod, 0)
+}
+
 type ahead struct{ places *Places }
 
-func (a ahead) Enter(ctx context.Context) (leave func(), err error) { return a.places.enter(ctx, 0) }
+func (a ahead) Enter(ctx context.Context, pod *corev1.Pod) (leave func(), err error) {
+	return a.places.enter(ctx, pod, 0)
+}
 
-func (p *Places) enter(ctx context.Context, class int) (leave func(), err error) {
+func (p *Places) enter(ctx context.Context, pod *corev1.Pod, class int) (leave func(), err error) {
+	w := &waiter{pod.UID, hasMany(pod), make(chan struct{})}
 	p.mu.Lock()
-	turn := make(chan struct{})
-	if p.free > 0 {
-		p.free--
-		close(turn)
-	} else {
-		p.waiting[class] = append(p.waiting[class], turn)
-	}
+	p.waiting[class] = append(p.waiting[class], w)
+	p.admit()
 	p.mu.Unlock()
 	select {
-	case <-turn:
+	case <-w.turn:
 	case <-ctx.Done():
-		p.giveUp(class, turn)
+		p.giveUp(class, w)
 		return nil, ctx.Err()
 	}
-	release := sync.OnceFunc(p.release)
+	release := sync.OnceFunc(func() { p.release(w.pod) })
 	lost := time.AfterFunc(p.patience, release)
 	return func() { lost.Stop(); release() }, nil
 }
 
 // giveUp leaves the queue, or returns a place that became free at the same moment.
-func (p *Places) giveUp(class int, turn chan struct{}) {
+func (p *Places) giveUp(class int, w *waiter) {
 	p.mu.Lock()
-	i := slices.Index(p.waiting[class], turn)
+	i := slices.Index(p.waiting[class], w)
 	if i >= 0 {
 		p.waiting[class] = slices.Delete(p.waiting[class], i, i+1)
 	}
 	p.mu.Unlock()
 	if i < 0 {
-		p.release()
+		p.release(w.pod)
 	}
 }
 
-// release passes a place to the next caller, or makes it free.
-func (p *Places) release() {
+// release returns the place of a pod.
+func (p *Places) release(pod types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for class, queue := range p.waiting {
-		if len(queue) > 0 {
-			close(queue[0])
-			p.waiting[class] = queue[1:]
-			return
-		}
+	if p.used[pod]--; p.used[pod] == 0 {
+		delete(p.used, pod)
 	}
 	p.free++
+	p.admit()
+}
+
+// admit gives the free places to the first callers. It passes those over whose pods have their share.
+func (p *Places) admit() {
+	for class, queue := range p.waiting {
+		p.waiting[class] = slices.DeleteFunc(queue, func(w *waiter) bool {
+			if p.free == 0 || w.many && p.used[w.pod] >= p.share {
+				return false
+			}
+			p.free--
+			p.used[w.pod]++
+			close(w.turn)
+			return true
+		})
+	}
 }

@@ -8,32 +8,33 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 )
 
 func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPlaces(1, 10*time.Second)
-		leave, err := p.Enter(t.Context())
+		p := NewPlaces(1, 1, 10*time.Second)
+		leave, err := p.Enter(t.Context(), &corev1.Pod{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := p.Enter(short); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := p.Enter(short, &corev1.Pod{}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a second one entered: %v", err)
 		}
 		leave()
 		begin := time.Now()
-		hangs, err := p.Enter(t.Context())
+		hangs, err := p.Enter(t.Context(), &corev1.Pod{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		next, err := p.Enter(t.Context()) // the caller that hangs loses its place
+		next, err := p.Enter(t.Context(), &corev1.Pod{}) // the caller that hangs loses its place
 		if took := time.Since(begin); err != nil || took != 10*time.Second {
 			t.Errorf("the next one entered after %v, %v", took, err)
 		}
 		hangs() // does not free the place of another caller
-		if _, err := p.Enter(withTimeout(t, time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := p.Enter(withTimeout(t, time.Second), &corev1.Pod{}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a place was freed twice: %v", err)
 		}
 		next()
@@ -43,15 +44,15 @@ func TestPlaces(t *testing.T) {
 // A container of a pod that has begun starts before the sandbox of the next pod.
 func TestAheadGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPlaces(1, time.Hour)
-		leave, err := p.Enter(t.Context())
+		p := NewPlaces(1, 1, time.Hour)
+		leave, err := p.Enter(t.Context(), &corev1.Pod{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		order := make(chan string, 3)
 		queue := func(gate Gate, name string) {
 			go func() {
-				leave, err := gate.Enter(t.Context())
+				leave, err := gate.Enter(t.Context(), &corev1.Pod{})
 				if err != nil {
 					t.Error(err)
 					return
@@ -71,6 +72,43 @@ func TestAheadGoesFirst(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"container", "sandbox 1", "sandbox 2"}, got); diff != "" {
 			t.Errorf("order (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A pod with many containers leaves places for others.
+func TestPodWithManyContainersHasOnlyItsShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		many := &corev1.Pod{Spec: corev1.PodSpec{Containers: make([]corev1.Container, 17)}}
+		many.UID = "many"
+		p := NewPlaces(3, 1, time.Hour)
+		first, err := p.Enter(withTimeout(t, time.Second), many)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Enter(withTimeout(t, time.Second), many); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a pod has more than its share: %v", err)
+		}
+		second := make(chan error, 1)
+		go func() {
+			_, err := p.Enter(t.Context(), many)
+			second <- err
+		}()
+		synctest.Wait()
+		if _, err := p.Shares().Enter(t.Context(), &corev1.Pod{}); err != nil {
+			t.Error(err)
+		}
+		if _, err := p.Shares().Enter(withTimeout(t, time.Second), many); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a pod kills beside its share: %v", err)
+		}
+		for range 2 { // both of one pod, which has few
+			if _, err := p.Enter(withTimeout(t, time.Second), &corev1.Pod{}); err != nil {
+				t.Errorf("another pod does not pass the one that waits: %v", err)
+			}
+		}
+		first()
+		if err := <-second; err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -84,10 +84,10 @@ type Options struct {
 	Log   *slog.Logger
 }
 
-// Gate limits the number of expensive runtime calls that run at the same time. Enter waits for a place. leave returns
-// it.
+// Gate limits the number of expensive runtime calls that run at the same time. Enter waits for a place for a call of a
+// pod. leave returns it.
 type Gate interface {
-	Enter(ctx context.Context) (leave func(), err error)
+	Enter(ctx context.Context, pod *corev1.Pod) (leave func(), err error)
 }
 
 // info is the sandbox that a pod's containers are created in.
@@ -245,7 +245,7 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 	if err := s.awaitNetwork(ctx, p); err != nil {
 		return err
 	}
-	leave, err := s.enter(ctx)
+	leave, err := s.enter(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -281,9 +281,9 @@ func (s *Sandboxes) awaitNetwork(ctx context.Context, p *corev1.Pod) error {
 	})
 }
 
-func (s *Sandboxes) enter(ctx context.Context) (func(), error) {
+func (s *Sandboxes) enter(ctx context.Context, pod *corev1.Pod) (func(), error) {
 	defer timeline.Wait(ctx, "a free place to start in")()
-	return s.opts.Limit.Enter(ctx)
+	return s.opts.Limit.Enter(ctx, pod)
 }
 
 func (s *Sandboxes) stop(ctx context.Context, id string) error {
