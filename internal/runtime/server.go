@@ -242,7 +242,7 @@ func (s *server) newGRPC(tracer trace.TracerProvider, log *slog.Logger) (service
 		grpc.StreamInterceptor(func(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
 			handle grpc.StreamHandler) error {
 			return watcher.Serve(stream, log, func(stream grpc.ServerStream) error {
-				return handle(service, logpath.Events{ServerStream: stream})
+				return handle(service, watcher.Brief(logpath.Events{ServerStream: stream}))
 			})
 		}))
 	if err := errors.Join(s.cri.Register(server), s.tasks.Register(server)); err != nil {
