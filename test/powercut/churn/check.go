@@ -16,9 +16,13 @@ import (
 	"github.com/berth-run/berth/internal/model/object"
 )
 
-// check waits until everything is there that was confirmed, nothing else is, and every pod is ready.
+// check waits until everything is there that was confirmed, nothing else is, and every pod is ready. It gives up
+// without an error if the file system has become read-only.
 func (l *life) check(ctx context.Context) error {
 	return l.agent.until(ctx, "everything confirmed", func() error {
+		if l.disk.readOnly() {
+			return nil
+		}
 		found, unready, err := l.found(ctx)
 		if err == nil {
 			err = l.ledger.Check(found)

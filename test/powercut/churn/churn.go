@@ -26,13 +26,22 @@ func (l *life) churn(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := l.change(ctx); err != nil {
+		err := errors.Join(l.change(ctx), l.alive())
+		if err == nil {
+			continue
+		}
+		if l.fault == "" || !l.disk.readOnly() {
 			return err
 		}
-		if err := l.alive(); err != nil {
-			return err
-		}
+		l.dark(ctx)
 	}
+}
+
+// dark waits for the power cut. ext4 has become read-only for good: it found later that it could not write a block
+// while the disk failed. Its journal has the block, and the next boot writes it.
+func (l *life) dark(ctx context.Context) {
+	fmt.Println(powercut.Line{Fault: powercut.FaultNone, Note: "the file system is read-only until the next boot"})
+	<-ctx.Done()
 }
 
 // alive returns an error if the agent has ended.
@@ -66,12 +75,17 @@ func (l *life) failing(ctx context.Context) error {
 	if err := l.disk.recover(l.fault); err != nil {
 		return err
 	}
+	var err error
 	if ended != "" { // systemd would start it again
-		if err := l.agent.start(ctx, l.client); err != nil {
-			return err
-		}
+		err = l.agent.start(ctx, l.client)
 	}
-	if err := l.check(ctx); err != nil {
+	if err == nil {
+		err = l.check(ctx)
+	}
+	if l.disk.readOnly() {
+		l.dark(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("after the disk was %s and is good again: %w", l.fault, err)
 	}
 	fmt.Println(powercut.Line{Fault: powercut.FaultNone})

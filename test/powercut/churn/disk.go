@@ -84,6 +84,12 @@ func (d *disk) mount(isNew bool) error {
 	return nil
 }
 
+// readOnly reports whether the file system takes no writes any more.
+func (d *disk) readOnly() bool {
+	var s unix.Statfs_t
+	return unix.Statfs(data, &s) == nil && s.Flags&unix.ST_RDONLY != 0
+}
+
 func (d *disk) unmount() error { return unix.Unmount(data, unix.MNT_DETACH) }
 
 // table is how device-mapper makes a part of the disk.
