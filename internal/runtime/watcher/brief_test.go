@@ -36,13 +36,11 @@ func TestBriefLeavesStatusesOutForTheAgent(t *testing.T) {
 	short := &runtimeapi.ContainerEventResponse{ContainerId: "c", CreatedAt: 7,
 		ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT,
 		PodSandboxStatus:   &runtimeapi.PodSandboxStatus{Id: "s", Metadata: box}}
-	inside := bufconn.Listen(1)
-	defer inside.Close()
 	for name, c := range map[string]struct {
 		from net.Addr
 		want *runtimeapi.ContainerEventResponse
 	}{
-		"the agent":      {inside.Addr(), short},
+		"the agent":      {bufconn.Listen(1).Addr(), short},
 		"another client": {&net.UnixAddr{Net: "unix"}, event},
 	} {
 		to := &sent{ctx: peer.NewContext(t.Context(), &peer.Peer{Addr: c.from})}
