@@ -21,7 +21,7 @@ const (
 	// mostGrace is the longest grace period of containers in a former runtime.
 	mostGrace = 30 * time.Second
 	// answerTime is how long a former runtime may take to answer.
-	answerTime = 10 * time.Second
+	answerTime = 3 * time.Second
 )
 
 // Leave records that the agent uses the runtime at the endpoint current, and ends the pods of the root directory in all
