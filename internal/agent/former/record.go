@@ -17,7 +17,7 @@ func path(root string) string { return filepath.Join(root, "runtimes.json") }
 func format() checkpoint.Format { return checkpoint.Format{Version: 1} }
 
 // load returns the endpoints of the runtimes that may have pods of a root directory. Agents of earlier versions wrote
-// no file: then the directory of the embedded runtime says that this one may have some. After an error the list holds
+// no file: then the directories of the embedded runtime say whether this one has some. After an error the list holds
 // too.
 func load(root string) ([]string, error) {
 	all, err := checkpoint.Load[[]string](path(root), format())
@@ -27,8 +27,8 @@ func load(root string) ([]string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	used, failed := endpoint.EmbeddedUsed(root)
-	if used {
+	has, failed := endpoint.EmbeddedPods(root)
+	if has {
 		all = append(all, endpoint.Embedded)
 	}
 	if err = errors.Join(err, failed); err != nil {

@@ -24,12 +24,19 @@ func TestLoadFindsTheEmbeddedRuntimeOfEarlierAgents(t *testing.T) {
 	if all, err := load(root); err != nil || len(all) > 0 {
 		t.Errorf("an empty directory: %v (%v)", all, err)
 	}
-	if err := os.MkdirAll(filepath.Join(root, "runtime", "content"), 0o700); err != nil {
+	runtime := filepath.Join(root, "runtime", "io.containerd.grpc.v1.cri", "sandboxes")
+	if err := os.MkdirAll(runtime, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := load(root); err != nil || len(all) > 0 {
+		t.Errorf("an embedded runtime without pods: %v (%v)", all, err)
+	}
+	if err := os.Mkdir(filepath.Join(runtime, "id"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{endpoint.Embedded}
 	if all, err := load(root); err != nil || cmp.Diff(want, all) != "" {
-		t.Errorf("a directory of the embedded runtime: %v (%v), want %v", all, err, want)
+		t.Errorf("an embedded runtime with a pod: %v (%v), want %v", all, err, want)
 	}
 	if err := os.WriteFile(path(root), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

@@ -18,20 +18,30 @@ import (
 // faultTime is how long the disk fails, in seconds: enough for some changes on a slow machine.
 const faultTime = 8 * time.Second
 
+// lateErrors is how many changes in a row may be refused after a fault. The kernel reports a block that it could not
+// write to whoever syncs something next, also if the disk is good again by then.
+const lateErrors = 10
+
 // churn changes the node until the power goes. It returns only an error.
 func (l *life) churn(ctx context.Context) error {
-	for change := 0; ; change++ {
+	for change, refused := 0, 0; ; change++ {
 		if l.fault != "" && change == 4 {
 			if err := l.failing(ctx); err != nil {
 				return err
 			}
 		}
-		err := errors.Join(l.change(ctx), l.alive())
-		if err == nil {
+		failed := l.change(ctx)
+		ended := l.alive()
+		if failed == nil && ended == nil {
+			refused = 0
 			continue
 		}
-		if l.fault == "" || !l.disk.readOnly() {
-			return err
+		if refused++; ended == nil && l.disk.lost(l.fault) && refused <= lateErrors {
+			fmt.Println(powercut.Line{Note: powercut.Refused + failed.Error()})
+			continue
+		}
+		if !l.disk.lost(l.fault) || !l.disk.readOnly() {
+			return errors.Join(failed, ended)
 		}
 		l.dark(ctx)
 	}

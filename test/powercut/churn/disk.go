@@ -84,6 +84,9 @@ func (d *disk) mount(isNew bool) error {
 	return nil
 }
 
+// lost reports whether a fault makes the kernel lose writes.
+func (*disk) lost(fault string) bool { return fault == faultWrites || fault == faultAll }
+
 // readOnly reports whether the file system takes no writes any more.
 func (d *disk) readOnly() bool {
 	var s unix.Statfs_t

@@ -67,6 +67,12 @@ func choose(ctx context.Context, c *config.Config) (Choice, error) {
 // EmbeddedUsed reports whether the embedded runtime has run on a root directory.
 func EmbeddedUsed(root string) (bool, error) { return filled(filepath.Join(root, "runtime")) }
 
+// EmbeddedPods reports whether the embedded runtime has pods on a root directory. containerd has a directory for each
+// sandbox.
+func EmbeddedPods(root string) (bool, error) {
+	return filled(filepath.Join(root, "runtime/io.containerd.grpc.v1.cri/sandboxes"))
+}
+
 // answers asks a runtime for its version.
 func answers(ctx context.Context, endpoint string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
