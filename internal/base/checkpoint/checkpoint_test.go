@@ -377,3 +377,18 @@ func names(t *testing.T, dir string) []string {
 	}
 	return all
 }
+
+// A removal that the disk refused to sync is refused again when it is repeated, although the file is gone already. A
+// directory of /proc cannot be synced.
+func TestDeleteOfAnAbsentKeySyncsTheDirectory(t *testing.T) {
+	refusing := NewDir[string]("/proc/self/fdinfo", Format{Version: 1})
+	if err := refusing.Delete("absent"); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("delete in a directory that cannot be synced: %v, want %v", err, syscall.EINVAL)
+	}
+	if err := refusing.DeleteUnsynced("absent"); err != nil {
+		t.Errorf("delete without a sync: %v", err)
+	}
+	if err := NewDir[string](filepath.Join(t.TempDir(), "absent"), Format{Version: 1}).Delete("k"); err != nil {
+		t.Errorf("delete in a directory that does not exist: %v", err)
+	}
+}

@@ -162,14 +162,18 @@ func Sync(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// remove deletes a file. A file that does not exist is no error.
+// remove deletes a file. A file that does not exist is no error. Its directory is synced all the same: an earlier
+// removal may have failed just there, and a power cut would bring the file back.
 func remove(path string, synced bool) error {
-	err := os.Remove(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil || !synced:
+	if err := ignoreAbsent(os.Remove(path)); err != nil || !synced {
 		return err
 	}
-	return Sync(filepath.Dir(path))
+	return ignoreAbsent(Sync(filepath.Dir(path)))
+}
+
+func ignoreAbsent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }

@@ -18,6 +18,7 @@ const (
 	data   = "/data" // where the file system of the disk is mounted
 	root   = data + "/berth"
 	filler = data + "/filler"
+	probe  = data + "/probe"
 	// journalSectors is the size of the journal, which is on a part of the disk of its own: ext4 ends for good when it
 	// cannot write its journal, so only a disk that fails elsewhere can become good again.
 	journalSectors = 64 << 11
@@ -87,10 +88,13 @@ func (d *disk) mount(isNew bool) error {
 // lost reports whether a fault makes the kernel lose writes.
 func (*disk) lost(fault string) bool { return fault == faultWrites || fault == faultAll }
 
-// readOnly reports whether the file system takes no writes any more.
+// readOnly reports whether the file system takes no writes any more. Its flags do not say so with errors=continue.
 func (d *disk) readOnly() bool {
-	var s unix.Statfs_t
-	return unix.Statfs(data, &s) == nil && s.Flags&unix.ST_RDONLY != 0
+	err := unix.Mkdir(probe, 0o700)
+	if err == nil {
+		err = unix.Rmdir(probe)
+	}
+	return errors.Is(err, unix.EROFS)
 }
 
 func (d *disk) unmount() error { return unix.Unmount(data, unix.MNT_DETACH) }
