@@ -21,6 +21,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/eventually"
+	"github.com/berth-run/berth/internal/base/pausetest"
 )
 
 // The shim is killed again and again while a container writes and commands are executed. No container ends, no output
@@ -343,6 +344,10 @@ func hang(t *testing.T, shim int) {
 	if err := unix.PidfdSendSignal(fd, unix.SIGSTOP, nil, 0); err != nil {
 		t.Fatal(err)
 	}
+	eventually.True(t, "all threads of the shim have stopped", func() bool {
+		stopped, err := pausetest.Stopped(shim)
+		return err == nil && stopped
+	})
 }
 
 // A container is killed for lack of memory, and the shim is killed too, both while no agent runs. The next agent still

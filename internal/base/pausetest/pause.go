@@ -1,9 +1,11 @@
 package pausetest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,6 +26,26 @@ func Pause(p *os.Process) error {
 			return fmt.Errorf("wait until process %d has stopped: %w", p.Pid, err)
 		}
 	}
+}
+
+// Stopped reports whether all threads of a process have stopped, which need not be a child of this process
+// (proc_pid_task(5)).
+func Stopped(pid int) (bool, error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		return false, errors.Join(err, fmt.Errorf("process %d: %w", pid, os.ErrProcessDone))
+	}
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		if err != nil {
+			return false, err
+		}
+		_, rest, _ := bytes.Cut(stat, []byte(") ")) // the name of the program is in parentheses
+		if !bytes.HasPrefix(rest, []byte("T")) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // Resume lets a process run on that Pause has stopped.

@@ -35,6 +35,9 @@ func TestPause(t *testing.T) {
 		if err != nil || !strings.Contains(string(status), "\nState:\tT (stopped)\n") {
 			t.Fatalf("%v, status of the process:\n%s", err, status)
 		}
+		if stopped, err := pausetest.Stopped(cmd.Process.Pid); err != nil || !stopped {
+			t.Fatalf("stopped: %t, %v, want true", stopped, err)
+		}
 		if err := pausetest.Resume(cmd.Process); err != nil {
 			t.Fatal(err)
 		}
@@ -47,6 +50,9 @@ func TestPause(t *testing.T) {
 	}
 	if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
 		t.Fatal(err)
+	}
+	if stopped, err := pausetest.Stopped(os.Getpid()); err != nil || stopped {
+		t.Errorf("this process has stopped: %t, %v, want false", stopped, err)
 	}
 	for _, f := range []func(*os.Process) error{pausetest.Pause, pausetest.Resume} {
 		if err := f(cmd.Process); !errors.Is(err, os.ErrProcessDone) {
