@@ -122,7 +122,7 @@ type Options struct {
 	Events       event.Sink
 	// Limit is entered before a container is created, and left after it was started.
 	Limit gate
-	// Kills is entered before a container gets no grace period, and left when it has ended.
+	// Kills is entered before the stop signal to a container without a grace period, and left when it has ended.
 	Kills gate
 	// Node has the properties of the node for rendering, without its addresses and the properties of a pod's runtime
 	// handler.

@@ -41,13 +41,18 @@ func NewPlaces(n, share int, patience time.Duration) *Places {
 
 // Enter waits for a place for a pod.
 func (p *Places) Enter(ctx context.Context, pod *corev1.Pod) (leave func(), err error) {
-	return p.enter(ctx, pod, 1)
+	return p.enter(ctx, pod, 1, p.patience)
 }
 
 // Ahead returns the same gate for callers that go first.
 func (p *Places) Ahead() Gate { return ahead{p} }
 
-// Shares returns the same gate for pods with many containers. All other pods pass it at once.
+// killPatience is the patience with a caller of Shares. A container that ignores its stop signal must not hold up the
+// signals to the next ones.
+const killPatience = 100 * time.Millisecond
+
+// Shares returns the same gate for the ends of containers, with a patience of 100 ms. Only pods with many containers
+// wait there, all others pass it at once.
 func (p *Places) Shares() Gate { return shares{p} }
 
 type shares struct{ places *Places }
@@ -56,16 +61,17 @@ func (s shares) Enter(ctx context.Context, pod *corev1.Pod) (leave func(), err e
 	if !hasMany(pod) {
 		return func() {}, nil
 	}
-	return s.places.enter(ctx, pod, 0)
+	return s.places.enter(ctx, pod, 0, killPatience)
 }
 
 type ahead struct{ places *Places }
 
 func (a ahead) Enter(ctx context.Context, pod *corev1.Pod) (leave func(), err error) {
-	return a.places.enter(ctx, pod, 0)
+	return a.places.enter(ctx, pod, 0, a.places.patience)
 }
 
-func (p *Places) enter(ctx context.Context, pod *corev1.Pod, class int) (leave func(), err error) {
+func (p *Places) enter(ctx context.Context, pod *corev1.Pod, class int, patience time.Duration) (leave func(),
+	err error) {
 	w := &waiter{pod.UID, hasMany(pod), make(chan struct{})}
 	p.mu.Lock()
 	p.waiting[class] = append(p.waiting[class], w)
@@ -78,7 +84,7 @@ func (p *Places) enter(ctx context.Context, pod *corev1.Pod, class int) (leave f
 		return nil, ctx.Err()
 	}
 	release := sync.OnceFunc(func() { p.release(w.pod) })
-	lost := time.AfterFunc(p.patience, release)
+	lost := time.AfterFunc(patience, release)
 	return func() { lost.Stop(); release() }, nil
 }
 

@@ -110,6 +110,12 @@ func TestPodWithManyContainersHasOnlyItsShare(t *testing.T) {
 		if err := <-second; err != nil {
 			t.Error(err)
 		}
+		slow := NewPlaces(1, 1, time.Hour)
+		for range 2 { // the first one ignores its stop signal
+			if _, err := slow.Shares().Enter(withTimeout(t, time.Second), many); err != nil {
+				t.Error(err)
+			}
+		}
 	})
 }
 
