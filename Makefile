@@ -6,8 +6,9 @@ BIN     := bin/berth
 IMAGE   := example.com/workload:1
 SRC     := $(shell find cmd internal -name '*.go' -o -name '*.c' 2>/dev/null)
 # Every build has the same flags: one with others would compile all dependencies again. "make lint" runs go vet, so "go
-# test" does not run it too. Without debug information (-w) a link takes a quarter less time.
-export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath -vet=off -ldflags=-w
+# test" does not run it too. Without debug information a compilation takes a seventh less CPU time, and a link a quarter.
+FLAGS   = -trimpath -vet=off -ldflags=-w -gcflags=all=-dwarf=false
+export GOFLAGS := $(filter-out $(FLAGS),$(GOFLAGS)) $(FLAGS)
 # Packages that link the runtime, and those that do not: the second build quickly with -race.
 EMBEDDED = ./internal/runtime/... ./internal/cri/critest/... ./internal/agent/engine/kind ./internal/cli
 RACE     = $(filter-out $(shell $(GO) list $(EMBEDDED)),$(shell $(GO) list ./internal/...))
