@@ -3,6 +3,7 @@ package powercut
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -19,9 +20,13 @@ var notState = []string{"runtime", "run", "pods", "volumes", "plugins", "logs", 
 var mayBeDamaged = []string{"status", "probes", "allocations", "devices", "timelines"}
 
 // Damaged returns the state files below a root that cannot be read. synced is true for a file that no cut may damage.
+// The agent may run: files that it removes meanwhile are not damaged.
 func Damaged(root string) (files map[string]bool, err error) {
 	files = map[string]bool{}
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && path != root {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -37,6 +42,9 @@ func Damaged(root string) (files map[string]bool, err error) {
 			return nil
 		}
 		content, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
