@@ -392,3 +392,36 @@ func TestDeleteOfAnAbsentKeySyncsTheDirectory(t *testing.T) {
 		t.Errorf("delete in a directory that does not exist: %v", err)
 	}
 }
+
+// A disk has refused to sync a removal. Its file system ends, and the kernel reports a success for the next sync. The
+// repeated removal is not confirmed until a file can be made.
+func TestRepeatedDeleteNeedsADiskThatWrites(t *testing.T) {
+	const refuses = "/dev/pts" // a directory that can be synced, and has no file of ours
+	if err := Sync(refuses); err != nil {
+		t.Skip(err)
+	}
+	d := NewDir[string]("/proc/self/fdinfo", Format{Version: 1})
+	if err := d.Delete("k"); err == nil {
+		t.Fatal("a directory of /proc was synced")
+	}
+	d.path = refuses
+	for range 2 {
+		if err := d.DeleteUnsynced("k"); err != nil {
+			t.Errorf("delete without a sync: %v", err)
+		}
+		if err := d.Delete("k"); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("delete where no file can be made: %v, want %v", err, fs.ErrPermission)
+		}
+	}
+	d.path = t.TempDir()
+	if err := d.Delete("k"); err != nil {
+		t.Errorf("delete on a disk that is good again: %v", err)
+	}
+	if left := names(t, d.path); len(left) > 0 {
+		t.Errorf("left in the directory: %q", left)
+	}
+	d.path = refuses
+	if err := d.Delete("k"); err != nil {
+		t.Errorf("delete after one that the disk has kept: %v", err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 )
 
 const (
@@ -24,6 +25,8 @@ const (
 type Dir[T any] struct {
 	path   string
 	format Format
+	// doubtful is set while the disk may not keep a removal, because it has refused to sync one.
+	doubtful atomic.Bool
 }
 
 // NewDir names a collection. The first Save makes its directory.
@@ -64,7 +67,14 @@ func (d *Dir[T]) Delete(key string) error { return d.delete(key, true) }
 func (d *Dir[T]) DeleteUnsynced(key string) error { return d.delete(key, false) }
 
 func (d *Dir[T]) delete(key string, synced bool) error {
-	if err := remove(d.file(key), synced); err != nil {
+	err := remove(d.file(key), synced)
+	if err == nil && synced && d.doubtful.Load() {
+		err = ignoreAbsent(prove(d.path))
+	}
+	if synced {
+		d.doubtful.Store(err != nil)
+	}
+	if err != nil {
 		return fmt.Errorf("delete %q: %w", key, err)
 	}
 	return nil

@@ -171,6 +171,17 @@ func remove(path string, synced bool) error {
 	return ignoreAbsent(Sync(filepath.Dir(path)))
 }
 
+// prove makes a file in a directory and removes it. The kernel reports only once that it could not write: the next sync
+// of a directory succeeds, although the file system has ended for good and nothing was written. But such a file system
+// lets nobody make a file (jbd2 after an abort of its journal).
+func prove(dir string) error {
+	path := filepath.Join(dir, "proof"+suffix+tmpSuffix)
+	if err := writeFile(path, nil, true); err != nil {
+		return err
+	}
+	return remove(path, true)
+}
+
 func ignoreAbsent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
