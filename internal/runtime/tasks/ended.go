@@ -27,7 +27,9 @@ func (m *Manager) exitFile(namespace, id string) string {
 	return filepath.Join(m.config.exits(), namespace, id)
 }
 
-// readExit reads the exit of a deleted container. The error is errdefs.ErrNotFound if there is none.
+// readExit reads the exit of a deleted container. The error is errdefs.ErrNotFound if there is none. A loss of power
+// may have emptied the file, which is a valid message without a time. For the CRI plugin a container without a time of
+// its end runs.
 func (m *Manager) readExit(namespace, id string) (*runtime.Exit, error) {
 	content, err := os.ReadFile(m.exitFile(namespace, id))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -37,7 +39,11 @@ func (m *Manager) readExit(namespace, id string) (*runtime.Exit, error) {
 		return nil, err
 	}
 	var r taskapi.DeleteResponse
-	if err := proto.Unmarshal(content, &r); err != nil {
+	err = proto.Unmarshal(content, &r)
+	if err == nil && r.GetExitedAt() == nil {
+		err = errors.New("it has no time")
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read exit of task %s: %w", id, err)
 	}
 	return exitOf(&r), nil

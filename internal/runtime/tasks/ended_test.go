@@ -44,10 +44,12 @@ func TestExitsOfDeletedContainers(t *testing.T) {
 		write(t, m.exitFile("k8s.io", id), exit)
 	}
 	write(t, m.exitFile("k8s.io", "damaged"), []byte("?"))
+	write(t, m.exitFile("k8s.io", "empty"), nil) // a power cut
 	record("running", `{"FinishedAt":0}`)
 	record("recorded", `{"FinishedAt":1}`)
 	record("new", `{}`)
 	record("damaged", `{}`)
+	record("empty", `{}`)
 	if err := m.loadExits(); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +61,7 @@ func TestExitsOfDeletedContainers(t *testing.T) {
 	for _, file := range files {
 		left = append(left, filepath.Base(file))
 	}
-	if want := []string{"damaged", "new", "running"}; !slices.Equal(left, want) {
+	if want := []string{"damaged", "empty", "new", "running"}; !slices.Equal(left, want) {
 		t.Errorf("files of exits %q, want %q", left, want)
 	}
 	task, err := m.Get(t.Context(), "running")
