@@ -22,12 +22,12 @@ import (
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/fifo"
 	"github.com/containerd/plugin"
-	"github.com/containerd/plugin/registry"
 	"github.com/containerd/typeurl/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/logfile"
 	"github.com/berth-run/berth/internal/runtime/decompress"
+	"github.com/berth-run/berth/internal/runtime/replace"
 )
 
 // Config configures a manager.
@@ -89,29 +89,20 @@ type Manager struct {
 
 // Register replaces containerd's task plugin by a manager, which uses it. Call it once, before containerd starts.
 func Register(config Config) {
-	const id = "task"
-	all := registry.Graph(func(*plugin.Registration) bool { return false })
-	registry.Reset()
-	for _, registration := range all {
-		if registration.Type == plugins.RuntimePluginV2 && registration.ID == id {
-			begin := registration.InitFn
-			registration.InitFn = func(ic *plugin.InitContext) (any, error) {
-				if err := nameShims(ic.Properties[plugins.PropertyStateDir], config.Program); err != nil {
-					return nil, err
-				}
-				instance, err := begin(ic)
-				if err != nil {
-					return nil, err
-				}
-				before, ok := instance.(stock)
-				if !ok {
-					return nil, fmt.Errorf("containerd's task plugin has the unexpected type %T", instance)
-				}
-				return newManager(ic.Context, config, before)
-			}
+	replace.Plugin(plugins.RuntimePluginV2, "task", func(ic *plugin.InitContext, init replace.Init) (any, error) {
+		if err := nameShims(ic.Properties[plugins.PropertyStateDir], config.Program); err != nil {
+			return nil, err
 		}
-		registry.Register(&registration)
-	}
+		instance, err := init(ic)
+		if err != nil {
+			return nil, err
+		}
+		before, ok := instance.(stock)
+		if !ok {
+			return nil, fmt.Errorf("containerd's task plugin has the unexpected type %T", instance)
+		}
+		return newManager(ic.Context, config, before)
+	})
 }
 
 // shimPath is the file in a bundle of the stock plugin with the path of the container's shim.
