@@ -234,26 +234,15 @@ func (r *Runtime) placePause(ctx context.Context, up *server, current string) er
 	return nil
 }
 
-// sweep removes the remains of ended sandboxes from the machine. Call it while no sandbox starts.
+// sweep removes the remains of ended sandboxes and containers from the machine. Call it while no sandbox starts.
 func (r *Runtime) sweep(ctx context.Context, up *server, h host) {
 	if err := r.network.Sweep(ctx, up); err != nil {
 		r.config.Log.Warn("cannot remove the networks of ended sandboxes, retrying at the next start", "err", err)
 	}
-	// A containerd that was killed before it wrote a shim's address knows the sandbox and not the shim. Such a sandbox
-	// is not ready.
-	sandboxes, err := orphan.Ready(ctx, up.cri)
-	if err != nil {
-		r.config.Log.Warn("cannot look for processes without a sandbox, retrying at the next start", "err", err)
-		return
-	}
-	shims, err := orphan.End(shimName, h.address(), sandboxes)
-	holders, failed := orphan.EndHolders(r.layout().program(holderName), sandboxes)
-	if err = errors.Join(err, failed); err != nil {
-		r.config.Log.Warn("cannot end processes without a sandbox, retrying at the next start", "err", err)
-	}
-	if len(shims)+len(holders) > 0 {
-		r.config.Log.Info("processes without a sandbox ended", "shims", shims, "holders", holders)
-	}
+	orphan.Sweep(namespaces.WithNamespace(ctx, criNamespace), orphan.Runtime{
+		CRI: up.cri, Client: up.client, Shim: shimName, Address: h.address(),
+		Holder: r.layout().program(holderName), Log: r.config.Log,
+	})
 }
 
 // serve opens the in-memory connection and keeps it open until ctx ends or containerd fails.

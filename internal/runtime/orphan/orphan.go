@@ -4,25 +4,66 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	containerd "github.com/containerd/containerd/v2/client"
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Sandboxes is a runtime that lists its sandboxes.
-type Sandboxes interface {
+// CRI is a runtime that lists what it knows.
+type CRI interface {
 	ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error)
+	ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error)
 }
 
-// Ready lists the sandboxes that have a running process of their own: a holder, or the pause container of an earlier
+// Runtime is a containerd that has started.
+type Runtime struct {
+	CRI    CRI
+	Client *containerd.Client
+	// Shim is the file name of its shims, up to a version. Address is its name in the arguments of its shims.
+	Shim, Address string
+	// Holder is the path of the program of its holders.
+	Holder string
+	Log    *slog.Logger
+}
+
+// Sweep ends the shims, holders and containers that the CRI plugin does not know. ctx has its namespace. Call it while
+// no sandbox starts. What fails goes to the log.
+func Sweep(ctx context.Context, r Runtime) {
+	// A containerd that was killed before it wrote a shim's address knows the sandbox and not the shim. Such a sandbox
+	// is not ready.
+	sandboxes, err := ready(ctx, r.CRI)
+	if err != nil {
+		r.Log.Warn("cannot look for processes without a sandbox, retrying at the next start", "err", err)
+		return
+	}
+	shims, err := endShims(r.Shim, r.Address, sandboxes)
+	holders, failed := endHolders(r.Holder, sandboxes)
+	if err = errors.Join(err, failed); err != nil {
+		r.Log.Warn("cannot end processes without a sandbox, retrying at the next start", "err", err)
+	}
+	if len(shims)+len(holders) > 0 {
+		r.Log.Info("processes without a sandbox ended", "shims", shims, "holders", holders)
+	}
+	containers, err := forget(ctx, r)
+	if err != nil {
+		r.Log.Warn("cannot remove containers that the CRI plugin does not know, retrying at the next start", "err", err)
+	}
+	if len(containers) > 0 {
+		r.Log.Info("containers that the CRI plugin does not know removed", "containers", containers)
+	}
+}
+
+// ready lists the sandboxes that have a running process of their own: a holder, or the pause container of an earlier
 // version.
-func Ready(ctx context.Context, s Sandboxes) (ids []string, err error) {
-	list, err := s.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
+func ready(ctx context.Context, cri CRI) (ids []string, err error) {
+	list, err := cri.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
 		State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}}})
 	if err != nil {
 		return nil, err
@@ -33,17 +74,41 @@ func Ready(ctx context.Context, s Sandboxes) (ids []string, err error) {
 	return ids, nil
 }
 
-// End ends the shims of a runtime that have neither a ready sandbox nor a process of a pod. It returns their process
-// IDs. program is the file name of shims, up to a version. address is the name of the runtime in the arguments of its
-// shims. sandboxes are those that are ready. Call it while no sandbox starts. It continues after an error, and returns
-// all errors.
-func End(program, address string, sandboxes []string) (ended []int, err error) {
+// forget removes the containers, with their root file systems, that are in containerd's records and that the CRI plugin
+// could not load: a loss of power, or a disk that failed, took the file with their status. Nobody else would remove
+// them. It returns their IDs. It continues after an error, and returns all errors.
+func forget(ctx context.Context, r Runtime) (removed []string, err error) {
+	list, err := r.CRI.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		return nil, err
+	}
+	recorded, err := r.Client.Containers(ctx, `labels."io.cri-containerd.kind"==container`)
+	if err != nil {
+		return nil, err
+	}
+	for _, container := range recorded {
+		id := container.ID()
+		if slices.ContainsFunc(list.Containers, func(c *runtimeapi.Container) bool { return c.Id == id }) {
+			continue
+		}
+		if failed := container.Delete(ctx, containerd.WithSnapshotCleanup); failed != nil {
+			err = errors.Join(err, fmt.Errorf("container %s: %w", id, failed))
+			continue
+		}
+		removed = append(removed, id)
+	}
+	return removed, err
+}
+
+// endShims ends the shims of a runtime that have neither a ready sandbox nor a process of a pod. It returns their
+// process IDs. It continues after an error, and returns all errors.
+func endShims(program, address string, sandboxes []string) (ended []int, err error) {
 	return end("shim", func(process int) bool { return isOrphan(process, program, address, sandboxes) })
 }
 
-// EndHolders ends the holders of a program whose sandbox is not ready, such as one whose record is damaged. It returns
-// their process IDs. Call it while no sandbox starts. It continues after an error, and returns all errors.
-func EndHolders(program string, sandboxes []string) (ended []int, err error) {
+// endHolders ends the holders of a program whose sandbox is not ready, such as one whose record is damaged. It returns
+// their process IDs. It continues after an error, and returns all errors.
+func endHolders(program string, sandboxes []string) (ended []int, err error) {
 	return end("holder", func(process int) bool {
 		args := arguments(process)
 		return len(args) > 1 && args[0] == program && !slices.Contains(sandboxes, args[1])

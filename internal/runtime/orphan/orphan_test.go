@@ -11,9 +11,9 @@ import (
 // Scripts of programs. Both print a line when they are ready. The second one has a child.
 const waits, works = `echo; read x`, `sleep 60 & echo; wait; true`
 
-// TestEnd runs programs with the arguments of shims: only one is of this runtime and has neither a sandbox nor a
+// TestEndShims runs programs with the arguments of shims: only one is of this runtime and has neither a sandbox nor a
 // child.
-func TestEnd(t *testing.T) {
+func TestEndShims(t *testing.T) {
 	const name = "containerd-shim"
 	const shim = "/bin/" + name + "-0123"
 	const address = "/run/berth/0123/grpc.sock"
@@ -25,7 +25,7 @@ func TestEnd(t *testing.T) {
 	start(shim, waits, "/run/berth/4567/grpc.sock", "gone")
 	start("/bin/other", waits, address, "gone")
 	start(shim, works, address, "gone")
-	ended, err := End(name, address, []string{"live"})
+	ended, err := endShims(name, address, []string{"live"})
 	if err != nil || !slices.Equal(ended, []int{orphan.Process.Pid}) {
 		t.Errorf("ended %v, %v; want %d", ended, err, orphan.Process.Pid)
 	}
@@ -43,7 +43,7 @@ func TestEndHolders(t *testing.T) {
 	orphan := run(t, dir, program, "gone", "n4")
 	run(t, dir, program, "live", "n4")
 	run(t, dir, "/other/bin/holder", "gone", "n4")
-	ended, err := EndHolders(program, []string{"live"})
+	ended, err := endHolders(program, []string{"live"})
 	if err != nil || !slices.Equal(ended, []int{orphan.Process.Pid}) {
 		t.Errorf("ended %v, %v; want %d", ended, err, orphan.Process.Pid)
 	}
