@@ -133,10 +133,11 @@ func TestRestart(t *testing.T) {
 	removeNetwork(t, dir)
 }
 
-// An agent was killed when the CRI plugin had forgotten a container whose task was still there. The next agent removes
-// the task, so that the shim can end.
+// An agent was killed when the CRI plugin had forgotten a container whose task was still there, or a loss of power took
+// what the plugin knew. The next agent removes the task, so that the shim can end, and the container's file system.
 func TestForgottenContainer(t *testing.T) {
 	c := serveKillable(t)
+	images := snapshots(t, c.dir)
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("forgotten")})
 	running := c.container(t, id, pod, "running", "sleep")
 	service := tasks.NewTasksClient(dial(t, c.dir))
@@ -157,7 +158,87 @@ func TestForgottenContainer(t *testing.T) {
 	}
 	c.removeAll(t)
 	eventually.True(t, "the shim ends", func() bool { return runningPrograms(c.dir, "containerd-shim") == 0 })
+	eventually.True(t, "only the file systems of images are left", func() bool { return snapshots(t, c.dir) == images })
 	removeNetwork(t, c.dir)
+}
+
+// snapshots returns the number of file systems: of the layers of images, and of containers.
+func snapshots(t *testing.T, dir string) int {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(testConfig(dir).Root, "io.containerd.snapshotter.v1.*/snapshots/*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+// A loss of power empties the file with the exit of a container that was being deleted. The container has ended for the
+// CRI plugin, and can be removed.
+func TestExitIsLostWithThePower(t *testing.T) {
+	c := serveKillable(t)
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("lost")})
+	container := c.container(t, id, pod, "running", "sleep")
+	process := c.pid(t, container)
+	c.kill(t)
+	for pid := range running(c.dir) {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// It may have ended with the holder.
+	if err := unix.Kill(process, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		t.Fatal(err)
+	}
+	state := testConfig(c.dir).State
+	bundle := filepath.Join(state, "tasks/k8s.io", container)
+	if err := unix.Unmount(filepath.Join(bundle, "rootfs"), unix.MNT_DETACH); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(bundle); err != nil {
+		t.Fatal(err)
+	}
+	exit := filepath.Join(state, "exits/k8s.io", container)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(exit), 0o700), os.WriteFile(exit, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	c.start(t)
+	if status := c.status(t, container); status.State != cri.ContainerState_CONTAINER_EXITED || status.ExitCode == 0 {
+		t.Errorf("the container is %s with exit code %d, want an unknown one", status.State, status.ExitCode)
+	}
+	c.end(t)
+}
+
+// Containers end at the moment when the runtime does. The next one knows their exit codes.
+func TestContainersEndWithTheRuntime(t *testing.T) {
+	const containers, rounds = 10, 4
+	c := serveKillable(t)
+	for round := range rounds {
+		id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta(fmt.Sprintf("ends%d", round))})
+		pids := map[string]int{}
+		for i := range containers {
+			container := c.container(t, id, pod, fmt.Sprintf("c%d", i), "sleep")
+			pids[container] = c.pid(t, container)
+		}
+		if err := c.process.Process.Signal(unix.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		for _, pid := range pids {
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(round) * time.Millisecond) // the ends are spread over the end of the runtime
+		}
+		if err := c.process.Wait(); err != nil {
+			t.Fatalf("the runtime ended with %v", err)
+		}
+		c.start(t)
+		for container := range pids {
+			if code := c.exitCode(t, container); code != 128+int32(unix.SIGKILL) {
+				t.Errorf("exit code %d, want that of SIGKILL", code)
+			}
+		}
+	}
+	c.end(t)
 }
 
 // Only the shim knows a container, whose bundle is gone. The shim ends with the runtime nevertheless.

@@ -25,6 +25,7 @@ import (
 	"github.com/berth-run/berth/internal/base/headstart"
 	"github.com/berth-run/berth/internal/base/inflight"
 	"github.com/berth-run/berth/internal/runtime/command"
+	"github.com/berth-run/berth/internal/runtime/exits"
 	"github.com/berth-run/berth/internal/runtime/handler"
 	"github.com/berth-run/berth/internal/runtime/logpath"
 	"github.com/berth-run/berth/internal/runtime/network"
@@ -41,7 +42,7 @@ const (
 	inProcessURI = "io.containerd.server.v1." + inProcessID
 	// criNamespace is the containerd namespace of the CRI plugin's images and containers.
 	criNamespace = "k8s.io"
-	// stopTimeout is how long cancelled calls may take to clean up.
+	// stopTimeout is how long cancelled calls may take to clean up, and after them containerd with ended containers.
 	stopTimeout = 2 * time.Second
 )
 
@@ -81,6 +82,7 @@ type server struct {
 	transfers   transfers
 	handlers    handler.Handlers
 	headstart   *headstart.Headstart
+	exits       *exits.Gate
 }
 
 // startServer starts containerd and waits until its plugins are ready. It gives up when ctx ends, or when containerd's
@@ -137,6 +139,7 @@ func (s *server) register() (err error) {
 		}
 	}()
 	registerContent()
+	s.exits = exits.Register()
 	unpack.RegisterSynced()
 	s.boxes.Register()
 	registry.Register(&plugin.Registration{
@@ -273,5 +276,6 @@ func (s service) end() {
 // stop ends containerd's background work, then containerd. Containers and their shims run on.
 func (s *server) stop() {
 	s.end()
+	s.exits.Close(stopTimeout)
 	s.containerd.Stop()
 }

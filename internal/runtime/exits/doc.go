@@ -1,0 +1,6 @@
+// Package exits lets containerd finish with the containers that have ended before its database closes.
+//
+// The CRI plugin handles the end of a container in a goroutine that containerd does not wait for when it stops. NRI
+// meanwhile reads the container's records, and panics if the database is closed. The whole agent would end with it.
+// From the moment when the runtime stops, the CRI plugin learns of no more ends: the next runtime finds them.
+package exits
