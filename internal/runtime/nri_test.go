@@ -70,13 +70,21 @@ func (s *sample) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.C
 
 func (s *sample) StopContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate,
 	error) {
-	s.note(pod, "stop "+c.GetName())
+	s.note(pod, "stop "+specified(c))
 	return nil, nil
 }
 
 func (s *sample) RemoveContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
-	s.note(pod, "remove "+c.GetName())
+	s.note(pod, "remove "+specified(c))
 	return nil
+}
+
+// specified returns the name of a container, and says so if its specification is not whole (package briefspec).
+func specified(c *api.Container) string {
+	if len(c.GetArgs()) == 0 || len(c.GetEnv()) == 0 {
+		return c.GetName() + " without its specification"
+	}
+	return c.GetName()
 }
 
 // The runtime calls a connected plugin at each step of pods and containers, and the plugin may change containers. Its

@@ -24,6 +24,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/headstart"
 	"github.com/berth-run/berth/internal/base/inflight"
+	"github.com/berth-run/berth/internal/runtime/briefspec"
 	"github.com/berth-run/berth/internal/runtime/command"
 	"github.com/berth-run/berth/internal/runtime/exits"
 	"github.com/berth-run/berth/internal/runtime/handler"
@@ -139,6 +140,7 @@ func (s *server) register() (err error) {
 		}
 	}()
 	registerContent()
+	briefspec.Register()
 	s.exits = exits.Register()
 	unpack.RegisterSynced()
 	s.boxes.Register()
@@ -209,6 +211,7 @@ func (s *server) newGRPC(tracer trace.TracerProvider, log *slog.Logger) (service
 			if namespace, ok := namespaces.Namespace(ctx); ok { // a call of the task service has it in its header
 				ctx = namespaces.WithNamespace(ctx, namespace)
 			}
+			ctx = briefspec.Context(ctx, req)
 			if err := s.handlers.Check(req); err != nil {
 				return nil, err
 			}

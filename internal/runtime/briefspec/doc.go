@@ -1,0 +1,7 @@
+// Package briefspec makes containerd's events about containers cheap.
+//
+// With each event about a container, the CRI plugin collects the statuses of all containers of the pod. For the user in
+// a status it reads and decodes the whole specification of the container. When the 500 containers of a pod end, it does
+// so 500,000 times, which took most of the time of two processors and delayed other pods. It gets specifications here
+// that have the user alone, wherever it needs no more.
+package briefspec
