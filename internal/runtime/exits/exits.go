@@ -2,7 +2,6 @@ package exits
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -28,18 +27,8 @@ type Gate struct {
 // Register puts a gate before containerd's service of tasks. Call it once, before containerd starts.
 func Register() *Gate {
 	g := &Gate{reported: map[string]bool{}}
-	replace.Plugin(plugins.ServicePlugin, services.TasksService,
-		func(ic *plugin.InitContext, stock replace.Init) (any, error) {
-			instance, err := stock(ic)
-			if err != nil {
-				return nil, err
-			}
-			client, ok := instance.(tasks.TasksClient)
-			if !ok {
-				return nil, fmt.Errorf("containerd's service of tasks has the unexpected type %T", instance)
-			}
-			return service{client, g}, nil
-		})
+	replace.Plugin(plugins.ServicePlugin, services.TasksService, nil,
+		func(_ *plugin.InitContext, client tasks.TasksClient) (any, error) { return service{client, g}, nil })
 	return g
 }
 

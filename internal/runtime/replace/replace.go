@@ -1,22 +1,40 @@
 package replace
 
 import (
+	"fmt"
+
 	"github.com/containerd/plugin"
 	"github.com/containerd/plugin/registry"
 )
 
-// Init initialises a plugin, as its registration says.
-type Init func(*plugin.InitContext) (any, error)
-
-// Plugin gives the plugin of a type with an ID another initialiser. stock is the one that it had. Call it before
-// containerd starts: it registers all plugins anew. It does nothing if the plugin is not linked.
-func Plugin(of plugin.Type, id string, init func(ic *plugin.InitContext, stock Init) (any, error)) {
+// Plugin puts a part of ours in the place of the plugin of a type with an ID. replace gets the plugin, which it may
+// use. before runs before that is initialised, unless it is nil. An error of either fails the initialisation, and so
+// does a plugin that is no T.
+//
+// Call it before containerd starts: it registers all plugins anew. It does nothing if the plugin is not linked.
+func Plugin[T any](of plugin.Type, id string, before func(*plugin.InitContext) error,
+	replace func(*plugin.InitContext, T) (any, error)) {
 	all := registry.Graph(func(*plugin.Registration) bool { return false })
 	registry.Reset()
 	for _, registration := range all {
 		if registration.Type == of && registration.ID == id {
 			stock := registration.InitFn
-			registration.InitFn = func(ic *plugin.InitContext) (any, error) { return init(ic, stock) }
+			registration.InitFn = func(ic *plugin.InitContext) (any, error) {
+				if before != nil {
+					if err := before(ic); err != nil {
+						return nil, err
+					}
+				}
+				instance, err := stock(ic)
+				if err != nil {
+					return nil, err
+				}
+				t, ok := instance.(T)
+				if !ok {
+					return nil, fmt.Errorf("containerd's plugin %s %q has the unexpected type %T", of, id, instance)
+				}
+				return replace(ic, t)
+			}
 		}
 		registry.Register(&registration)
 	}

@@ -89,20 +89,11 @@ type Manager struct {
 
 // Register replaces containerd's task plugin by a manager, which uses it. Call it once, before containerd starts.
 func Register(config Config) {
-	replace.Plugin(plugins.RuntimePluginV2, "task", func(ic *plugin.InitContext, init replace.Init) (any, error) {
-		if err := nameShims(ic.Properties[plugins.PropertyStateDir], config.Program); err != nil {
-			return nil, err
-		}
-		instance, err := init(ic)
-		if err != nil {
-			return nil, err
-		}
-		before, ok := instance.(stock)
-		if !ok {
-			return nil, fmt.Errorf("containerd's task plugin has the unexpected type %T", instance)
-		}
-		return newManager(ic.Context, config, before)
-	})
+	replace.Plugin(plugins.RuntimePluginV2, "task",
+		func(ic *plugin.InitContext) error {
+			return nameShims(ic.Properties[plugins.PropertyStateDir], config.Program)
+		},
+		func(ic *plugin.InitContext, before stock) (any, error) { return newManager(ic.Context, config, before) })
 }
 
 // shimPath is the file in a bundle of the stock plugin with the path of the container's shim.
