@@ -4,16 +4,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
+	"sync"
 
 	containers "github.com/containerd/containerd/api/services/containers/v1"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/containerd/v2/plugins"
 	"github.com/containerd/containerd/v2/plugins/services"
 	"github.com/containerd/plugin"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/emptypb"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/runtime/replace"
@@ -21,17 +23,9 @@ import (
 
 // Register makes containerd's service of containers give brief specifications. Call it once, before containerd starts.
 func Register() {
-	replace.Plugin(plugins.ServicePlugin, services.ContainersService,
-		func(ic *plugin.InitContext, stock replace.Init) (any, error) {
-			instance, err := stock(ic)
-			if err != nil {
-				return nil, err
-			}
-			client, ok := instance.(containers.ContainersClient)
-			if !ok {
-				return nil, fmt.Errorf("containerd's service of containers has the unexpected type %T", instance)
-			}
-			return service{client}, nil
+	replace.Plugin(plugins.ServicePlugin, services.ContainersService, nil,
+		func(_ *plugin.InitContext, client containers.ContainersClient) (any, error) {
+			return newService(client), nil
 		})
 }
 
@@ -69,25 +63,65 @@ func brief(ctx context.Context, id string) bool {
 }
 
 // service is containerd's service of containers.
-type service struct{ containers.ContainersClient }
+type service struct {
+	containers.ContainersClient
+	known *known
+}
+
+func newService(client containers.ContainersClient) service { return service{client, &known{}} }
+
+// known has containers with brief specifications, by namespace and ID. Several readers get the same one, and must not
+// change it.
+type known struct {
+	containers sync.Map
+	// mu is locked for writing while a container changes, so that a reader does not add what it has read before.
+	mu sync.RWMutex
+}
+
+func key(ctx context.Context, id string) string {
+	namespace, _ := namespaces.Namespace(ctx)
+	return namespace + "/" + id
+}
 
 // Get implements containers.ContainersClient.
 func (s service) Get(ctx context.Context, r *containers.GetContainerRequest,
 	opts ...grpc.CallOption) (*containers.GetContainerResponse, error) {
+	if !brief(ctx, r.GetID()) {
+		return s.ContainersClient.Get(ctx, r, opts...)
+	}
+	key := key(ctx, r.GetID())
+	if c, ok := s.known.containers.Load(key); ok {
+		return &containers.GetContainerResponse{Container: c.(*containers.Container)}, nil //nolint:forcetypeassert // our map
+	}
+	s.known.mu.RLock()
+	defer s.known.mu.RUnlock()
 	response, err := s.ContainersClient.Get(ctx, r, opts...)
-	if err != nil || !brief(ctx, r.GetID()) {
-		return response, err
+	if err != nil {
+		return nil, err
 	}
 	if short := shorten(response.GetContainer().GetSpec()); short != nil {
 		response.Container.Spec = short
+		s.known.containers.Store(key, response.GetContainer())
 	}
 	return response, nil
+}
+
+// Delete implements containers.ContainersClient.
+func (s service) Delete(ctx context.Context, r *containers.DeleteContainerRequest,
+	opts ...grpc.CallOption) (*emptypb.Empty, error) {
+	s.known.mu.Lock()
+	defer s.known.mu.Unlock()
+	defer s.known.containers.Delete(key(ctx, r.GetID()))
+	return s.ContainersClient.Delete(ctx, r, opts...)
 }
 
 // Update implements containers.ContainersClient. A client that changes a container writes back all that it has read. A
 // brief specification does not replace the whole one.
 func (s service) Update(ctx context.Context, r *containers.UpdateContainerRequest,
 	opts ...grpc.CallOption) (*containers.UpdateContainerResponse, error) {
+	s.known.mu.Lock()
+	defer s.known.mu.Unlock()
+	defer s.known.containers.Delete(key(ctx, r.GetContainer().GetID()))
 	if paths := r.GetUpdateMask().GetPaths(); len(paths) == 0 || slices.Contains(paths, "spec") {
 		now, err := s.ContainersClient.Get(ctx, &containers.GetContainerRequest{ID: r.GetContainer().GetID()}, opts...)
 		if err != nil {

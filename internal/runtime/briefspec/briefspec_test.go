@@ -7,10 +7,12 @@ import (
 	"time"
 
 	containers "github.com/containerd/containerd/api/services/containers/v1"
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -19,10 +21,15 @@ import (
 type stored struct {
 	containers.ContainersClient
 	container *containers.Container
+	read      int // how often
 }
 
 func (s *stored) Get(context.Context, *containers.GetContainerRequest,
 	...grpc.CallOption) (*containers.GetContainerResponse, error) {
+	s.read++
+	if s.container == nil {
+		return nil, errdefs.ErrNotFound
+	}
 	return &containers.GetContainerResponse{Container: &containers.Container{
 		ID: s.container.ID, Labels: s.container.Labels, Spec: s.container.Spec}}, nil
 }
@@ -31,6 +38,12 @@ func (s *stored) Update(_ context.Context, r *containers.UpdateContainerRequest,
 	_ ...grpc.CallOption) (*containers.UpdateContainerResponse, error) {
 	s.container = r.Container
 	return &containers.UpdateContainerResponse{Container: r.Container}, nil
+}
+
+func (s *stored) Delete(context.Context, *containers.DeleteContainerRequest,
+	...grpc.CallOption) (*emptypb.Empty, error) {
+	s.container = nil
+	return &emptypb.Empty{}, nil
 }
 
 func whole() *specs.Spec {
@@ -83,7 +96,7 @@ func TestSpecificationsAreBriefForEvents(t *testing.T) {
 		"removal of its sandbox": {call(&runtimeapi.RemovePodSandboxRequest{}), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := service{&stored{container: &containers.Container{ID: id, Spec: encode(t, whole())}}}
+			s := newService(&stored{container: &containers.Container{ID: id, Spec: encode(t, whole())}})
 			got := specOf(test.ctx, t, s)
 			want := *whole()
 			if test.brief {
@@ -123,7 +136,7 @@ func TestBriefSpecificationIsNotStored(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := &stored{container: &containers.Container{ID: "one", Spec: encode(t, whole())}}
-			s := service{store}
+			s := newService(store)
 			read, err := s.Get(limited, &containers.GetContainerRequest{ID: "one"})
 			if err != nil {
 				t.Fatal(err)
@@ -151,4 +164,38 @@ func TestBriefSpecificationIsNotStored(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A brief specification is read once, until the container changes or is deleted.
+func TestBriefSpecificationIsReadOnce(t *testing.T) {
+	limited, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	store := &stored{container: &containers.Container{ID: "one", Spec: encode(t, whole())}}
+	s := newService(store)
+	for range 3 {
+		specOf(limited, t, s)
+	}
+	if store.read != 1 {
+		t.Errorf("read %d times", store.read)
+	}
+	other := whole()
+	other.Process.User.UID = 7
+	update := &containers.UpdateContainerRequest{Container: &containers.Container{ID: "one", Spec: encode(t, other)}}
+	if _, err := s.Update(limited, update); err != nil {
+		t.Fatal(err)
+	}
+	if got := specOf(limited, t, s).Process.User.UID; got != 7 {
+		t.Errorf("the user after a change is %d", got)
+	}
+	if _, err := s.Delete(limited, &containers.DeleteContainerRequest{ID: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Get(limited, &containers.GetContainerRequest{ID: "one"})
+	if !errdefs.IsNotFound(err) {
+		t.Errorf("a deleted container is read: %v", err)
+	}
+	s.known.containers.Range(func(key, _ any) bool {
+		t.Errorf("%s is kept", key)
+		return true
+	})
 }
