@@ -314,6 +314,17 @@ func (c *container) terminal(r *child.Reaper, p *process, socket *runc.Socket) e
 	return nil
 }
 
+// removeRoot unmounts the root file system of a container that is deleted, and removes its directory. The machine's
+// table of mounts is long if it has many containers: it is read only if there are other mounts too.
+func (c *container) removeRoot() error {
+	rootfs := filepath.Join(c.record.Bundle, "rootfs")
+	_ = unix.Unmount(rootfs, unix.UMOUNT_NOFOLLOW) // else it cannot be removed
+	if err := unix.Rmdir(rootfs); err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return mount.UnmountRecursive(rootfs, 0)
+}
+
 // discard removes a container whose creation has failed, or was cut short by the end of a shim.
 func (c *container) discard() {
 	ctx := context.Background()

@@ -302,7 +302,7 @@ func (k *keeper) delete(ctx context.Context, c *container) error {
 			return err
 		}
 	}
-	if err := mount.UnmountRecursive(filepath.Join(c.record.Bundle, "rootfs"), 0); err != nil {
+	if err := c.removeRoot(); err != nil {
 		return fmt.Errorf("unmount root file system: %w", err)
 	}
 	if !created && !init.NeverRan {
