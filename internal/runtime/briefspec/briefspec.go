@@ -90,8 +90,9 @@ func (s service) Get(ctx context.Context, r *containers.GetContainerRequest,
 		return s.ContainersClient.Get(ctx, r, opts...)
 	}
 	key := key(ctx, r.GetID())
-	if c, ok := s.known.containers.Load(key); ok {
-		return &containers.GetContainerResponse{Container: c.(*containers.Container)}, nil //nolint:forcetypeassert // our map
+	if value, ok := s.known.containers.Load(key); ok {
+		container, _ := value.(*containers.Container)
+		return &containers.GetContainerResponse{Container: container}, nil
 	}
 	s.known.mu.RLock()
 	defer s.known.mu.RUnlock()
