@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,6 +101,15 @@ func (o *Observed) Container(name string) (ContainerStatus, bool) {
 		}
 	}
 	return ContainerStatus{}, false
+}
+
+// Newest returns the newest instance of each container by name, for readers of many: Container searches.
+func (o *Observed) Newest() map[string]*ContainerStatus {
+	newest := map[string]*ContainerStatus{}
+	for i, c := range slices.Backward(o.ContainersOf()) {
+		newest[c.Name] = &o.Containers[i]
+	}
+	return newest
 }
 
 // Running reports whether any container or sandbox of the pod still runs.

@@ -98,6 +98,13 @@ func (c Container) FieldPath() string {
 	return "spec." + list + "{" + c.Name + "}"
 }
 
+// Many is the largest number of containers with which a pod leaves no CPUs to others. Work on a pod with more of them
+// waits at times, because each change of a container causes work that grows with their number (decision 6).
+const Many = 16
+
+// HasMany reports whether a pod has more than Many app containers.
+func HasMany(p *corev1.Pod) bool { return len(p.Spec.Containers) > Many }
+
 // Containers lists every container of the pod: init containers and sidecars in
 // order, then app containers, then ephemeral ones.
 func Containers(p *corev1.Pod) []Container {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/model/pod"
 )
@@ -38,12 +39,18 @@ type PLEG struct {
 	wg    sync.WaitGroup
 }
 
+// longestRest limits how long the next reading of a pod with many containers waits after one.
+const longestRest = time.Second
+
 // podLock serializes the readings of a pod, so that an older reading never overwrites a newer one.
 type podLock struct {
-	mu    sync.Mutex
-	users int
-	// queued says that a reading waits for the lock. It will see everything that has happened until now.
+	reading chan struct{} // has an element while a reading runs
+	marks   chan struct{} // has an element while a goroutine of mark reads or rests
+	users   int
+	// queued says that a goroutine of mark waits. It will see everything that has happened until now.
 	queued bool
+	// dirty says that something has happened since the last reading began.
+	dirty bool
 }
 
 // New returns a PLEG that has read nothing.
@@ -66,12 +73,14 @@ func (p *PLEG) Observed(uid types.UID) *pod.Observed { return p.table.Observed(u
 func (p *PLEG) Refresh(ctx context.Context, uid types.UID) error {
 	l := p.hold(uid)
 	defer p.release(uid, l)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return p.read(ctx, uid)
+	l.reading <- struct{}{}
+	defer func() { <-l.reading }()
+	_, err := p.read(ctx, uid, l)
+	return err
 }
 
-// mark starts a goroutine that reads a pod, unless one is queued already.
+// mark starts a goroutine that reads a pod, unless one is queued already. After a reading of a pod with many containers
+// the next one waits for as long as that took: meanwhile the events of other containers come, which it also answers.
 func (p *PLEG) mark(ctx context.Context, uid types.UID) {
 	p.mu.Lock()
 	l := p.lockOf(uid)
@@ -79,21 +88,37 @@ func (p *PLEG) mark(ctx context.Context, uid types.UID) {
 		p.mu.Unlock()
 		return
 	}
-	l.queued = true
+	l.queued, l.dirty = true, true
 	l.users++
 	p.mu.Unlock()
 	p.wg.Go(func() {
 		defer p.release(uid, l)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		p.mu.Lock()
-		l.queued = false
-		p.mu.Unlock()
-		if err := p.read(ctx, uid); err != nil && ctx.Err() == nil {
-			p.opts.Log.Warn("read pod from the runtime failed, retrying at the next event or relist", "uid", uid, "err",
-				err)
+		l.marks <- struct{}{}
+		defer func() { <-l.marks }()
+		began := time.Now()
+		if p.readMarked(ctx, uid, l) > pod.Many {
+			_ = retry.Sleep(ctx, min(time.Since(began), longestRest))
 		}
 	})
+}
+
+// readMarked reads a pod unless another reading has already seen what happened. It returns the number of containers.
+func (p *PLEG) readMarked(ctx context.Context, uid types.UID, l *podLock) int {
+	l.reading <- struct{}{}
+	defer func() { <-l.reading }()
+	p.mu.Lock()
+	l.queued = false
+	dirty := l.dirty
+	p.mu.Unlock()
+	if !dirty {
+		return 0
+	}
+	n, err := p.read(ctx, uid, l)
+	if err != nil && ctx.Err() == nil {
+		p.opts.Log.Warn("read pod from the runtime failed, retrying at the next event or relist", "uid", uid, "err",
+			err)
+	}
+	return n
 }
 
 func (p *PLEG) hold(uid types.UID) *podLock {
@@ -108,7 +133,7 @@ func (p *PLEG) hold(uid types.UID) *podLock {
 func (p *PLEG) lockOf(uid types.UID) *podLock {
 	l := p.locks[uid]
 	if l == nil {
-		l = &podLock{}
+		l = &podLock{reading: make(chan struct{}, 1), marks: make(chan struct{}, 1)}
 		p.locks[uid] = l
 	}
 	return l
@@ -122,29 +147,42 @@ func (p *PLEG) release(uid types.UID, l *podLock) {
 	}
 }
 
-// read updates the table with the runtime's state of one pod. The caller holds the pod's lock.
-func (p *PLEG) read(ctx context.Context, uid types.UID) error {
+// read updates the table with the runtime's state of one pod, and returns the number of its containers. The caller
+// holds the pod's lock.
+func (p *PLEG) read(ctx context.Context, uid types.UID, l *podLock) (n int, err error) {
+	p.setDirty(l, false)
+	defer func() {
+		if err != nil {
+			p.setDirty(l, true)
+		}
+	}()
 	at := p.opts.Now()
 	labels := map[string]string{pod.LabelPodUID: string(uid)}
 	boxes, err := p.opts.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
 		Filter: &runtimeapi.PodSandboxFilter{LabelSelector: labels}})
 	if err != nil {
-		return fmt.Errorf("list sandboxes of pod %s: %w", uid, err)
+		return 0, fmt.Errorf("list sandboxes of pod %s: %w", uid, err)
 	}
 	containers, err := p.opts.Runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{
 		Filter: &runtimeapi.ContainerFilter{LabelSelector: labels}})
 	if err != nil {
-		return fmt.Errorf("list containers of pod %s: %w", uid, err)
+		return 0, fmt.Errorf("list containers of pod %s: %w", uid, err)
 	}
 	if len(boxes.Items) == 0 && len(containers.Containers) == 0 {
 		p.table.Delete(uid)
-		return nil
+		return 0, nil
 	}
 	was, _ := p.table.Get(uid)
 	now, err := p.detail(ctx, was, &pod.Observed{UID: uid, At: at}, listed{boxes.Items, containers.Containers})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	p.table.Put(uid, now)
-	return nil
+	return len(containers.Containers), nil
+}
+
+func (p *PLEG) setDirty(l *podLock, dirty bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.dirty = dirty
 }

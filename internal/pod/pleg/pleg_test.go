@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -182,4 +183,56 @@ func TestRemovedPodLeavesTheTable(t *testing.T) {
 			t.Errorf("observed is still %+v", o)
 		}
 	})
+}
+
+// An event does not cause a reading if a later reading has begun since.
+func TestEventBeforeAReadingCausesNone(t *testing.T) {
+	run(t, asIs, func(t *testing.T, b *bench) {
+		b.pod(t, "u1")
+		synctest.Wait()
+		b.Inject(fake.Fault{Method: "ListContainers", Delay: 100 * time.Millisecond})
+		before := len(b.Calls("ListContainers"))
+		for range 2 { // the second one waits for the first
+			go func() {
+				if err := b.pleg.Refresh(t.Context(), "u1"); err != nil {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait()
+		}
+		b.pleg.mark(t.Context(), "u1")
+		time.Sleep(time.Second)
+		if n := len(b.Calls("ListContainers")) - before; n != 2 {
+			t.Errorf("two readings and an event between them made %d calls", n)
+		}
+	})
+}
+
+// The events of a pod with many containers are answered by fewer readings, which leave CPUs to other pods. Those of a
+// pod with few are answered at once.
+func TestReadingsOfAPodWithManyContainersRest(t *testing.T) {
+	for name, test := range map[string]struct{ containers, soon, late int }{"many": {17, 1, 2}, "few": {16, 2, 2}} {
+		t.Run(name, func(t *testing.T) {
+			run(t, asIs, func(t *testing.T, b *bench) {
+				b.pod(t, "u1")
+				synctest.Wait()
+				b.Inject(fake.Fault{Method: "ListContainers", Delay: 100 * time.Millisecond, Answer: func(all any) any {
+					list, _ := all.(*runtimeapi.ListContainersResponse)
+					list.Containers = slices.Repeat(list.Containers, test.containers)
+					return list
+				}})
+				before := len(b.Calls("ListContainers"))
+				b.pleg.mark(t.Context(), "u1")
+				time.Sleep(110 * time.Millisecond)
+				b.pleg.mark(t.Context(), "u1")
+				for at, want := range []int{test.soon, test.late} {
+					time.Sleep(70 * time.Millisecond)
+					if n := len(b.Calls("ListContainers")) - before; n != want {
+						t.Errorf("look %d: two events made %d calls, want %d", at, n, want)
+					}
+				}
+				time.Sleep(time.Second)
+			})
+		})
+	}
 }

@@ -164,11 +164,13 @@ func (c *computation) containersReady(phase corev1.PodPhase) (ready bool, why, m
 			unready = append(unready, k.Name)
 		}
 	}
-	for _, k := range c.Pod.Spec.Containers {
-		if slices.ContainsFunc(c.s.ContainerStatuses, func(s corev1.ContainerStatus) bool {
-			return s.Name == k.Name && !s.Ready
-		}) {
-			unready = append(unready, k.Name)
+	isReady := map[string]bool{}
+	for i := range c.s.ContainerStatuses {
+		isReady[c.s.ContainerStatuses[i].Name] = c.s.ContainerStatuses[i].Ready
+	}
+	for i := range c.Pod.Spec.Containers {
+		if name := c.Pod.Spec.Containers[i].Name; !isReady[name] {
+			unready = append(unready, name)
 		}
 	}
 	if len(unready) > 0 {

@@ -14,32 +14,27 @@ import (
 // containers returns the statuses of the containers of these kinds, in the order of the spec. before are the statuses
 // reported last.
 func (c *computation) containers(before []corev1.ContainerStatus, kinds ...pod.Kind) []corev1.ContainerStatus {
+	old := map[string]*corev1.ContainerStatus{}
+	for i := range before {
+		old[before[i].Name] = &before[i]
+	}
 	var all []corev1.ContainerStatus
 	for _, k := range c.specs(kinds...) {
-		var old *corev1.ContainerStatus
-		if i := slices.IndexFunc(before, func(s corev1.ContainerStatus) bool { return s.Name == k.Name }); i >= 0 {
-			old = &before[i]
-		}
-		all = append(all, c.container(k, old))
+		all = append(all, c.container(k, old[k.Name]))
 	}
 	return all
 }
 
 // container returns the status of one container. old is its status reported last, nil if there was none.
 func (c *computation) container(k pod.Container, old *corev1.ContainerStatus) corev1.ContainerStatus {
-	var runs []pod.ContainerStatus // newest first
-	for _, s := range c.Observed.ContainersOf() {
-		if s.Name == k.Name {
-			runs = append(runs, s)
-		}
-	}
+	runs := c.runs[k.Name]
 	s := corev1.ContainerStatus{Name: k.Name, Image: k.Image, VolumeMounts: c.mounts(k)}
 	if len(runs) == 0 {
 		c.absent(k, &s, old)
 		c.explain(k, &s, nil)
 	} else {
 		c.present(k, &s, runs, old)
-		c.explain(k, &s, &runs[0])
+		c.explain(k, &s, runs[0])
 	}
 	c.readiness(k, &s, old)
 	if c.Devices != nil && !c.Node.Hidden.ResourceHealth {
@@ -63,9 +58,9 @@ func withoutMessages(all []corev1.ResourceStatus) (out []corev1.ResourceStatus) 
 }
 
 // present fills in a container that the runtime knows.
-func (c *computation) present(k pod.Container, s *corev1.ContainerStatus, runs []pod.ContainerStatus,
+func (c *computation) present(k pod.Container, s *corev1.ContainerStatus, runs []*pod.ContainerStatus,
 	old *corev1.ContainerStatus) {
-	now, actual := runs[0], c.Actual[runs[0].ID]
+	now, actual := *runs[0], c.Actual[runs[0].ID]
 	s.ContainerID = c.Node.Runtime + "://" + now.ID
 	s.Image, s.ImageID = cmp.Or(now.Image, k.Image), now.ImageID
 	s.RestartCount = int32(now.RestartCount)
@@ -90,7 +85,7 @@ func (c *computation) present(k pod.Container, s *corev1.ContainerStatus, runs [
 	last := old.LastTerminationState.Terminated
 	switch was := old.State.Terminated; {
 	case len(runs) > 1 && runs[1].State == pod.StateExited:
-		s.LastTerminationState.Terminated = c.terminated(runs[1])
+		s.LastTerminationState.Terminated = c.terminated(*runs[1])
 	case was != nil && old.ContainerID != s.ContainerID:
 		// The runtime does not list the previous run any more, because it was removed.
 		s.LastTerminationState.Terminated = was

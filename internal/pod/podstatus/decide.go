@@ -19,7 +19,11 @@ import (
 // Compute returns the status of one pod. The result shares memory with the input, so the caller must change neither
 // afterwards.
 func Compute(in Input) corev1.PodStatus {
-	c := &computation{Input: in, old: in.Previous}
+	c := &computation{Input: in, old: in.Previous, runs: map[string][]*pod.ContainerStatus{}}
+	seen := in.Observed.ContainersOf()
+	for i := range seen {
+		c.runs[seen[i].Name] = append(c.runs[seen[i].Name], &seen[i])
+	}
 	if wasRejected(in.Previous) && (in.Refused == nil || !in.Refused.Final) && !c.ended() {
 		c.old = corev1.PodStatus{} // a later agent, or a change of the pod, has brought it through admission again
 	}
@@ -69,8 +73,9 @@ func (r Refusal) explain(list []corev1.ContainerStatus) {
 
 type computation struct {
 	Input
-	old corev1.PodStatus
-	s   corev1.PodStatus
+	old  corev1.PodStatus
+	s    corev1.PodStatus
+	runs map[string][]*pod.ContainerStatus // the instances of each container by name, newest first
 }
 
 // generation returns the generation that the status observes.
@@ -294,10 +299,14 @@ func (c *computation) alive() bool {
 // initialized.
 func (c *computation) appInSandbox() bool {
 	box, ok := c.Observed.Sandbox()
-	return ok && slices.ContainsFunc(c.Observed.Containers, func(s pod.ContainerStatus) bool {
-		return s.SandboxID == box.ID &&
-			slices.ContainsFunc(c.Pod.Spec.Containers, func(k corev1.Container) bool { return k.Name == s.Name })
-	})
+	for i := range c.Pod.Spec.Containers {
+		for _, s := range c.runs[c.Pod.Spec.Containers[i].Name] {
+			if ok && s.SandboxID == box.ID {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // stopping reports whether the pod is ending, so that no container starts any more.

@@ -22,6 +22,9 @@ import (
 // clock may be set meanwhile.
 const longestSleep = time.Minute
 
+// longestRest limits how long a worker waits between two passes over a pod with many containers.
+const longestRest = time.Second
+
 // Run takes the pod through its life and returns nil when nothing of it is left. A pod that ended by itself keeps its
 // status until a Stop removes it. When ctx ends, Run detaches: it returns ctx's error after the running calls have
 // ended, and leaves everything on the node as it is.
@@ -105,7 +108,7 @@ func (w *Worker) sync(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		w.mu.Lock()
-		stopped, revision := w.stop != nil, w.revision
+		stopped, of, revision := w.stop != nil, w.pod, w.revision
 		w.mu.Unlock()
 		if stopped {
 			return nil
@@ -115,6 +118,10 @@ func (w *Worker) sync(ctx context.Context) error {
 		next := w.turn(setup)
 		if ended, began := w.work.pass(w.tasks.busy(), revision, now); ended != "" {
 			w.opts.Owner.Worked(ended, now.Sub(began))
+		}
+		if pod.HasMany(of.Pod) {
+			// Each change of a container wakes the worker. One pass for several of them leaves CPUs to other pods.
+			_ = retry.Sleep(setup, min(w.opts.Now().Sub(now), longestRest))
 		}
 		if !next.IsZero() {
 			timer.Reset(min(max(0, next.Sub(w.opts.Now())), longestSleep))
@@ -153,13 +160,13 @@ func (w *Worker) turn(ctx context.Context) (next time.Time) {
 // zero for never.
 func (w *Worker) pass(ctx context.Context) time.Time {
 	w.mu.Lock()
-	p, revision := w.pod, w.revision
+	p, hashes, revision := w.pod, w.hashes, w.revision
 	w.mu.Unlock()
 	w.tasks.begin()
 	last := w.opts.Statuses.Kept(w.uid) // before observed: a container reported in between would look lost
 	observed := w.opts.Observer.Observed(w.uid)
 	decided := plan.Compute(plan.Input{
-		Pod: p.Pod, Observed: observed, Probes: w.opts.Probes.Plan(w.uid), Last: last, Hash: pod.ContainerHashes(p.Pod),
+		Pod: p.Pod, Observed: observed, Probes: w.opts.Probes.Plan(w.uid), Last: last, Hash: hashes,
 		Restart: w.opts.Resizes.Restarts(w.uid),
 		Started: started(p, observed), MaxBackoff: w.opts.MaxBackoff, Now: w.opts.Now(),
 	})

@@ -122,8 +122,9 @@ type Worker struct {
 
 	mu       sync.Mutex
 	pod      *pod.Pod
-	revision int            // of pod
-	prepared map[string]int // by step: the revision that it was last done for
+	hashes   map[string]string // of the containers of pod, by name
+	revision int               // of pod
+	prepared map[string]int    // by step: the revision that it was last done for
 	stop     *pod.Stop
 	cancel   context.CancelFunc // interrupts Setup
 	stage    Stage
@@ -135,7 +136,7 @@ type Worker struct {
 // New returns the worker of p. Nothing runs before Run.
 func New(opts Options, p *pod.Pod) *Worker {
 	w := &Worker{
-		opts: opts, uid: p.UID, pod: p,
+		opts: opts, uid: p.UID, pod: p, hashes: pod.ContainerHashes(p.Pod),
 		wake: wake.New(), stops: make(chan pod.Stop, 1),
 		prepared: map[string]int{}, cancel: func() {},
 	}
@@ -148,8 +149,9 @@ func (w *Worker) Wake() { w.wake.Wake() }
 
 // Update sets a new version of the pod. Failed tasks are retried at once.
 func (w *Worker) Update(p *pod.Pod) {
+	hashes := pod.ContainerHashes(p.Pod)
 	w.mu.Lock()
-	w.pod = p
+	w.pod, w.hashes = p, hashes
 	w.revision++
 	w.mu.Unlock()
 	w.tasks.release()

@@ -371,3 +371,38 @@ func TestTeardownWaitsUntilContainersHaveEnded(t *testing.T) {
 		}
 	})
 }
+
+// Each change of a container wakes the worker. With many containers it rests after a pass for as long as the pass took,
+// unless the pod must stop.
+func TestPassesOverManyContainersRest(t *testing.T) {
+	for name, test := range map[string]struct{ containers, soon, late int }{"many": {17, 1, 2}, "few": {16, 2, 3}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &node{}
+				w := newWorker(n, Step{Name: "slow", Phase: Act, Setup: func(context.Context, *Run) error {
+					n.record("pass")
+					time.Sleep(100 * time.Millisecond)
+					return nil
+				}})
+				p := webPod()
+				p.Spec.Containers = make([]corev1.Container, test.containers)
+				w.Update(p)
+				_, ended := start(t, w)
+				time.Sleep(110 * time.Millisecond)
+				w.Wake()
+				for _, want := range []int{test.soon, test.late} {
+					time.Sleep(70 * time.Millisecond)
+					if got := n.records(); len(got) != want {
+						t.Errorf("passes: %d, want %d", len(got), want)
+					}
+				}
+				time.Sleep(60 * time.Millisecond) // the worker with many containers rests again, the other one sleeps
+				began := time.Now()
+				w.Stop(pod.Stop{Reason: pod.StopDeleted, Remove: true})
+				if err := <-ended; err != nil || time.Since(began) != 0 {
+					t.Errorf("ended after %v: %v", time.Since(began), err)
+				}
+			})
+		})
+	}
+}

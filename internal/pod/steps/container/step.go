@@ -282,9 +282,12 @@ type backOff struct {
 // passes.
 func (s *Containers) reportBackOffs(r *worker.Run) {
 	for _, w := range r.Plan.Waiting {
+		if w.Reason != reason.CrashLoopBackOff {
+			continue
+		}
 		crashed, seen := r.Observed.Container(w.Name)
 		c, known := pod.FindContainer(r.Pod.Pod, w.Name)
-		if w.Reason != reason.CrashLoopBackOff || !seen || !known {
+		if !seen || !known {
 			continue
 		}
 		due := false

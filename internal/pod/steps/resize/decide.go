@@ -269,8 +269,9 @@ type update struct {
 // with its present values is harmless. Init containers that are no sidecars are left alone if initFixed is set.
 func difference(p *corev1.Pod, o *pod.Observed, actuated map[string]given, initFixed bool) work {
 	w := work{restarts: map[string]string{}}
+	newest := o.Newest()
 	for _, c := range pod.Containers(p) {
-		s, ok := o.Container(c.Name)
+		s, ok := newest[c.Name]
 		if c.Kind == pod.Ephemeral || !ok || c.Kind == pod.Init && initFixed {
 			continue
 		}

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-run/berth/internal/model/pod"
 )
 
 // Places is a Gate with a fixed number of places. Callers that enter through Ahead go first, so that begun pods are
@@ -31,17 +33,14 @@ type waiter struct {
 	turn chan struct{}
 }
 
-// hasMany reports whether a pod has only a share of the places.
-func hasMany(pod *corev1.Pod) bool { return len(pod.Spec.Containers) > 16 }
-
 // NewPlaces returns a Gate of n places, and at most share of them for a pod with many containers.
 func NewPlaces(n, share int, patience time.Duration) *Places {
 	return &Places{share: share, free: n, patience: patience, used: map[types.UID]int{}}
 }
 
 // Enter waits for a place for a pod.
-func (p *Places) Enter(ctx context.Context, pod *corev1.Pod) (leave func(), err error) {
-	return p.enter(ctx, pod, 1, p.patience)
+func (p *Places) Enter(ctx context.Context, of *corev1.Pod) (leave func(), err error) {
+	return p.enter(ctx, of, 1, p.patience)
 }
 
 // Ahead returns the same gate for callers that go first.
@@ -52,27 +51,36 @@ func (p *Places) Ahead() Gate { return ahead{p} }
 const killPatience = 100 * time.Millisecond
 
 // Shares returns the same gate for the ends of containers, with a patience of 100 ms. Only pods with many containers
-// wait there, all others pass it at once.
+// wait there, and rest between two ends. All others pass it at once.
 func (p *Places) Shares() Gate { return shares{p} }
 
 type shares struct{ places *Places }
 
-func (s shares) Enter(ctx context.Context, pod *corev1.Pod) (leave func(), err error) {
-	if !hasMany(pod) {
+func (s shares) Enter(ctx context.Context, of *corev1.Pod) (leave func(), err error) {
+	if !pod.HasMany(of) {
 		return func() {}, nil
 	}
-	return s.places.enter(ctx, pod, 0, killPatience)
+	release, err := s.places.enter(ctx, of, 0, killPatience)
+	began := time.Now()
+	return func() { time.AfterFunc(restAfter(time.Since(began), of), release) }, err
+}
+
+// restAfter returns how long a pod with many containers keeps its place after the end of one that took so long. It is
+// longer with each container of the pod, because so is the work that follows. A pod with 256 containers or more rests
+// for as long as it has worked.
+func restAfter(took time.Duration, of *corev1.Pod) time.Duration {
+	return took * time.Duration(min(len(of.Spec.Containers), 256)) / 256
 }
 
 type ahead struct{ places *Places }
 
-func (a ahead) Enter(ctx context.Context, pod *corev1.Pod) (leave func(), err error) {
-	return a.places.enter(ctx, pod, 0, a.places.patience)
+func (a ahead) Enter(ctx context.Context, of *corev1.Pod) (leave func(), err error) {
+	return a.places.enter(ctx, of, 0, a.places.patience)
 }
 
-func (p *Places) enter(ctx context.Context, pod *corev1.Pod, class int, patience time.Duration) (leave func(),
+func (p *Places) enter(ctx context.Context, of *corev1.Pod, class int, patience time.Duration) (leave func(),
 	err error) {
-	w := &waiter{pod.UID, hasMany(pod), make(chan struct{})}
+	w := &waiter{of.UID, pod.HasMany(of), make(chan struct{})}
 	p.mu.Lock()
 	p.waiting[class] = append(p.waiting[class], w)
 	p.admit()
@@ -102,11 +110,11 @@ func (p *Places) giveUp(class int, w *waiter) {
 }
 
 // release returns the place of a pod.
-func (p *Places) release(pod types.UID) {
+func (p *Places) release(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.used[pod]--; p.used[pod] == 0 {
-		delete(p.used, pod)
+	if p.used[uid]--; p.used[uid] == 0 {
+		delete(p.used, uid)
 	}
 	p.free++
 	p.admit()

@@ -119,6 +119,29 @@ func TestPodWithManyContainersHasOnlyItsShare(t *testing.T) {
 	})
 }
 
+// The end of a pod with many containers leaves CPUs to others: it rests after each container. The more it has, the
+// longer it rests.
+func TestEndsOfManyContainersRest(t *testing.T) {
+	const took = 40 * time.Millisecond
+	for containers, want := range map[int]time.Duration{16: 0, 64: took / 4, 256: took, 500: took} {
+		synctest.Test(t, func(t *testing.T) {
+			p := NewPlaces(1, 1, time.Hour)
+			of := &corev1.Pod{Spec: corev1.PodSpec{Containers: make([]corev1.Container, containers)}}
+			leave, err := p.Shares().Enter(t.Context(), of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(took)
+			leave()
+			began := time.Now()
+			if _, err := p.Shares().Enter(t.Context(), of); err != nil || time.Since(began) != want {
+				t.Errorf("%d containers: the next one ends after %v, want %v (%v)", containers, time.Since(began), want,
+					err)
+			}
+		})
+	}
+}
+
 func withTimeout(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
