@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -318,14 +319,10 @@ func clientsAndProbes(root string, events int) []hostile {
 	reader := container("reader", ", volumeMounts: [{name: data, mountPath: /data}]", "sleep")
 	return []hostile{
 		{name: "8 commands with output without end", spec: "  containers:\n" + container("app", "", "sleep"),
-			load: func(ctx context.Context, _ *subject, p client.Pod) {
+			load: func(ctx context.Context, s *subject, _ client.Pod) {
 				var all sync.WaitGroup
 				for i := range 8 {
-					out := io.Discard
-					if i%2 == 0 {
-						out = stuck{ctx}
-					}
-					all.Go(func() { _ = p.Container("app").Exec(ctx, endless, false, client.Streams{Out: out}) })
+					all.Go(func() { s.readEndless(ctx, endless, i%2 == 0) })
 				}
 				all.Wait()
 			}},
@@ -350,12 +347,22 @@ func clientsAndProbes(root string, events int) []hostile {
 	}
 }
 
-// stuck is a writer of a client that reads nothing.
-type stuck struct{ ctx context.Context }
-
-func (s stuck) Write(p []byte) (int, error) {
-	<-s.ctx.Done()
-	return len(p), nil
+// readEndless runs a command in the hostile pod until ctx ends. The client is a process with the lowest priority,
+// because it would be on another machine. A stuck client reads nothing.
+func (s *subject) readEndless(ctx context.Context, command []string, stuck bool) {
+	c := exec.CommandContext(ctx, "nice", append([]string{"-n", "19", s.bin, "--root-dir", s.root, "exec", "-n",
+		"hostile", "hostile-0-node1", "--"}, command...)...)
+	if stuck {
+		unread, out, err := os.Pipe()
+		check(s.t, err)
+		defer unread.Close()
+		defer out.Close()
+		c.Stdout = out
+	}
+	err := c.Run()
+	if ctx.Err() == nil {
+		s.t.Errorf("a command with output without end has ended: %v", err)
+	}
 }
 
 // events waits until the agent has reported n events in a namespace.
