@@ -84,11 +84,12 @@ func (p *PLEG) Refresh(ctx context.Context, uid types.UID) error {
 func (p *PLEG) mark(ctx context.Context, uid types.UID) {
 	p.mu.Lock()
 	l := p.lockOf(uid)
+	l.dirty = true
 	if l.queued {
 		p.mu.Unlock()
 		return
 	}
-	l.queued, l.dirty = true, true
+	l.queued = true
 	l.users++
 	p.mu.Unlock()
 	p.wg.Go(func() {
