@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 
+	"github.com/berth-run/berth/internal/base/heap"
 	"github.com/berth-run/berth/internal/base/mount"
 	"github.com/berth-run/berth/internal/cli"
 )
@@ -14,5 +15,6 @@ func main() {
 	if handled, code := mount.Main(os.Args, os.Stdin, os.Stdout); handled {
 		os.Exit(code)
 	}
+	heap.FitBuffers()
 	os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -26,20 +26,18 @@ const (
 // Heap trims the memory of the process when the node is idle.
 type Heap struct{ active wake.Signal }
 
-// New makes a Heap. It must be called before the process uses gRPC, whose buffer pool it replaces.
-func New() *Heap {
-	experimental.SetDefaultBufferPool(buffers())
-	return &Heap{active: wake.New()}
-}
+// New makes a Heap.
+func New() *Heap { return &Heap{active: wake.New()} }
 
-// buffers returns a pool of buffers from 256 bytes to 1 MiB, for gRPC. Its own pool rounds a message of 40 KiB up to
-// 1 MiB, and pods with large annotations cause many of them. The pool here rounds up to the next power of two.
-func buffers() mem.BufferPool {
+// FitBuffers replaces gRPC's pool of buffers. That rounds a message of 40 KiB up to 1 MiB, and pods with large
+// annotations cause many of them. The new one rounds up to the next power of two. It must be called before the process
+// uses gRPC.
+func FitBuffers() {
 	pool, err := mem.NewBinaryTieredBufferPool(8, 12, 14, 15, 16, 17, 18, 19, 20)
 	if err != nil {
 		panic(err) // it refuses only sizes that no machine has
 	}
-	return pool
+	experimental.SetDefaultBufferPool(pool)
 }
 
 // Run returns memory to the system when the node becomes idle after activity, until ctx ends. It costs one garbage
