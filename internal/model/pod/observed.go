@@ -106,8 +106,8 @@ func (o *Observed) Container(name string) (ContainerStatus, bool) {
 // Newest returns the newest instance of each container by name, for readers of many: Container searches.
 func (o *Observed) Newest() map[string]*ContainerStatus {
 	newest := map[string]*ContainerStatus{}
-	for i, c := range slices.Backward(o.ContainersOf()) {
-		newest[c.Name] = &o.Containers[i]
+	for i := range slices.Backward(o.ContainersOf()) {
+		newest[o.Containers[i].Name] = &o.Containers[i]
 	}
 	return newest
 }

@@ -28,12 +28,7 @@ const (
 
 // Compute decides what to do for one pod.
 func Compute(in Input) Plan {
-	c := computation{Input: in, containers: pod.Containers(in.Pod), known: map[string]int{}}
-	for i, s := range in.Observed.ContainersOf() {
-		if _, ok := c.known[s.Name]; !ok {
-			c.known[s.Name] = i
-		}
-	}
+	c := computation{Input: in, containers: pod.Containers(in.Pod), known: in.Observed.Newest()}
 	c.lost = c.lostInstances()
 	if c.MaxBackoff <= 0 {
 		c.MaxBackoff = backoffMax
@@ -69,8 +64,8 @@ type computation struct {
 	anew bool // the containers will run in a sandbox that does not exist yet
 	// A pod may have hundreds of containers, so that they are looked up and not searched.
 	containers []pod.Container
-	known      map[string]int                 // name: the index of its newest instance in Observed.Containers
-	lost       map[string]pod.ContainerStatus // name: see lostInstances
+	known      map[string]*pod.ContainerStatus // name: its newest instance in Observed
+	lost       map[string]pod.ContainerStatus  // name: see lostInstances
 	// source is the dead container whose exit requires a restart of all containers; nil if there is none.
 	source *pod.ContainerStatus
 }
@@ -405,8 +400,8 @@ func (c *computation) lookAgain(at time.Time) {
 // newest returns the last instance of a container in any sandbox, including one that the runtime lost after it was
 // reported.
 func (c *computation) newest(name string) (pod.ContainerStatus, bool) {
-	if i, ok := c.known[name]; ok {
-		return c.Observed.Containers[i], true
+	if s, ok := c.known[name]; ok {
+		return *s, true
 	}
 	s, ok := c.lost[name]
 	return s, ok
