@@ -98,12 +98,24 @@ func (c Container) FieldPath() string {
 	return "spec." + list + "{" + c.Name + "}"
 }
 
-// Many is the largest number of containers with which a pod leaves no CPUs to others. Work on a pod with more of them
-// waits at times, because each change of a container causes work that grows with their number (decision 6).
-const Many = 16
+// many is the number of containers above which work on a pod leaves CPUs to other pods. Each change of one of these
+// containers causes work that grows with their number (decision 6).
+const many = 16
 
-// HasMany reports whether a pod has more than Many app containers.
-func HasMany(p *corev1.Pod) bool { return len(p.Spec.Containers) > Many }
+// longestRest limits Rest.
+const longestRest = time.Second
+
+// HasMany reports whether a pod has more than 16 app containers.
+func HasMany(p *corev1.Pod) bool { return len(p.Spec.Containers) > many }
+
+// Rest returns how long work on a pod with this number of containers rests after it took so long: as long, at most 1 s.
+// The work that follows answers the changes of the meantime together. It is 0 for up to 16 containers.
+func Rest(containers int, took time.Duration) time.Duration {
+	if containers <= many {
+		return 0
+	}
+	return min(took, longestRest)
+}
 
 // Containers lists every container of the pod: init containers and sidecars in
 // order, then app containers, then ephemeral ones.

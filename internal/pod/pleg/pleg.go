@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -34,23 +36,13 @@ type PLEG struct {
 	table   *observed.Table
 	metrics *metrics
 
-	mu    sync.Mutex
-	locks map[types.UID]*podLock
-	wg    sync.WaitGroup
-}
+	readings lock.Keyed // by pod, so that an older reading never overwrites a newer one
+	marks    lock.Keyed // by pod: a goroutine of mark holds it while it reads and rests
+	wg       sync.WaitGroup
 
-// longestRest limits how long the next reading of a pod with many containers waits after one.
-const longestRest = time.Second
-
-// podLock serializes the readings of a pod, so that an older reading never overwrites a newer one.
-type podLock struct {
-	reading chan struct{} // has an element while a reading runs
-	marks   chan struct{} // has an element while a goroutine of mark reads or rests
-	users   int
-	// queued says that a goroutine of mark waits. It will see everything that has happened until now.
-	queued bool
-	// dirty says that something has happened since the last reading began.
-	dirty bool
+	mu sync.Mutex
+	// marked has the pods with an event since their last reading began. A goroutine of mark waits for each of them.
+	marked sets.Set[types.UID]
 }
 
 // New returns a PLEG that has read nothing.
@@ -62,7 +54,7 @@ func New(o Options) *PLEG {
 		o.Poll = time.Second
 	}
 	return &PLEG{
-		opts: o, metrics: newMetrics(), table: o.Table, locks: map[types.UID]*podLock{},
+		opts: o, metrics: newMetrics(), table: o.Table, marked: sets.New[types.UID](),
 	}
 }
 
@@ -71,92 +63,73 @@ func (p *PLEG) Observed(uid types.UID) *pod.Observed { return p.table.Observed(u
 
 // Refresh reads a pod again. The reading begins after the call and is in the table when Refresh returns.
 func (p *PLEG) Refresh(ctx context.Context, uid types.UID) error {
-	l := p.hold(uid)
-	defer p.release(uid, l)
-	l.reading <- struct{}{}
-	defer func() { <-l.reading }()
-	_, err := p.read(ctx, uid, l)
+	unlock, err := p.readings.Lock(ctx, string(uid))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	marked := p.unmark(uid) // this reading answers these events too
+	if _, err = p.read(ctx, uid); err != nil && marked {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.marked.Insert(uid) // the goroutine of mark reads again
+	}
 	return err
 }
 
-// mark starts a goroutine that reads a pod, unless one is queued already. After a reading of a pod with many containers
-// the next one waits for as long as that took: meanwhile the events of other containers come, which it also answers.
+// mark starts a goroutine that reads a pod, unless one waits already. After a reading of a pod with many containers
+// the next one waits: meanwhile the events of other containers come, which it also answers.
 func (p *PLEG) mark(ctx context.Context, uid types.UID) {
 	p.mu.Lock()
-	l := p.lockOf(uid)
-	l.dirty = true
-	if l.queued {
-		p.mu.Unlock()
+	waits := p.marked.Has(uid)
+	p.marked.Insert(uid)
+	p.mu.Unlock()
+	if waits {
 		return
 	}
-	l.queued = true
-	l.users++
-	p.mu.Unlock()
 	p.wg.Go(func() {
-		defer p.release(uid, l)
-		l.marks <- struct{}{}
-		defer func() { <-l.marks }()
-		began := time.Now()
-		if p.readMarked(ctx, uid, l) > pod.Many {
-			_ = retry.Sleep(ctx, min(time.Since(began), longestRest))
+		unlock, err := p.marks.Lock(ctx, string(uid))
+		if err != nil {
+			return // the agent ends
+		}
+		defer unlock()
+		if rest := p.readMarked(ctx, uid); rest > 0 {
+			_ = retry.Sleep(ctx, rest) // it only ends early
 		}
 	})
 }
 
-// readMarked reads a pod unless another reading has already seen what happened. It returns the number of containers.
-func (p *PLEG) readMarked(ctx context.Context, uid types.UID, l *podLock) int {
-	l.reading <- struct{}{}
-	defer func() { <-l.reading }()
-	p.mu.Lock()
-	l.queued = false
-	dirty := l.dirty
-	p.mu.Unlock()
-	if !dirty {
+// readMarked reads a pod unless another reading has already answered its events. It returns how long the next one
+// waits.
+func (p *PLEG) readMarked(ctx context.Context, uid types.UID) (rest time.Duration) {
+	unlock, err := p.readings.Lock(ctx, string(uid))
+	if err != nil {
 		return 0
 	}
-	n, err := p.read(ctx, uid, l)
+	defer unlock()
+	if !p.unmark(uid) {
+		return 0
+	}
+	began := time.Now()
+	n, err := p.read(ctx, uid)
 	if err != nil && ctx.Err() == nil {
 		p.opts.Log.Warn("read pod from the runtime failed, retrying at the next event or relist", "uid", uid, "err",
 			err)
 	}
-	return n
+	return pod.Rest(n, time.Since(began))
 }
 
-func (p *PLEG) hold(uid types.UID) *podLock {
+// unmark reports whether a pod was marked. Only a holder of its readings' lock calls it.
+func (p *PLEG) unmark(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := p.lockOf(uid)
-	l.users++
-	return l
-}
-
-// lockOf returns the lock of a pod. The caller holds mu.
-func (p *PLEG) lockOf(uid types.UID) *podLock {
-	l := p.locks[uid]
-	if l == nil {
-		l = &podLock{reading: make(chan struct{}, 1), marks: make(chan struct{}, 1)}
-		p.locks[uid] = l
-	}
-	return l
-}
-
-func (p *PLEG) release(uid types.UID, l *podLock) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if l.users--; l.users == 0 {
-		delete(p.locks, uid)
-	}
+	defer p.marked.Delete(uid)
+	return p.marked.Has(uid)
 }
 
 // read updates the table with the runtime's state of one pod, and returns the number of its containers. The caller
-// holds the pod's lock.
-func (p *PLEG) read(ctx context.Context, uid types.UID, l *podLock) (n int, err error) {
-	p.setDirty(l, false)
-	defer func() {
-		if err != nil {
-			p.setDirty(l, true)
-		}
-	}()
+// holds the lock of the pod's readings.
+func (p *PLEG) read(ctx context.Context, uid types.UID) (n int, err error) {
 	at := p.opts.Now()
 	labels := map[string]string{pod.LabelPodUID: string(uid)}
 	boxes, err := p.opts.Runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
@@ -180,10 +153,4 @@ func (p *PLEG) read(ctx context.Context, uid types.UID, l *podLock) (n int, err 
 	}
 	p.table.Put(uid, now)
 	return len(containers.Containers), nil
-}
-
-func (p *PLEG) setDirty(l *podLock, dirty bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l.dirty = dirty
 }

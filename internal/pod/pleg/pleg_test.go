@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -215,6 +217,31 @@ func TestEventBeforeAReadingCausesNone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A reading that fails answers no event.
+func TestEventOutlivesAReadingThatFails(t *testing.T) {
+	run(t, asIs, func(t *testing.T, b *bench) {
+		_, id := b.pod(t, "u1")
+		synctest.Wait()
+		remove := b.Inject(fake.Fault{Method: "ListContainers", Delay: 100 * time.Millisecond,
+			Err: status.Error(codes.Internal, "broken")})
+		for range 2 { // the second one waits for the first
+			go func() {
+				if b.pleg.Refresh(t.Context(), "u1") == nil {
+					t.Error("a reading did not fail")
+				}
+			}()
+			synctest.Wait()
+		}
+		b.Exit(id, 3, "Error") // its event waits for both
+		time.Sleep(150 * time.Millisecond)
+		remove()
+		time.Sleep(100 * time.Millisecond)
+		if got := b.app("u1"); got.State != pod.StateExited {
+			t.Errorf("the container is %v", got.State)
+		}
+	})
 }
 
 // The events of a pod with many containers are answered by fewer readings, which leave CPUs to other pods. Those of a

@@ -22,9 +22,6 @@ import (
 // clock may be set meanwhile.
 const longestSleep = time.Minute
 
-// longestRest limits how long a worker waits between two passes over a pod with many containers.
-const longestRest = time.Second
-
 // Run takes the pod through its life and returns nil when nothing of it is left. A pod that ended by itself keeps its
 // status until a Stop removes it. When ctx ends, Run detaches: it returns ctx's error after the running calls have
 // ended, and leaves everything on the node as it is.
@@ -119,9 +116,8 @@ func (w *Worker) sync(ctx context.Context) error {
 		if ended, began := w.work.pass(w.tasks.busy(), revision, now); ended != "" {
 			w.opts.Owner.Worked(ended, now.Sub(began))
 		}
-		if pod.HasMany(of.Pod) {
-			// Each change of a container wakes the worker. One pass for several of them leaves CPUs to other pods.
-			_ = retry.Sleep(setup, min(w.opts.Now().Sub(now), longestRest))
+		if rest := pod.Rest(len(of.Spec.Containers), w.opts.Now().Sub(now)); rest > 0 {
+			_ = retry.Sleep(setup, rest) // it only ends early
 		}
 		if !next.IsZero() {
 			timer.Reset(min(max(0, next.Sub(w.opts.Now())), longestSleep))
