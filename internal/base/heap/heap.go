@@ -3,6 +3,7 @@ package heap
 import (
 	"context"
 	"runtime/debug"
+	"runtime/metrics"
 	"time"
 
 	"google.golang.org/grpc/experimental"
@@ -21,6 +22,11 @@ const (
 	// objects over pages that cannot be returned.
 	quietPercent = 50
 	busyPercent  = 100
+	// room is how much memory Go may use, in bytes, before it collects more often than busyPercent says. A collection
+	// that gets too little of the processors counts new garbage as live, and the percentage alone then doubles it.
+	room = 170 << 20
+	// growth is by how much Go's memory may exceed the live heap, where that is more than room.
+	growth = 2
 )
 
 // Heap trims the memory of the process when the node is idle.
@@ -41,9 +47,12 @@ func FitBuffers() {
 }
 
 // Run returns memory to the system when the node becomes idle after activity, until ctx ends. It costs one garbage
-// collection for each period of activity.
+// collection for each period of activity. During activity it limits Go's memory by the live heap. The limit is a soft
+// one: Go exceeds it rather than spend more than half of the processors on collections.
 func (h *Heap) Run(ctx context.Context) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(busyPercent))
+	most := debug.SetMemoryLimit(-1) // GOMEMLIMIT
+	defer debug.SetMemoryLimit(most)
 	h.Stir() // starting the agent is activity
 	for {
 		select {
@@ -51,21 +60,32 @@ func (h *Heap) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-h.active.C():
 			debug.SetGCPercent(busyPercent)
+			bound(most)
 		}
 		for began, resting := time.Now(), false; !resting && time.Since(began) < busy; {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-h.active.C():
+				bound(most)
 			case <-time.After(quiet):
 				resting = true
 			}
 		}
 		debug.SetGCPercent(quietPercent)
+		debug.SetMemoryLimit(most)
 		debug.FreeOSMemory()
 		// The code of a start, for example, is a large part of the program, and was needed for a moment only.
 		_ = pages.Drop() // it only saves memory
 	}
+}
+
+// bound limits Go's memory by the heap that the last collection found live, and to at most most bytes.
+func bound(most int64) {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	limit := max(room, growth*int64(live[0].Value.Uint64())) //nolint:gosec // no heap has 2^62 bytes
+	debug.SetMemoryLimit(min(most, limit))
 }
 
 // Stir reports activity on the node.
