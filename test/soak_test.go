@@ -73,19 +73,30 @@ func TestSoak(t *testing.T) {
 		k.table.Rows = append(k.table.Rows, k.sample(done+*soakSide, time.Since(began)))
 		check(t, os.WriteFile(filepath.Join(*soakDir, "soak.csv"), []byte(k.table.CSV()), 0o644))
 	}
-	k.table.Warm = len(k.table.Rows) / 4
+	k.table.Warm = warmUp(k.table.Rows)
 	title := fmt.Sprintf("Soak: %d pods through one agent", len(k.table.Rows)**soakSide)
 	if cluster != nil {
 		title += fmt.Sprintf(" in a cluster, %d restarts of the API server", k.restarts)
 	}
 	t.Log(title)
 	note := fmt.Sprintf("Seed %d. %d pods at a time, beside a resident pod. Sampled between the batches. The "+
-		"dashed line is fitted by least squares after the first quarter; its slope is given with its standard error.",
+		"dashed line is fitted by least squares after the warm-up; its slope is given with its standard error.",
 		seed, *soakSide)
 	html, err := k.table.HTML(title, note)
 	check(t, err)
 	check(t, os.WriteFile(filepath.Join(*soakDir, "soak.html"), []byte(html), 0o644))
 	k.judge()
+}
+
+// warmUp returns how many samples are of the warm-up: a quarter of them, and those before soakFilled pods if enough
+// samples to judge are left.
+func warmUp(rows [][]float64) int {
+	quarter := len(rows) / 4
+	filled := slices.IndexFunc(rows, func(row []float64) bool { return row[0] >= soakFilled })
+	if filled < 0 || len(rows)-filled < soakSamples {
+		return quarter
+	}
+	return max(quarter, filled)
 }
 
 // judge logs the slopes and fails the test for quantities that grow.
