@@ -12,7 +12,8 @@ import (
 var podPaths = []string{
 	"internal/pod/status", "internal/pod/steps", "internal/record/podlog", "internal/node/logrotate",
 	"internal/node/stats", "internal/api/logs", "internal/api/files", "internal/base/diskusage",
-	"internal/base/archive", "internal/node/gc", "internal/api/https",
+	"internal/base/archive", "internal/node/gc", "internal/api/https", "internal/runtime/shim/logger",
+	"internal/runtime/logpath", "internal/docker/dockerlog",
 }
 
 // opens are the functions that open a file of any type. Opening a FIFO waits for its other end for ever.
@@ -55,6 +56,10 @@ var plainOpens = map[string]string{
 	"internal/api/files/files.go":                      "The files are in /proc.",
 	"internal/base/diskusage/diskusage.go":             "O_DIRECTORY refuses a FIFO.",
 	"internal/base/archive/pack.go":                    "O_NONBLOCK does not wait at a FIFO, and the type is checked.",
+	"internal/runtime/shim/logger/copy.go":             "O_NONBLOCK does not wait for the reader of the FIFO.",
+	"internal/runtime/shim/logger/stream.go":           "O_RDWR and O_NONBLOCK do not wait for the FIFO's other end.",
+	"internal/runtime/shim/logger/spool.go":            "The file is the shim's own, where no container sees it.",
+	"internal/docker/dockerlog/source.go":              "O_NONBLOCK does not wait for the writer of a FIFO.",
 }
 
 // selects calls f for each selector PACKAGE.NAME in a file.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,18 +40,29 @@ func TestUnitReachesNoContainer(t *testing.T) {
 	}
 }
 
+// analyze returns what systemd says about the security of the unit. The systemd of the machine may be of another
+// version, or missing, so Debian's package is used without being installed.
+func analyze(t *testing.T, flags ...string) []byte {
+	t.Helper()
+	unpacked, err := exec.Command("sh", "../hack/unpack.sh", "systemd").Output()
+	check(t, err)
+	dir := strings.TrimSpace(string(unpacked))
+	libraries, err := filepath.Glob(filepath.Join(dir, "usr/lib/*-linux-gnu"))
+	check(t, err)
+	libraries = append(libraries, libraries[0]+"/systemd")
+	cmd := exec.Command(filepath.Join(dir, "usr/bin/systemd-analyze"),
+		append([]string{"security", "--offline=true", "--no-pager", "../internal/cli/setup/berth.service"}, flags...)...)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
+	out, err := cmd.Output()
+	check(t, err)
+	return out
+}
+
 // settings returns the names of the settings that systemd checks in the unit. A row of its answer has one or more.
 func settings(t *testing.T) []string {
 	t.Helper()
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("systemd-analyze is not installed")
-	}
-	out, err := exec.Command(analyze, "security", "--offline=true", "--no-pager", "--json=short",
-		"../internal/cli/setup/berth.service").Output()
-	check(t, err)
 	var rows []struct{ Name string }
-	check(t, json.Unmarshal(out, &rows))
+	check(t, json.Unmarshal(analyze(t, "--json=short"), &rows))
 	var names []string
 	for _, r := range rows {
 		for _, setting := range regexp.MustCompile(`([A-Za-z]+)=`).FindAllStringSubmatch(r.Name, -1) {
@@ -80,13 +92,7 @@ func TestUnitPageExplainsEverySetting(t *testing.T) {
 
 // docs/security.md has the figure of systemd's own check.
 func TestUnitHasTheFigureOfThePage(t *testing.T) {
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("systemd-analyze is not installed")
-	}
-	out, err := exec.Command(analyze, "security", "--offline=true", "--no-pager",
-		"../internal/cli/setup/berth.service").CombinedOutput()
-	check(t, err)
+	out := analyze(t)
 	figure := regexp.MustCompile(`Overall exposure level for berth.service: ([0-9.]+) `).FindStringSubmatch(string(out))
 	if figure == nil {
 		t.Fatalf("no figure in:\n%s", out)

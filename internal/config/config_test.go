@@ -654,6 +654,52 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// The field missingManifests is Berth's own. The last file that has it counts, and the flag overrides it.
+func TestLoadMissingManifests(t *testing.T) {
+	const end, none = "missingManifests: end\n", ""
+	tests := []struct {
+		name, first, second, flag string
+		want                      bool
+		err                       string
+	}{
+		{"not set", none, none, "", true, ""},
+		{"end", end, none, "", false, ""},
+		{"a later file", end, "missingManifests: keep\n", "", true, ""},
+		{"a later file without it", end, "maxPods: 3\n", "", false, ""},
+		{"null stands for the default", end, "missingManifests: null\n", "", true, ""},
+		{"flag", end, none, "keep", true, ""},
+		{"unknown", end, "missingManifests: stop\n", "",
+			false, "2.conf: missingManifests: wants keep or end, got stop"},
+		{"no text", "missingManifests: 3\n", none, "keep",
+			false, "1.conf: missingManifests: wants keep or end, got 3"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range map[string]string{"1.conf": tt.first, "2.conf": tt.second} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(header+text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			flags := Flags{ConfigDir: dir}
+			flags.Absent.Manifests.Missing = tt.flag
+			c, warnings, err := Load(flags)
+			if tt.err != "" {
+				if err == nil || !strings.HasSuffix(err.Error(), tt.err) {
+					t.Errorf("error %v, want %s", err, tt.err)
+				}
+				return
+			}
+			if err != nil || len(warnings) > 0 {
+				t.Fatalf("warnings %v, error %v", warnings, err)
+			}
+			if c.Sources.KeepMissing != tt.want {
+				t.Errorf("KeepMissing is %t, want %t", c.Sources.KeepMissing, tt.want)
+			}
+		})
+	}
+}
+
 func TestLoadWithoutFiles(t *testing.T) {
 	t.Chdir(t.TempDir())
 	here, err := os.Getwd()

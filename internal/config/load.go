@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -35,6 +36,11 @@ func Load(f Flags) (*Config, []kubeletfile.Warning, error) {
 	if f.Embedded.Handlers, err = embedded.ReadHandlers(own); err != nil {
 		return nil, all, err
 	}
+	missing, err := readMissing(layers)
+	if err != nil {
+		return nil, all, err
+	}
+	f.Absent.Manifests.Missing = cmp.Or(f.Absent.Manifests.Missing, missing)
 	joined := f.Kubeconfig != ""
 	all = append(all, kubeletfile.Warnings(kc, origin, joined, serves(kc, joined))...)
 	for _, dir := range f.Paths() {

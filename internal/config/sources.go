@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"net/textproto"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/berth-run/berth/internal/config/kubeletfile"
 )
 
 // DefaultClaimRetention is how long the data of a deleted claim is kept.
@@ -22,7 +25,8 @@ const (
 
 // ManifestFlags set the agent's behaviour for pods of manifests, and for manifests and objects that are gone.
 type ManifestFlags struct {
-	// Missing is MissingKeep, the default of a standalone node, or MissingEnd, the default with Kubeconfig.
+	// Missing is MissingKeep, the default of a standalone node, or MissingEnd, the default with Kubeconfig. If it is
+	// empty, the field missingManifests of the files counts.
 	Missing string
 	Static  string // "ordinary", the default of a standalone node, or "critical", the default with Kubeconfig
 	// ClaimRetention is how long the data of a deleted claim is kept. nil stands for DefaultClaimRetention.
@@ -40,6 +44,19 @@ type Sources struct {
 	StaticCritical bool // every static pod is critical, whatever its priority; default: true with Cluster
 	// ClaimRetention is how long the data of a deleted claim is kept. Default 1 h; 0 removes it at once.
 	ClaimRetention time.Duration
+}
+
+// readMissing returns the field missingManifests of the files, or "" if they do not set it.
+func readMissing(files []kubeletfile.Layer) (string, error) {
+	value, file := kubeletfile.MissingManifests(files)
+	if value == nil {
+		return "", nil
+	}
+	text, _ := value.(string) // another type gives "", which is refused
+	if text != MissingKeep && text != MissingEnd {
+		return "", fmt.Errorf("%s: missingManifests: wants %s or %s, got %v", file, MissingKeep, MissingEnd, value)
+	}
+	return text, nil
 }
 
 func readSources(in *input, f Flags) Sources {

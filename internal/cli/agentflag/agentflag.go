@@ -26,8 +26,8 @@ func Config(cmd *cobra.Command, f *config.Flags) {
 func Manifests(cmd *cobra.Command, f *config.ManifestFlags) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Missing, "missing-manifests", "",
-		"`keep|end`: whether the pods of manifests run on while the manifest directory is missing (default: keep, or "+
-			"end with --kubeconfig)")
+		"`keep|end`: whether the pods of manifests run on while the manifest directory is missing (default: "+
+			"missingManifests in --config, else keep, or end with --kubeconfig)")
 	flags.StringVar(&f.Static, "static-pods", "",
 		"`critical|ordinary`: whether every static pod is critical, or only by its priority (default: ordinary, or "+
 			"critical with --kubeconfig)")

@@ -170,6 +170,9 @@ func (r *record) standIn() {
 	if len(r.kept) > 0 {
 		r.log.Warn("the API server does not answer, starting the saved pods of this node", "pods",
 			len(r.kept), "err", r.health.State().Err)
+	} else {
+		r.log.Warn("the API server does not answer, and this node has no saved pod that may start", "err",
+			r.health.State().Err)
 	}
 	pods := make([]*corev1.Pod, len(r.kept))
 	known := make([]objects.Kept, len(r.kept))

@@ -14,6 +14,9 @@ import (
 	"github.com/berth-run/berth/internal/base/checkpoint/checkpointtest"
 )
 
+// fuzzSeconds is the time of offlineAt, in seconds since 1970.
+const fuzzSeconds = 2e9
+
 // offlineAt reads the saved pods below dir with a fixed key.
 func offlineAt(t *testing.T, dir string) (kept []Kept, o *Offline, err error) {
 	t.Helper()
@@ -22,7 +25,7 @@ func offlineAt(t *testing.T, dir string) (kept []Kept, o *Offline, err error) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(key), 0o700), os.WriteFile(key, text, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	o = New(Options{Root: dir, Now: func() time.Time { return time.Unix(2e9, 0) },
+	o = New(Options{Root: dir, Now: func() time.Time { return time.Unix(fuzzSeconds, 0) },
 		Log: slog.New(slog.DiscardHandler)})
 	kept, err = o.Load()
 	return kept, o, err
@@ -87,7 +90,7 @@ func FuzzIndex(f *testing.F) {
 		Seeds: []string{`{"sealed":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="}`},
 		Read: func(t *testing.T, dir string) (state, report string) {
 			_, o, err := offlineAt(t, dir)
-			if o.current.Counter != 0 || !o.current.Confirmed.IsZero() {
+			if o.current.Counter != uint64(fuzzSeconds*1e9) || !o.current.Confirmed.IsZero() {
 				t.Errorf("an index that was not encrypted with the key is used: %+v", o.current.index)
 			}
 			return "", checkpointtest.Text(err)

@@ -47,7 +47,8 @@ func podData(uid types.UID, counter uint64) []byte {
 	return []byte("pod " + strconv.FormatUint(counter, 10) + " " + string(uid))
 }
 
-// loadIndex reads the index. exists is false if it was never saved.
+// loadIndex reads the index. exists is false if it was never saved. With an error the index is empty and must not be
+// used: it would accept every copy of a pod.
 func loadIndex(path string, key cipher.AEAD) (i index, exists bool, err error) {
 	i.Pods = map[types.UID]uint64{}
 	s, err := checkpoint.Load[sealedIndex](path, format())

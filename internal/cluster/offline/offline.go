@@ -167,11 +167,16 @@ func (o *Offline) Load() ([]Kept, error) {
 	o.mu.Unlock()
 	saved, exists, err := loadIndex(o.indexFile(), key)
 	errs = append(errs, err)
-	if !exists && len(records) > 0 {
-		errs = append(errs, errors.New("the index of the saved pods is missing: none of them is used; they are saved "+
-			"again when the API server answers"))
+	usable := exists && err == nil
+	if !usable && len(records) > 0 {
+		errs = append(errs, errors.New("the index of the saved pods is missing or cannot be read: none of them is used; "+
+			"they are saved again when the API server answers"))
 	}
-	o.current.index, o.current.unsaved = index{saved.Counter, saved.Confirmed, map[types.UID]uint64{}}, !exists
+	o.current.index, o.current.unsaved = index{saved.Counter, saved.Confirmed, map[types.UID]uint64{}}, !usable
+	if !usable {
+		// The counters of all earlier copies are below, unless the clock was set back.
+		o.current.Counter = uint64(o.Now().UnixNano())
+	}
 	var kept []Kept
 	for uid, r := range records {
 		uid := types.UID(uid)
@@ -182,7 +187,7 @@ func (o *Offline) Load() ([]Kept, error) {
 		}
 		switch {
 		case err != nil:
-		case !exists: // reported once for all
+		case !usable: // reported once for all
 			o.mark(uid)
 			continue
 		case !saved.accepts(uid, r.Counter):

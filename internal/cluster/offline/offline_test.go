@@ -421,6 +421,61 @@ func TestAnOlderCopyOfAPodIsNotUsed(t *testing.T) {
 	}
 }
 
+// Whoever can write the files, but has no key, removes all of them. After the agent has made new ones, the older copies
+// are put back.
+func TestAnOlderCopyIsNotUsedAfterTheLossOfTheIndex(t *testing.T) {
+	n := newNode(t)
+	n.secret("one")
+	n.during(t, func() { n.Desired.Put("a", apiPod("a")) })
+	n.during(t, func() { n.secret("two") })
+	old := n.copyOf(t)
+	for path := range old {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.Now = func() time.Time { return time.Now().Add(time.Hour) }
+	n.during(t, func() { n.secret("three") })
+	delete(old, filepath.Join(n.Root, "offline", "index"))
+	restore(t, old)
+	if kept, err := New(n.Options).Load(); len(kept) != 0 || err == nil ||
+		!strings.Contains(err.Error(), "not the copy that was saved last") {
+		t.Errorf("%d pods, %v", len(kept), err)
+	}
+}
+
+// Whoever can write the files, but has no key, edits the index.
+func TestAnEditedIndexAcceptsNoPod(t *testing.T) {
+	for name, edit := range map[string]func(path string) error{
+		"damaged": func(path string) error { return os.WriteFile(path, []byte("x"), 0o600) },
+		"of another key": func(path string) error {
+			other, err := aead(make([]byte, keySize))
+			return errors.Join(err, saveIndex(path, other, index{}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.secret("one")
+			n.during(t, func() { n.Desired.Put("a", apiPod("a")) })
+			if err := edit(filepath.Join(n.Root, "offline", "index")); err != nil {
+				t.Fatal(err)
+			}
+			kept, err := New(n.Options).Load()
+			if len(kept) != 0 || err == nil || !strings.Contains(err.Error(), "none of them is used") {
+				t.Errorf("%d pods, %v", len(kept), err)
+			}
+			o := New(n.Options)
+			_, _ = o.Load() // the index is still the edited one, or it is missing
+			if err := errors.Join(o.writeOne("a"), o.finish()); err != nil {
+				t.Fatal(err)
+			}
+			if got := n.load(t); len(got) != 1 {
+				t.Errorf("%d pods after the API server has answered, want 1", len(got))
+			}
+		})
+	}
+}
+
 // An agent was killed after it had saved a pod and before it saved the index.
 func TestAPodThatIsNewerThanTheIndexIsUsed(t *testing.T) {
 	n := newNode(t)

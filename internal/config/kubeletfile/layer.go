@@ -26,11 +26,25 @@ type Layer struct {
 	Ignored []Warning
 }
 
-// runtimes is the only field of a file that is Berth's own.
-const runtimes = "runtimes"
+// The fields of a file that are Berth's own.
+const (
+	runtimes         = "runtimes"
+	missingManifests = "missingManifests"
+)
 
 // Runtimes returns the value of the field runtimes, as decoded from JSON, or nil.
 func (l Layer) Runtimes() any { return l.data[runtimes] }
+
+// MissingManifests returns the field missingManifests of the last file that sets it, as decoded from JSON, and the
+// name of that file. The value is nil if no file sets the field, or if the last one sets it to null.
+func MissingManifests(layers []Layer) (value any, file string) {
+	for _, l := range layers {
+		if v, ok := l.data[missingManifests]; ok {
+			value, file = v, l.Name
+		}
+	}
+	return value, file
+}
 
 // Parse reads one file. It ignores unknown fields, as the kubelet does. A value that cannot be read is an error.
 func Parse(name string, text []byte) (Layer, error) {
@@ -54,7 +68,7 @@ func Parse(name string, text []byte) (Layer, error) {
 	}
 	l := Layer{Name: name, config: &kc}
 	for _, f := range append(twice, unknown...) {
-		if f.Field == runtimes {
+		if f.Field == runtimes || f.Field == missingManifests {
 			continue
 		}
 		w := Warning{Origin: name, Text: "ignored, as by a kubelet: " + f.Error()}
