@@ -171,7 +171,7 @@ func (c *chaos) step() {
 	}
 	choices := []choice{
 		{5, c.add}, {2, c.change}, {3, c.removeOne}, {2, c.killContainer}, {2, c.killShim}, {4, c.killAgent},
-		{1, c.stopAgent},
+		{1, c.stopAgent}, {1, c.stopShim},
 	}
 	if c.external != nil {
 		choices = append(choices, choice{1, c.killRuntime}, choice{1, c.stopRuntime})
@@ -231,10 +231,10 @@ func (c *chaos) put(p *chaosPod) {
 	c.manifest(p.name, text)
 }
 
-// change replaces a pod from the manifest directory by one of the same name.
+// change changes a label of a pod. A pod from the manifest directory is replaced by one of the same name.
 func (c *chaos) change() {
 	p := c.pods[c.any()]
-	if p == nil || p.applied {
+	if p == nil {
 		return
 	}
 	c.count("change")
@@ -320,40 +320,61 @@ func (c *chaos) killContainer() {
 	}
 }
 
-// killShim kills a shim. With an external runtime it is the shim of a pod, which is the parent of the pod's containers.
-func (c *chaos) killShim() {
+// shim returns the shim of all pods. With an external runtime it is the shim of a random pod, which is the parent of the
+// pod's containers, and that pod. It returns 0 if there is none.
+func (c *chaos) shim() (process int, p *chaosPod) {
 	if c.external == nil {
-		c.killNodeShim()
-		return
+		for process, line := range c.shims() {
+			if strings.Contains(line, "\x00serve\x00") {
+				return process, nil
+			}
+		}
+		return 0, nil
 	}
-	p, process := c.process()
+	p, container := c.process()
 	if p == nil {
-		return
+		return 0, nil
 	}
-	shim := parentOf(process)
-	command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", shim))
+	process = parentOf(container)
+	command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", process))
 	if !strings.Contains(string(command), "shim") { // the container has ended, or its shim has
-		return
+		return 0, nil
 	}
-	p.touched = true
-	c.count("kill shim")
-	_ = unix.Kill(shim, unix.SIGKILL)
+	return process, p
 }
 
-// killNodeShim kills the shim of all pods. No container ends with it.
-func (c *chaos) killNodeShim() {
-	for process, line := range c.shims() {
-		if !strings.Contains(line, "\x00serve\x00") {
-			continue
-		}
-		c.count("kill shim")
-		_ = unix.Kill(process, unix.SIGKILL) // it may have ended by itself
-		for _, p := range c.pods {
-			// A postStart handler that is just being started fails, which restarts its container. Linux before 6.15
-			// forgets the exit code of a job that ends at this moment.
-			p.touched = p.touched || p.kind == "job" || len(p.ids) == 0
-		}
+// killShim kills a shim. No container ends with the shim of all pods.
+func (c *chaos) killShim() {
+	shim, owner := c.shim()
+	if shim == 0 {
+		return
 	}
+	c.count("kill shim")
+	_ = unix.Kill(shim, unix.SIGKILL) // it may have ended by itself
+	if owner != nil {
+		owner.touched = true
+		return
+	}
+	for _, p := range c.pods {
+		// A postStart handler that is just being started fails, which restarts its container. Linux before 6.15
+		// forgets the exit code of a job that ends at this moment.
+		p.touched = p.touched || p.kind == "job" || len(p.ids) == 0
+	}
+}
+
+// stopShim stops a shim for up to 5 s. No container restarts for it.
+func (c *chaos) stopShim() {
+	shim, _ := c.shim()
+	if shim == 0 {
+		return
+	}
+	process, err := os.FindProcess(shim) // by descriptor, so that no other process gets the signals
+	check(c.t, err)
+	defer process.Release()
+	c.count("stop shim")
+	_ = process.Signal(unix.SIGSTOP) // it may have ended by itself
+	time.Sleep(time.Duration(c.dice.IntN(5000)) * time.Millisecond)
+	_ = process.Signal(unix.SIGCONT)
 }
 
 // parentOf returns a process's parent, or 0.
@@ -581,29 +602,16 @@ func processesBeside(process int) []string {
 	return nil
 }
 
-// nothingLeft checks that no directory, mount, cgroup, network interface, packet filter rule, lease or shim of a
-// removed pod exists.
+// nothingLeft checks that no directory, mount, network namespace, cgroup, network interface, packet filter rule, lease or
+// shim of a removed pod exists.
 func (c *chaos) nothingLeft() {
 	c.wait("everything of the pods to be removed", patience, func(context.Context) error {
-		var left []string
-		pods, err := os.ReadDir(filepath.Join(c.root, "pods"))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		for _, entry := range pods {
-			left = append(left, "directory pods/"+entry.Name())
-		}
-		mounts, err := os.ReadFile("/proc/self/mountinfo")
-		check(c.t, err)
-		for line := range strings.Lines(string(mounts)) {
-			if strings.Contains(line, c.root+"/pods/") {
-				left = append(left, "mount "+line)
-			}
-		}
-		left = append(left, c.cgroupsLeft()...)
-		// A containerd that is killed while it makes a sandbox forgets its network and its shim. The agent cannot see
-		// them.
-		if c.counts["kill runtime"] == 0 {
+		left := append(c.directoriesLeft(), c.cgroupsLeft()...)
+		if c.forgets() {
+			left = append(left, c.mountsLeft(c.root)...)
+		} else {
+			traces := tracesOf(c.root, c.place, c.external)
+			left = append(left, c.mountsLeft(append(traces.dirs, traces.memory...)...)...)
 			left = append(left, c.links()...)
 			left = append(left, slices.DeleteFunc(c.rules(), func(rule string) bool {
 				return slices.Contains(c.before, rule)
@@ -615,6 +623,43 @@ func (c *chaos) nothingLeft() {
 		}
 		return nil
 	})
+}
+
+// forgets reports whether the runtime may have things of removed pods that the agent cannot see. A containerd that is
+// killed while it makes a sandbox forgets its network and its shim.
+func (c *chaos) forgets() bool { return c.counts["kill runtime"] > 0 }
+
+// directoriesLeft lists directories and files of pods, and those of the sandboxes and containers of an embedded runtime.
+func (c *chaos) directoriesLeft() (left []string) {
+	dirs := []string{"pods"}
+	if c.external == nil {
+		dirs = append(dirs, "run/runtime/holders", "run/runtime/sandboxes", "run/runtime/tasks/k8s.io")
+		for _, kind := range []string{"containers", "sandboxes", "netns"} {
+			dirs = append(dirs, "run/runtime/io.containerd.grpc.v1.cri/"+kind)
+		}
+	}
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(filepath.Join(c.root, dir))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			check(c.t, err)
+		}
+		for _, entry := range entries {
+			left = append(left, "entry "+dir+"/"+entry.Name())
+		}
+	}
+	return left
+}
+
+// mountsLeft lists the mounts below directories. They include network namespaces, which are mounted on files.
+func (c *chaos) mountsLeft(dirs ...string) (left []string) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	check(c.t, err)
+	for line := range strings.Lines(string(mounts)) {
+		if slices.ContainsFunc(dirs, func(dir string) bool { return strings.Contains(line, " "+dir+"/") }) {
+			left = append(left, "mount "+line)
+		}
+	}
+	return left
 }
 
 // cgroupsLeft lists cgroups of pods below the campaign's own cgroup.
