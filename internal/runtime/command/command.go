@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -75,7 +76,12 @@ func (r Runner) run(ctx context.Context, req *runtimeapi.ExecSyncRequest,
 	defer func() { // also if ctx has ended
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
 		defer cancel()
-		if _, failed := process.Delete(ctx, containerd.WithProcessKill); !errdefs.IsNotFound(failed) && err == nil {
+		_, failed := process.Delete(ctx, containerd.WithProcessKill)
+		if failed != nil { // then Delete keeps the pipes, also if the process was removed with its container
+			process.IO().Cancel()
+			failed = errors.Join(failed, process.IO().Close())
+		}
+		if !errdefs.IsNotFound(failed) && err == nil {
 			err = failed
 		}
 	}()
