@@ -320,8 +320,8 @@ func (c *chaos) killContainer() {
 	}
 }
 
-// shim returns the shim of all pods. With an external runtime it is the shim of a random pod, which is the parent of the
-// pod's containers, and that pod. It returns 0 if there is none.
+// shim returns the shim of all pods. With an external runtime it returns a random pod and its shim, which is the parent
+// of the pod's containers. It returns 0 if there is none.
 func (c *chaos) shim() (process int, p *chaosPod) {
 	if c.external == nil {
 		for process, line := range c.shims() {
@@ -370,7 +370,7 @@ func (c *chaos) stopShim() {
 	}
 	process, err := os.FindProcess(shim) // by descriptor, so that no other process gets the signals
 	check(c.t, err)
-	defer process.Release()
+	defer func() { check(c.t, process.Release()) }()
 	c.count("stop shim")
 	_ = process.Signal(unix.SIGSTOP) // it may have ended by itself
 	time.Sleep(time.Duration(c.dice.IntN(5000)) * time.Millisecond)
@@ -602,8 +602,8 @@ func processesBeside(process int) []string {
 	return nil
 }
 
-// nothingLeft checks that no directory, mount, network namespace, cgroup, network interface, packet filter rule, lease or
-// shim of a removed pod exists.
+// nothingLeft checks that no directory, mount, network namespace, cgroup, network interface, packet filter rule, lease
+// or shim of a removed pod exists.
 func (c *chaos) nothingLeft() {
 	c.wait("everything of the pods to be removed", patience, func(context.Context) error {
 		left := append(c.directoriesLeft(), c.cgroupsLeft()...)
@@ -629,7 +629,7 @@ func (c *chaos) nothingLeft() {
 // killed while it makes a sandbox forgets its network and its shim.
 func (c *chaos) forgets() bool { return c.counts["kill runtime"] > 0 }
 
-// directoriesLeft lists directories and files of pods, and those of the sandboxes and containers of an embedded runtime.
+// directoriesLeft lists directories of pods, and what an embedded runtime has for each sandbox and container.
 func (c *chaos) directoriesLeft() (left []string) {
 	dirs := []string{"pods"}
 	if c.external == nil {

@@ -50,8 +50,8 @@ func analyze(t *testing.T, flags ...string) []byte {
 	libraries, err := filepath.Glob(filepath.Join(dir, "usr/lib/*-linux-gnu"))
 	check(t, err)
 	libraries = append(libraries, libraries[0]+"/systemd")
-	cmd := exec.Command(filepath.Join(dir, "usr/bin/systemd-analyze"),
-		append([]string{"security", "--offline=true", "--no-pager", "../internal/cli/setup/berth.service"}, flags...)...)
+	cmd := exec.Command(filepath.Join(dir, "usr/bin/systemd-analyze"), slices.Concat(
+		[]string{"security", "--offline=true", "--no-pager", "../internal/cli/setup/berth.service"}, flags)...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
 	out, err := cmd.Output()
 	check(t, err)

@@ -169,8 +169,8 @@ func (o *Offline) Load() ([]Kept, error) {
 	errs = append(errs, err)
 	usable := exists && err == nil
 	if !usable && len(records) > 0 {
-		errs = append(errs, errors.New("the index of the saved pods is missing or cannot be read: none of them is used; "+
-			"they are saved again when the API server answers"))
+		errs = append(errs, errors.New("the index of the saved pods is missing or cannot be read: none of them is "+
+			"used; they are saved again when the API server answers"))
 	}
 	o.current.index, o.current.unsaved = index{saved.Counter, saved.Confirmed, map[types.UID]uint64{}}, !usable
 	if !usable {
