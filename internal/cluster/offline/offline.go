@@ -172,11 +172,11 @@ func (o *Offline) Load() ([]Kept, error) {
 		errs = append(errs, errors.New("the index of the saved pods is missing or cannot be read: none of them is "+
 			"used; they are saved again when the API server answers"))
 	}
-	o.current.index, o.current.unsaved = index{saved.Counter, saved.Confirmed, map[types.UID]uint64{}}, !usable
 	if !usable {
 		// The counters of all earlier copies are below, unless the clock was set back.
-		o.current.Counter = uint64(o.Now().UnixNano())
+		saved.Counter = uint64(o.Now().UnixNano())
 	}
+	o.current.index, o.current.unsaved = index{saved.Counter, saved.Confirmed, map[types.UID]uint64{}}, !usable
 	var kept []Kept
 	for uid, r := range records {
 		uid := types.UID(uid)
