@@ -25,7 +25,7 @@ const (
 	// room is how much memory Go may use, in bytes, before it collects more often than busyPercent says. A collection
 	// that gets too little of the processors counts new garbage as live, and the percentage alone then doubles it.
 	room = 170 << 20
-	// growth is by how much Go's memory may exceed the live heap, where that is more than room.
+	// growth is how many times as large as the live heap Go's memory may be, where that is more than room.
 	growth = 2
 )
 
