@@ -14,7 +14,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-run/berth/internal/api/limit"
+	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/base/limit"
 )
 
 // shutdownGrace is how long running requests may take to finish when the agent ends. Streams and followed
@@ -106,7 +107,7 @@ func (s *Server) listen(ctx context.Context) (ports []*port, err error) {
 			bounds = secureBounds
 		}
 		p := &port{what: want.what, listener: newListener(limit.Listener(l, bounds)), server: &http.Server{
-			Handler:           limit.Requests(limit.Bodies(want.handler()), bounds),
+			Handler:           limit.Requests(limit.Bodies(want.handler()), bounds, answer.RefuseTooMany),
 			ReadHeaderTimeout: limit.Header,
 			IdleTimeout:       limit.Idle,
 			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streamsPerConnection},

@@ -9,10 +9,6 @@ import (
 	"net/url"
 	"sync"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/berth-run/berth/internal/api/answer"
 )
 
 // Bounds are the bounds of one server.
@@ -114,15 +110,16 @@ func (c *conn) Close() error {
 
 // Requests refuses requests beyond the bounds. It makes query parameters the only parameters of a request: a handler or
 // a library that asks for form values never reads the body, whose parts net/http would otherwise store in files.
-func Requests(next http.Handler, b Bounds) http.Handler {
+//
+// refuse answers a request beyond the bounds with status 429, in the format of the server. The message names the client
+// and the bound.
+func Requests(next http.Handler, b Bounds, refuse func(w http.ResponseWriter, message string)) http.Handler {
 	var requests count
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := client(r.RemoteAddr)
 		if !requests.enter(from, b.Requests, 0) {
 			w.Header().Set("Retry-After", "1")
-			answer.WriteError(w, answer.Next(apierrors.NewTooManyRequests(
-				fmt.Sprintf("more than %d requests of %s are under way", b.Requests, from), 1),
-				"end some, or try again later"))
+			refuse(w, fmt.Sprintf("more than %d requests of %s are under way", b.Requests, from))
 			return
 		}
 		defer requests.leave(from)
@@ -130,6 +127,11 @@ func Requests(next http.Handler, b Bounds) http.Handler {
 		r.Form, r.PostForm, r.MultipartForm = r.URL.Query(), url.Values{}, &multipart.Form{}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// RefuseText refuses a request with status 429 and the message as plain text.
+func RefuseText(w http.ResponseWriter, message string) {
+	http.Error(w, message, http.StatusTooManyRequests)
 }
 
 // Bodies bounds the size of request bodies, and the time that clients may take to send them.
