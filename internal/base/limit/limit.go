@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
@@ -25,8 +26,8 @@ const (
 	Header = 10 * time.Second
 	// Idle is how long a connection without a request stays open, as in http.DefaultTransport.
 	Idle = 90 * time.Second
-	// body is how long a client may take to send the body of a request.
-	body = 30 * time.Second
+	// BodyTime is how long a client may take to send the body of a request.
+	BodyTime = 30 * time.Second
 )
 
 // Body is how large the body of a request may be, unless its route reads uploads.
@@ -140,7 +141,7 @@ func Bodies(next http.Handler) http.Handler {
 		if r.ContentLength != 0 {
 			c := http.NewResponseController(w)
 			// A connection without deadlines is one of a test.
-			_ = c.SetReadDeadline(time.Now().Add(body))
+			_ = c.SetReadDeadline(time.Now().Add(BodyTime))
 			r = r.WithContext(r.Context())
 			r.Body = &bounded{ReadCloser: http.MaxBytesReader(w, r.Body, Body), conn: c}
 		}
@@ -149,7 +150,8 @@ func Bodies(next http.Handler) http.Handler {
 }
 
 // bounded is the body of a request. Its end lifts the deadline, which would otherwise end a long answer: the server
-// reads from the connection meanwhile, to notice that the client is gone.
+// reads from the connection meanwhile, to notice that the client is gone. An error keeps the deadline, because the
+// server then reads the rest of the body before it answers, and would wait without end.
 type bounded struct {
 	io.ReadCloser
 	conn *http.ResponseController
@@ -158,7 +160,7 @@ type bounded struct {
 // Read implements io.Reader.
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
+	if errors.Is(err, io.EOF) {
 		_ = b.conn.SetReadDeadline(time.Time{})
 	}
 	return n, err
