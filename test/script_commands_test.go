@@ -99,6 +99,9 @@ import (
 //
 // The web page:
 //
+//	connections ADDRESS MOST PATH
+//	                            opens as many connections as one client may have, and fails unless the server closes
+//	                            one more, and answers to the path for another client
 //	page stop|restart POD       asks for it as the page of "berth ui" does
 //	page shell POD CONTAINER LINE WANT
 //	                            types a line into a shell of the page, and waits for output that contains WANT
@@ -317,6 +320,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 	}
 	return commands
 }
+		"connections":      positive("connections ADDRESS MOST PATH", 3, 3, connections),
 
 // buildShim builds the shim of internal/runtime/testdata/ownshim. The file appears with its whole content.
 func buildShim(ts *testscript.TestScript, args []string) {
