@@ -99,13 +99,13 @@ import (
 //	await-output REGEXP COMMAND...
 //	                            repeats a program of the host until its output matches
 //	await-url URL               waits until a GET succeeds
+//	connections ADDRESS MOST PATH
+//	                            opens as many connections as one client may have, and fails unless the server closes
+//	                            one more, and answers to the path for another client
 //	await-same FILE WANTED      waits until both files have the same content
 //
 // The web page:
 //
-//	connections ADDRESS MOST PATH
-//	                            opens as many connections as one client may have, and fails unless the server closes
-//	                            one more, and answers to the path for another client
 //	page stop|restart POD       asks for it as the page of "berth ui" does
 //	page shell POD CONTAINER LINE WANT
 //	                            types a line into a shell of the page, and waits for output that contains WANT
@@ -163,8 +163,9 @@ import (
 //
 // Security:
 //
-//	owned PAGE [FAULT]          compares owners and modes of all files below $ROOT with the table of a page; with
-//	                            FAULT, a file whose line begins with it must be the only one that differs
+//	owned PAGE [FAULT]          compares owners and modes of all files below $ROOT, and of this agent's files in /run,
+//	                            with the tables of a page; with FAULT, a file whose line begins with it must be the
+//	                            only one that differs
 //
 // Networks:
 //
@@ -286,8 +287,8 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"loop":             positive("loop NAME", 1, 1, loop),
 		"await-image-gone": positive("await-image-gone NAME", 1, 1, h.awaitImageGone),
 		"serve-manifests":  positive("serve-manifests FILE|fault CODE|fault unreachable", 1, 2, h.serveManifests),
-		"await-runtime":    positive("await-runtime", 0, 0, h.awaitRuntime),
 		"https-manifests":  positive("https-manifests FILE", 1, 1, httpsManifests),
+		"await-runtime":    positive("await-runtime", 0, 0, h.awaitRuntime),
 		"run-pod":          positive("run-pod NAME", 1, 1, h.runPod),
 		"second-sandbox":   positive("second-sandbox POD", 1, 1, h.secondSandbox),
 		"faulty-runtime":   positive("faulty-runtime start|heal|await|METHOD FAULT [N]", 1, 3, h.faultyRuntime),
@@ -319,6 +320,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"await-output":     positive("await-output REGEXP COMMAND...", 2, many, awaitOutput),
 		"await-url":        positive("await-url URL", 1, 1, awaitURL),
 		"upload":           positive("upload URL", 1, 1, upload),
+		"connections":      positive("connections ADDRESS MOST PATH", 3, 3, connections),
 		"page":             positive("page stop|restart|shell POD [CONTAINER LINE WANT]", 2, 5, h.page),
 		"runtime":          positive("runtime kill|start|freeze|thaw|unplug|plug", 1, 1, h.runtimeCommand),
 		"owned":            positive("owned PAGE [FAULT]", 1, 2, h.owned),
@@ -326,7 +328,6 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 	}
 	return commands
 }
-		"connections":      positive("connections ADDRESS MOST PATH", 3, 3, connections),
 
 // buildShim builds the shim of internal/runtime/testdata/ownshim. The file appears with its whole content.
 func buildShim(ts *testscript.TestScript, args []string) {
@@ -744,7 +745,6 @@ func (h *harness) serveManifests(ts *testscript.TestScript, args []string) {
 	m.fault.Store(new(""))
 }
 
-func smallDisk(ts *testscript.TestScript, args []string) {
 // httpsManifests serves the static pod URL of the script with HTTPS for agents that start from now on. It writes the
 // certificate, whose authority the machine does not know, to a file.
 func httpsManifests(ts *testscript.TestScript, args []string) {
@@ -762,6 +762,7 @@ func httpsManifests(ts *testscript.TestScript, args []string) {
 	ts.Setenv("MANIFESTS", server.URL+"/pods")
 }
 
+func smallDisk(ts *testscript.TestScript, args []string) {
 	ts.Check(os.MkdirAll(args[0], 0o755))
 	ts.Check(unix.Mount("tmpfs", args[0], "tmpfs", 0, "size=1m"))
 	ts.Defer(func() { _ = unix.Unmount(args[0], unix.MNT_DETACH) })
