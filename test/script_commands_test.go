@@ -3,9 +3,11 @@ package test
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -59,6 +61,8 @@ import (
 //	serve-manifests FILE|fault CODE|fault unreachable
 //	                            serves FILE at the static pod URL from now on; answers with a status code and nothing
 //	                            else; closes each connection without an answer
+//	https-manifests FILE        makes agents that start from now on fetch the same from $MANIFESTS, over HTTPS. Writes
+//	                            the certificate, whose authority the machine does not know, to FILE
 //	collect-spans               makes agents that start from now on send their traces to a collector
 //	service-manager DURATION    runs agents that start from now on under a service manager (sd_notify) with this
 //	                            watchdog time
@@ -95,6 +99,9 @@ import (
 //	await-output REGEXP COMMAND...
 //	                            repeats a program of the host until its output matches
 //	await-url URL               waits until a GET succeeds
+//	connections ADDRESS MOST PATH
+//	                            opens as many connections as one client may have, and fails unless the server closes
+//	                            one more, and answers to the path for another client
 //	await-same FILE WANTED      waits until both files have the same content
 //
 // The web page:
@@ -144,8 +151,9 @@ import (
 //
 // Images:
 //
-//	serve-registry [USER PASSWORD]
-//	                            starts a registry at $REGISTRY with the workload as team/app:1, and team/other:1
+//	serve-registry [USER PASSWORD | unknown-authority]
+//	                            starts a registry at $REGISTRY with the workload as team/app:1, and team/other:1; or
+//	                            one with HTTPS and an authority that the machine does not know
 //	stall-registry, heal-registry
 //	                            stops in the middle of every answer with team/other:1; continues them
 //	trickle-registry            sends answers with team/other:1 slowly until heal-registry
@@ -155,8 +163,9 @@ import (
 //
 // Security:
 //
-//	owned PAGE [FAULT]          compares owners and modes of all files below $ROOT with the table of a page; with
-//	                            FAULT, a file whose line begins with it must be the only one that differs
+//	owned PAGE [FAULT]          compares owners and modes of all files below $ROOT, and of this agent's files in /run,
+//	                            with the tables of a page; with FAULT, a file whose line begins with it must be the
+//	                            only one that differs
 //
 // Networks:
 //
@@ -270,7 +279,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 			}
 			ts.Logf("it took %v; the machine is %.1f times slower than at best", took, slowdown)
 		}),
-		"serve-registry":   positive("serve-registry [USER PASSWORD]", 0, 2, h.serveRegistry),
+		"serve-registry":   positive("serve-registry [USER PASSWORD | unknown-authority]", 0, 2, h.serveRegistry),
 		"stall-registry":   positive("stall-registry", 0, 0, h.stallRegistry),
 		"trickle-registry": positive("trickle-registry", 0, 0, h.trickleRegistry),
 		"heal-registry":    positive("heal-registry", 0, 0, h.healRegistry),
@@ -278,6 +287,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"loop":             positive("loop NAME", 1, 1, loop),
 		"await-image-gone": positive("await-image-gone NAME", 1, 1, h.awaitImageGone),
 		"serve-manifests":  positive("serve-manifests FILE|fault CODE|fault unreachable", 1, 2, h.serveManifests),
+		"https-manifests":  positive("https-manifests FILE", 1, 1, httpsManifests),
 		"await-runtime":    positive("await-runtime", 0, 0, h.awaitRuntime),
 		"run-pod":          positive("run-pod NAME", 1, 1, h.runPod),
 		"second-sandbox":   positive("second-sandbox POD", 1, 1, h.secondSandbox),
@@ -310,6 +320,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"await-output":     positive("await-output REGEXP COMMAND...", 2, many, awaitOutput),
 		"await-url":        positive("await-url URL", 1, 1, awaitURL),
 		"upload":           positive("upload URL", 1, 1, upload),
+		"connections":      positive("connections ADDRESS MOST PATH", 3, 3, connections),
 		"page":             positive("page stop|restart|shell POD [CONTAINER LINE WANT]", 2, 5, h.page),
 		"runtime":          positive("runtime kill|start|freeze|thaw|unplug|plug", 1, 1, h.runtimeCommand),
 		"owned":            positive("owned PAGE [FAULT]", 1, 2, h.owned),
@@ -732,6 +743,23 @@ func (h *harness) serveManifests(ts *testscript.TestScript, args []string) {
 	text := ts.ReadFile(args[0])
 	m.text.Store(&text)
 	m.fault.Store(new(""))
+}
+
+// httpsManifests serves the static pod URL of the script with HTTPS for agents that start from now on. It writes the
+// certificate, whose authority the machine does not know, to a file.
+func httpsManifests(ts *testscript.TestScript, args []string) {
+	d := ts.Value(daemonKey{}).(*daemon)
+	server := httptest.NewUnstartedServer(d.manifests.server.Config.Handler)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // refused handshakes
+	server.StartTLS()
+	ts.Defer(server.Close)
+	config := filepath.Join(d.root, "config.yaml")
+	text, err := os.ReadFile(config)
+	ts.Check(err)
+	ts.Check(os.WriteFile(config, []byte(strings.Replace(string(text), d.manifests.server.URL, server.URL, 1)), 0o644))
+	block := &pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), pem.EncodeToMemory(block), 0o644))
+	ts.Setenv("MANIFESTS", server.URL+"/pods")
 }
 
 func smallDisk(ts *testscript.TestScript, args []string) {

@@ -16,11 +16,15 @@ import (
 )
 
 // serveRegistry starts a registry that has the workload as $REGISTRY/team/app:1 and another image as team/other:1.
-// With a user and a password as arguments it requires them for pulls.
+// With a user and a password as arguments it requires them for pulls. With "unknown-authority" it serves HTTPS, and the
+// runtime does not know its authority.
 func (h *harness) serveRegistry(ts *testscript.TestScript, args []string) {
 	o := images.Options{}
-	if len(args) == 2 {
+	switch {
+	case len(args) == 2:
 		o.User, o.Password = args[0], args[1]
+	case len(args) == 1:
+		o.TLS, o.Unknown = true, true
 	}
 	r := images.New(o)
 	ts.Defer(r.Close)

@@ -13,12 +13,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/vishvananda/netlink"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/limit/limittest"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -174,4 +176,20 @@ func upload(ts *testscript.TestScript, args []string) {
 	}
 	ts.Logf("POST %s: %s", args[0], answer.Status)
 	_ = answer.Body.Close()
+}
+
+// connections opens as many connections to an address as one client may have. It fails unless the server closes one
+// more, and serves another client meanwhile.
+func connections(ts *testscript.TestScript, args []string) {
+	most, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	end, err := limittest.Fill(context.Background(), args[0], most)
+	ts.Check(err)
+	defer end()
+	answer, err := limittest.Another().Get("http://" + args[0] + args[2])
+	ts.Check(err)
+	ts.Check(answer.Body.Close())
+	if answer.StatusCode != http.StatusOK {
+		ts.Fatalf("another client gets %s", answer.Status)
+	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/unixsocket"
 )
 
 // ownedRow is a row of the page's table: the modes of the directories, files and sockets at a path. A path that ends
@@ -25,8 +27,9 @@ type ownedRow struct {
 // ownedLine is a line of the table: a path, and the modes of directories, files and sockets.
 var ownedLine = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|" + strings.Repeat(` ([0-7]{4}|any|-) \|`, 3))
 
-// owned compares every file below the root directory with the table of a page. The owner is root, the mode is the
-// table's, and the table has a row for the file. Files with any mode lie below a directory that only root can enter.
+// owned compares every file below the root directory, and the files of this agent in /run, with the tables of a page.
+// The owner is root, the mode is the table's, and a table has a row for the file. Files with any mode lie below a
+// directory that only root can enter.
 func (*harness) owned(ts *testscript.TestScript, args []string) {
 	text, err := os.ReadFile(filepath.Join("..", args[0]))
 	ts.Check(err)
@@ -37,8 +40,11 @@ func (*harness) owned(ts *testscript.TestScript, args []string) {
 	if len(rows) < 20 {
 		ts.Fatalf("%s has a table of %d rows", args[0], len(rows))
 	}
-	w := &ownedWalk{root: rootOf(ts), rows: rows}
-	ts.Check(filepath.WalkDir(w.root, w.visit))
+	w := &ownedWalk{root: rootOf(ts), sockets: unixsocket.Dir(rootOf(ts)), rows: rows}
+	for _, top := range []string{w.root, filepath.Dir(w.sockets), w.sockets, "/run/berth-network.lock"} {
+		w.top = top
+		ts.Check(filepath.WalkDir(top, w.visit))
+	}
 	if len(args) > 1 {
 		if len(w.wrong) != 1 || !strings.HasPrefix(w.wrong[0], args[1]) {
 			ts.Fatalf("want one fault, of %s, got:\n%s", args[1], strings.Join(w.wrong, "\n"))
@@ -53,10 +59,23 @@ func (*harness) owned(ts *testscript.TestScript, args []string) {
 
 // ownedWalk compares a live root directory with the rows.
 type ownedWalk struct {
-	root  string
-	rows  []ownedRow
-	seen  int
-	wrong []string
+	root    string
+	sockets string // the directory of the runtime's sockets, /run/berth/HASH
+	top     string // where the walk began
+	rows    []ownedRow
+	seen    int
+	wrong   []string
+}
+
+// name returns the name of a file in the table: its path below the root directory, or its absolute path.
+func (w *ownedWalk) name(path string) (string, error) {
+	if w.top == w.root {
+		return filepath.Rel(w.root, path)
+	}
+	if below, ok := strings.CutPrefix(path, w.sockets); ok {
+		return filepath.Dir(w.sockets) + "/HASH" + below, nil
+	}
+	return path, nil
 }
 
 func (w *ownedWalk) visit(name string, d fs.DirEntry, err error) error {
@@ -70,7 +89,7 @@ func (w *ownedWalk) visit(name string, d fs.DirEntry, err error) error {
 	if err != nil {
 		return err
 	}
-	rel, err := filepath.Rel(w.root, name)
+	rel, err := w.name(name)
 	if err != nil || ofTheTest(rel) {
 		return err
 	}
@@ -79,6 +98,8 @@ func (w *ownedWalk) visit(name string, d fs.DirEntry, err error) error {
 	switch fault := row.fault(st); {
 	case fault != "":
 		w.wrong = append(w.wrong, rel+" "+fault)
+	case d.IsDir() && name == filepath.Dir(w.sockets):
+		return fs.SkipDir // it has the directories of other agents too
 	case row.dirs == "any":
 		if !w.closed(rel) {
 			w.wrong = append(w.wrong, rel+" has any mode, and other users can enter all directories above it")
@@ -92,7 +113,7 @@ func (w *ownedWalk) visit(name string, d fs.DirEntry, err error) error {
 
 // closed reports whether another user cannot enter one of the directories above a file.
 func (w *ownedWalk) closed(rel string) bool {
-	for dir := path.Dir(rel); dir != "."; dir = path.Dir(dir) {
+	for dir := path.Dir(rel); dir != "." && dir != "/"; dir = path.Dir(dir) {
 		info, err := os.Lstat(filepath.Join(w.root, dir))
 		if err == nil && info.Mode().Perm()&0o007 == 0 {
 			return true

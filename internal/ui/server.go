@@ -17,8 +17,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/api/client"
-	"github.com/berth-run/berth/internal/api/limit"
+	"github.com/berth-run/berth/internal/base/limit"
 )
 
 // assets holds the files of the page as NAME.gz. hack/webui.sh builds them.
@@ -123,7 +124,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /", s.file)
 	s.routes(mux)
-	return limit.Requests(s.guard.wrap(limit.Bodies(mux)), bounds)
+	return limit.Requests(s.guard.wrap(limit.Bodies(mux)), bounds, answer.RefuseTooMany)
 }
 
 // contentTypes are the content types of the page's files.

@@ -32,6 +32,8 @@ import (
 type Options struct {
 	// TLS makes the registry serve HTTPS with a self-signed certificate.
 	TLS bool
+	// Unknown makes WriteHosts omit the certificate, so that clients do not know its authority.
+	Unknown bool
 	// User and Password are required for pulls. If User is empty, everyone may pull.
 	User, Password string
 	// Token makes clients exchange the password for a token, as large registries do.
@@ -81,7 +83,7 @@ func (r *Registry) WriteHosts(dir string) error {
 		return err
 	}
 	text := fmt.Sprintf("server = %q\n", r.server.URL)
-	if r.opts.TLS {
+	if r.opts.TLS && !r.opts.Unknown {
 		ca := filepath.Join(dir, host, "ca.crt")
 		block := &pem.Block{Type: "CERTIFICATE", Bytes: r.server.Certificate().Raw}
 		if err := os.WriteFile(ca, pem.EncodeToMemory(block), 0o644); err != nil {

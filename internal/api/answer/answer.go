@@ -87,6 +87,11 @@ func WriteError(w http.ResponseWriter, err error) {
 	WriteJSON(w, int(st.Code), &st)
 }
 
+// RefuseTooMany refuses a request because its client has too many under way. The message says how many.
+func RefuseTooMany(w http.ResponseWriter, message string) {
+	WriteError(w, Next(apierrors.NewTooManyRequests(message, 1), "end some, or try again later"))
+}
+
 // WriteJSON answers a request with v as JSON.
 func WriteJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")

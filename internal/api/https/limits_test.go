@@ -13,10 +13,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	statsv1alpha1 "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/berth-run/berth/internal/base/limit"
+	"github.com/berth-run/berth/internal/base/limit/limittest"
 )
 
 // spool lists the directory for temporary files during each request.
@@ -127,54 +129,32 @@ func TestUploadsAreNotStored(t *testing.T) {
 	}
 }
 
-func TestSlowHeadersAndBodiesEnd(t *testing.T) {
-	n := start(t, func(o *Options) { o.Addresses.ReadOnly = "127.0.0.1:00" })
-	for _, text := range []string{"GET /healthz HTTP/1.1\r\nHost: ", ""} {
-		c, err := net.Dial("tcp", n.Addr("127.0.0.1:00").String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		if _, err := io.WriteString(c, text); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadAll(c); err != nil {
-			t.Errorf("the server keeps a connection that sent %q: %v", text, err)
-		}
+func TestSlowHeadersAndBodiesAndIdleConnectionsEnd(t *testing.T) {
+	n := start(t, nil)
+	for name, c := range map[string]struct {
+		handler http.Handler
+		bounds  limit.Bounds
+		path    string
+	}{
+		"HTTPS":          {n.Handler(), secureBounds, "/stats/summary"},
+		"read-only HTTP": {n.readOnly(), openBounds, "/stats/summary"},
+		"health":         {healthPort(), openBounds, "/healthz"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			limittest.SlowClientsEnd(t, n.bounded(c.handler, c.bounds), c.path)
+		})
 	}
 }
 
 func TestConnectionsOfOneClientAreBounded(t *testing.T) {
 	n := start(t, func(o *Options) { o.Addresses.ReadOnly = "127.0.0.1:00" })
 	address := n.Addr("127.0.0.1:00").String()
-	var open []net.Conn
-	defer func() {
-		for _, c := range open {
-			_ = c.Close()
-		}
-	}()
-	for range openBounds.Connections {
-		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		open = append(open, c)
-	}
-	c, err := net.Dial("tcp", address)
+	end, err := limittest.Fill(t.Context(), address, openBounds.Connections)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	if _, err := c.Read(make([]byte, 1)); err == nil {
-		t.Error("the connection beyond the bound stays open")
-	}
-	// Another client, and this one after it has closed a connection, are served.
-	other := &http.Client{Transport: &http.Transport{DialContext: (&net.Dialer{
-		LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext, DisableKeepAlives: true}}
-	r, err := other.Get("http://" + address + "/healthz")
+	defer end()
+	r, err := limittest.Another().Get("http://" + address + "/healthz")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-run/berth/internal/api/limit"
+	"github.com/berth-run/berth/internal/api/answer"
+	"github.com/berth-run/berth/internal/base/limit"
 )
 
 // shutdownGrace is how long running requests may take to finish when the agent ends. Streams and followed
@@ -105,13 +106,8 @@ func (s *Server) listen(ctx context.Context) (ports []*port, err error) {
 		if want.secure {
 			bounds = secureBounds
 		}
-		p := &port{what: want.what, listener: newListener(limit.Listener(l, bounds)), server: &http.Server{
-			Handler:           limit.Requests(limit.Bodies(want.handler()), bounds),
-			ReadHeaderTimeout: limit.Header,
-			IdleTimeout:       limit.Idle,
-			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streamsPerConnection},
-			ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
-		}}
+		p := &port{what: want.what, listener: newListener(limit.Listener(l, bounds)),
+			server: s.bounded(want.handler(), bounds)}
 		if want.secure {
 			p.server.TLSConfig = s.tlsConfig()
 		}
@@ -119,6 +115,17 @@ func (s *Server) listen(ctx context.Context) (ports []*port, err error) {
 		ports = append(ports, p)
 	}
 	return ports, nil
+}
+
+// bounded returns the HTTP server of a port, with the bounds and the times that every port has.
+func (s *Server) bounded(handler http.Handler, bounds limit.Bounds) *http.Server {
+	return &http.Server{
+		Handler:           limit.Requests(limit.Bodies(handler), bounds, answer.RefuseTooMany),
+		ReadHeaderTimeout: limit.Header,
+		IdleTimeout:       limit.Idle,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streamsPerConnection},
+		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+	}
 }
 
 // tlsConfig returns the TLS configuration of the options, extended to request client certificates. They are

@@ -12,10 +12,10 @@ import (
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/answer"
-	"github.com/berth-run/berth/internal/api/limit"
 	"github.com/berth-run/berth/internal/api/logs"
 	"github.com/berth-run/berth/internal/api/query"
 	"github.com/berth-run/berth/internal/api/settle"
+	"github.com/berth-run/berth/internal/base/limit"
 )
 
 // handler answers one request. If it returns an error before it has begun an answer, the error becomes the answer.

@@ -14,11 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/api/limit"
+	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/api/live"
 	"github.com/berth-run/berth/internal/api/nodeinfo"
 	"github.com/berth-run/berth/internal/api/past"
 	"github.com/berth-run/berth/internal/api/socket"
+	"github.com/berth-run/berth/internal/base/limit"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/record/event"
 	"github.com/berth-run/berth/internal/record/podlog"
@@ -107,7 +108,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener) error {
 	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopping)
 	srv := &http.Server{
-		Handler:           limit.Requests(s.Handler(), bounds),
+		Handler:           limit.Requests(s.Handler(), bounds, answer.RefuseTooMany),
 		ReadHeaderTimeout: limit.Header,
 		IdleTimeout:       limit.Idle,
 		BaseContext:       func(net.Listener) context.Context { return base },

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/answer"
 	"github.com/berth-run/berth/internal/api/client"
-	"github.com/berth-run/berth/internal/api/limit"
+	"github.com/berth-run/berth/internal/base/limit"
 	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/process"

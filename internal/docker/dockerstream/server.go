@@ -7,10 +7,15 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"time"
 
 	"k8s.io/cri-streaming/pkg/streaming"
+
+	"github.com/berth-run/berth/internal/base/limit"
 )
+
+// bounds of the streams of all pods. The client is the agent. Every other user of the machine can open connections too,
+// and gets no stream without a token.
+var bounds = limit.Bounds{Connections: 1000, Requests: 1000, AllConnections: 2000}
 
 // Server serves the streams of clients. Its methods GetExec, GetAttach and GetPortForward return the URL for one
 // client.
@@ -21,16 +26,24 @@ type Server struct {
 	http     *http.Server
 }
 
-// NewServer makes a server that answers at a listener. It does no I/O.
+// NewServer makes a server that answers at a listener. It does no I/O. The server bounds connections, requests and
+// their bodies. Once a connection is a stream, it ends after four hours without traffic.
 func NewServer(streams *Streams, listener net.Listener) (*Server, error) {
+	return newServer(streams, listener, bounds)
+}
+
+func newServer(streams *Streams, listener net.Listener, bounds limit.Bounds) (*Server, error) {
 	config := streaming.DefaultConfig
 	config.BaseURL = &url.URL{Scheme: "http", Host: listener.Addr().String()}
 	s, err := streaming.NewServer(config, streams)
 	if err != nil {
 		return nil, fmt.Errorf("make streaming server: %w", err)
 	}
-	const patience = 30 * time.Second // for the header of a request
-	return &Server{s, streams, listener, &http.Server{Handler: s, ReadHeaderTimeout: patience}}, nil
+	return &Server{s, streams, limit.Listener(listener, bounds), &http.Server{
+		Handler:           limit.Requests(limit.Bodies(s), bounds, limit.RefuseText),
+		ReadHeaderTimeout: limit.Header,
+		IdleTimeout:       limit.Idle,
+	}}, nil
 }
 
 // Run serves until ctx ends. It returns when all commands that had to be killed are killed.

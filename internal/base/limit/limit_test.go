@@ -17,7 +17,7 @@ func TestRequestsOfOneClientAreBounded(t *testing.T) {
 	server := httptest.NewServer(Requests(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		busy <- struct{}{}
 		<-release
-	}), Bounds{Requests: 1}))
+	}), Bounds{Requests: 1}, RefuseText))
 	defer server.Close()
 	done := make(chan int)
 	go func() {

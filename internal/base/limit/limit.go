@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
@@ -9,10 +10,6 @@ import (
 	"net/url"
 	"sync"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/berth-run/berth/internal/api/answer"
 )
 
 // Bounds are the bounds of one server.
@@ -29,8 +26,8 @@ const (
 	Header = 10 * time.Second
 	// Idle is how long a connection without a request stays open, as in http.DefaultTransport.
 	Idle = 90 * time.Second
-	// body is how long a client may take to send the body of a request.
-	body = 30 * time.Second
+	// BodyTime is how long a client may take to send the body of a request.
+	BodyTime = 30 * time.Second
 )
 
 // Body is how large the body of a request may be, unless its route reads uploads.
@@ -114,15 +111,16 @@ func (c *conn) Close() error {
 
 // Requests refuses requests beyond the bounds. It makes query parameters the only parameters of a request: a handler or
 // a library that asks for form values never reads the body, whose parts net/http would otherwise store in files.
-func Requests(next http.Handler, b Bounds) http.Handler {
+//
+// refuse answers a request beyond the bounds with status 429, in the format of the server. The message names the client
+// and the bound.
+func Requests(next http.Handler, b Bounds, refuse func(w http.ResponseWriter, message string)) http.Handler {
 	var requests count
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := client(r.RemoteAddr)
 		if !requests.enter(from, b.Requests, 0) {
 			w.Header().Set("Retry-After", "1")
-			answer.WriteError(w, answer.Next(apierrors.NewTooManyRequests(
-				fmt.Sprintf("more than %d requests of %s are under way", b.Requests, from), 1),
-				"end some, or try again later"))
+			refuse(w, fmt.Sprintf("more than %d requests of %s are under way", b.Requests, from))
 			return
 		}
 		defer requests.leave(from)
@@ -132,13 +130,18 @@ func Requests(next http.Handler, b Bounds) http.Handler {
 	})
 }
 
+// RefuseText refuses a request with status 429 and the message as plain text.
+func RefuseText(w http.ResponseWriter, message string) {
+	http.Error(w, message, http.StatusTooManyRequests)
+}
+
 // Bodies bounds the size of request bodies, and the time that clients may take to send them.
 func Bodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
 			c := http.NewResponseController(w)
 			// A connection without deadlines is one of a test.
-			_ = c.SetReadDeadline(time.Now().Add(body))
+			_ = c.SetReadDeadline(time.Now().Add(BodyTime))
 			r = r.WithContext(r.Context())
 			r.Body = &bounded{ReadCloser: http.MaxBytesReader(w, r.Body, Body), conn: c}
 		}
@@ -147,7 +150,8 @@ func Bodies(next http.Handler) http.Handler {
 }
 
 // bounded is the body of a request. Its end lifts the deadline, which would otherwise end a long answer: the server
-// reads from the connection meanwhile, to notice that the client is gone.
+// reads from the connection meanwhile, to notice that the client is gone. An error keeps the deadline, because the
+// server then reads the rest of the body before it answers, and would wait without end.
 type bounded struct {
 	io.ReadCloser
 	conn *http.ResponseController
@@ -156,7 +160,7 @@ type bounded struct {
 // Read implements io.Reader.
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
+	if errors.Is(err, io.EOF) {
 		_ = b.conn.SetReadDeadline(time.Time{})
 	}
 	return n, err

@@ -1,0 +1,2 @@
+// Package limittest checks in tests which connections an HTTP server ends.
+package limittest
