@@ -16,11 +16,22 @@ func path(root string) string { return filepath.Join(root, "runtimes.json") }
 
 func format() checkpoint.Format { return checkpoint.Format{Version: 1} }
 
+// endpoints is the content of the file.
+type endpoints []string
+
+// Check implements checkpoint.Checker. The agent would choose a runtime for an empty endpoint, and end its pods.
+func (e endpoints) Check() error {
+	if slices.Contains(e, "") {
+		return errors.New("an endpoint is empty")
+	}
+	return nil
+}
+
 // load returns the endpoints of the runtimes that may have pods of a root directory. Agents of earlier versions wrote
 // no file: then the directories of the embedded runtime say whether this one has some. After an error the list holds
 // too.
 func load(root string) ([]string, error) {
-	all, err := checkpoint.Load[[]string](path(root), format())
+	all, err := checkpoint.Load[endpoints](path(root), format())
 	if err == nil {
 		return all, nil
 	}

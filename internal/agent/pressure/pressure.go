@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -70,6 +71,19 @@ type victim struct {
 	returning bool
 }
 
+// victims is the content of the file.
+type victims map[types.UID]victim
+
+// Check implements checkpoint.Checker. A pod would end for no reason, or before it was asked to.
+func (all victims) Check() error {
+	for uid, v := range all {
+		if v.Stop.Reason != pod.StopEvicted || v.Stop.Grace != nil && *v.Stop.Grace < 0 {
+			return fmt.Errorf("pod %q is not one that was evicted", uid)
+		}
+	}
+	return nil
+}
+
 // Pods are the pods of this node. It implements eviction.Pods, gate.Evictions and fleet.Watcher.
 type Pods struct {
 	Options
@@ -95,7 +109,7 @@ func format() checkpoint.Format { return checkpoint.Format{Version: 1} }
 
 // Load reads the victims of an earlier agent.
 func (p *Pods) Load() error {
-	all, err := checkpoint.Load[map[types.UID]victim](p.Path, format())
+	all, err := checkpoint.Load[victims](p.Path, format())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -59,8 +59,8 @@ type Bounds struct {
 func (b Bounds) Values(unified bool) Values {
 	v := Values{}
 	set := func(file, text string) {
-		if text != "" {
-			v[file] = Canonical(file, text)
+		if text = Canonical(file, text); text != "" {
+			v[file] = text
 		}
 	}
 	set("cpuset.cpus", b.CPUs)
@@ -139,6 +139,9 @@ func Canonical(file, text string) string {
 	text = strings.TrimSpace(text)
 	switch Controller(file) {
 	case "cpuset":
+		if !isSmall(text) {
+			return text
+		}
 		if set, err := cpuset.Parse(text); err == nil {
 			return set.String()
 		}
@@ -162,6 +165,14 @@ func Canonical(file, text string) string {
 		return quota
 	}
 	return text
+}
+
+// isSmall reports whether the numbers of a list of CPUs or NUMA nodes have at most 5 digits, as all that Linux can have
+// do. A runtime may report another list, whose set would not fit the memory: 0-4294967295.
+func isSmall(list string) bool {
+	const digits = 5
+	numbers := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == '-' })
+	return !slices.ContainsFunc(numbers, func(n string) bool { return len(n) > digits })
 }
 
 // Spell is the reverse of Canonical: it returns the value as the kernel accepts it.

@@ -87,7 +87,8 @@ func (c *Controller) adopt(id string, r record) error {
 	b := &box{record: r, ended: make(chan struct{})}
 	c.boxes[id] = b
 	if r.Label != "" {
-		if err := selinux.ReserveLabelV2(r.Label); err != nil {
+		// Pods may share a level: then an earlier sandbox has reserved it.
+		if err := selinux.ReserveLabelV2(r.Label); err != nil && !errors.Is(err, selinux.ErrMCSAlreadyExists) {
 			return fmt.Errorf("reserve SELinux label: %w", err)
 		}
 	}

@@ -26,6 +26,14 @@ type Lease struct {
 	Egress bool `json:",omitzero"`
 }
 
+// Check implements checkpoint.Checker. The packet filter refuses an address that is none, and with it all pods.
+func (l Lease) Check() error {
+	if slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return !p.IsValid() }) {
+		return errors.New("a lease has an address that is none")
+	}
+	return nil
+}
+
 // Book has the leases of all sandboxes, in memory and on disk.
 type Book struct {
 	files *checkpoint.Dir[Lease]

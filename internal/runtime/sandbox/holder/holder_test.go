@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/opencontainers/selinux/go-selinux"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/boot"
 	"github.com/berth-run/berth/internal/base/eventually"
 )
 
@@ -236,6 +238,25 @@ func TestOpenFindsOnlyTheSameProcess(t *testing.T) {
 	again.Kill()
 	awaitEnd(t, again)
 	awaitEnd(t, p)
+}
+
+// A thread may have got the ID of a holder that has ended.
+func TestOpenOfAThreadFindsNoHolder(t *testing.T) {
+	current, err := boot.ID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil || len(threads) < 2 {
+		t.Fatalf("threads %v, %v: want several", threads, err)
+	}
+	thread, err := strconv.Atoi(threads[len(threads)-1].Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Identity{PID: thread, Boot: current}); !errdefs.IsNotFound(err) {
+		t.Errorf("got %v, want not found", err)
+	}
 }
 
 // The error of a step names the failed action and its cause.

@@ -70,7 +70,8 @@ func Open(id Identity) (*Process, error) {
 // the start time is read after it is open.
 func open(pid int) (*Process, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
-	if errors.Is(err, unix.ESRCH) {
+	// The kernel may give the ID of an ended holder to a thread. That is EINVAL, in newer kernels ENOENT.
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf("holder %d has ended: %w", pid, errdefs.ErrNotFound)
 	}
 	if err != nil {

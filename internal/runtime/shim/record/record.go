@@ -92,7 +92,7 @@ func (r Container) Write() error {
 	return os.Rename(file+".tmp", file)
 }
 
-// Read reads a record. A record of a later version is an error.
+// Read reads a record. A record of a later version is an error, and so is a file that names no container.
 func Read(file string) (Container, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -101,6 +101,9 @@ func Read(file string) (Container, error) {
 	var r Container
 	if err := json.Unmarshal(content, &r); err != nil {
 		return Container{}, fmt.Errorf("read %s: %w", file, err)
+	}
+	if r.ID == "" {
+		return Container{}, fmt.Errorf("read %s: it names no container", file)
 	}
 	if r.Version > Version {
 		return Container{}, fmt.Errorf("read %s: version %d is newer than this shim's %d", file, r.Version, Version)

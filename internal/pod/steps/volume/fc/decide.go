@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
@@ -44,7 +45,7 @@ func sourceOf(r volume.Request) (source, error) {
 		return s, errors.New("the fc volume names no disk: set targetWWNs and lun, or wwids")
 	}
 	for _, name := range slices.Concat(s.wwns, s.wwids) {
-		if name == "" || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == '/' || r == 0x7f }) {
+		if safepath.Name(name) != nil || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			return s, fmt.Errorf("%q: not the name of a Fibre Channel target or disk", name)
 		}
 	}
@@ -95,7 +96,8 @@ func (s source) links(names []string) []string {
 		for _, wwn := range s.wwns {
 			quoted = append(quoted, regexp.QuoteMeta(wwn))
 		}
-		match = regexp.MustCompile("^(pci-.*-)?fc-0x(" + strings.Join(quoted, "|") + ")-lun-" + s.lun + "$").MatchString
+		match = regexp.MustCompile("^(pci-.*-)?fc-0x(" + strings.Join(quoted, "|") + ")-lun-" +
+			regexp.QuoteMeta(s.lun) + "$").MatchString
 	} else {
 		// udev replaces blanks, which are in names that begin with a vendor's name.
 		match = func(name string) bool {

@@ -44,6 +44,7 @@ func TestSourceRefusesWhatNamesNoDisk(t *testing.T) {
 	for want, v := range map[string]*corev1.FCVolumeSource{
 		"set targetWWNs and lun": {TargetWWNs: []string{"500a"}},
 		`"../../etc"`:            {WWIDs: []string{"../../etc"}},
+		`".."`:                   {WWIDs: []string{".."}},
 	} {
 		if _, err := sourceOf(of(v)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

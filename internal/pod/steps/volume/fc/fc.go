@@ -206,7 +206,10 @@ func (k *Kind) Unstage(ctx context.Context, stage string) error {
 		return safepath.IgnoreMissing(err)
 	}
 	var id identity
-	if err := json.Unmarshal(text, &id); err != nil {
+	if err = json.Unmarshal(text, &id); err == nil {
+		err = safepath.Name(id.Name)
+	}
+	if err != nil {
 		return fmt.Errorf("read the shared part of a Fibre Channel volume from %s: %w", part, err)
 	}
 	own, err := load(stage)

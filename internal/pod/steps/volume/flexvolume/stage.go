@@ -136,7 +136,9 @@ func (k *Kind) Unstage(ctx context.Context, stage string) error {
 		return fmt.Errorf("read the shared part of a FlexVolume from %s: %w", stage, err)
 	}
 	path := k.devicePath(id.Driver, id.Name)
-	if _, err := os.Lstat(path); err == nil {
+	// Stage refuses names that lead to another directory, so that such a volume has no device.
+	isValid := errors.Join(checkDriver(id.Driver), safepath.Name(id.Name)) == nil
+	if _, err := os.Lstat(path); err == nil && isValid {
 		if err := k.detach(ctx, id, path); err != nil {
 			return err
 		}

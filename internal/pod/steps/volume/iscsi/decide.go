@@ -2,6 +2,7 @@ package iscsi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
 )
 
@@ -142,6 +144,14 @@ func identityOf(s source, block bool) identity {
 func (id identity) String() string {
 	text, _ := json.Marshal(id) // a struct of strings always has JSON
 	return string(text)
+}
+
+// check refuses an identity that would lead to a directory outside the kubelet's for iSCSI.
+func (id identity) check() error {
+	if id.IQN == "" {
+		return errors.New("it names no target")
+	}
+	return errors.Join(safepath.Name("iface-"+id.Iface), safepath.Name(id.Portal+"-"+id.IQN+"-lun-"+id.LUN))
 }
 
 // dir is the kubelet's directory for the mount of the disk, below its directory for iSCSI.

@@ -222,7 +222,10 @@ func (k *Kind) Unstage(ctx context.Context, stage string) error {
 		return safepath.IgnoreMissing(err)
 	}
 	var id identity
-	if err := json.Unmarshal(text, &id); err != nil {
+	if err = json.Unmarshal(text, &id); err == nil {
+		err = id.check()
+	}
+	if err != nil {
 		return fmt.Errorf("read the shared part of an iSCSI volume from %s: %w", part, err)
 	}
 	unlock, err := k.targets.Lock(ctx, id.IQN)
