@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -64,7 +63,6 @@ func TestRuntime(t *testing.T) {
 	t.Run("NRI", func(t *testing.T) { testNRI(t, c, dir) })
 	t.Run("Exec", func(t *testing.T) { testExec(t, c) })
 	t.Run("ExecWithLimitedOutput", func(t *testing.T) { testExecLimited(t, c) })
-	t.Run("ExecOfRemovedContainer", func(t *testing.T) { testExecRemoved(t, c, config.State) })
 	t.Run("Events", func(t *testing.T) { testEvents(t, c) })
 	t.Run("UnreadEvents", func(t *testing.T) { testUnreadEvents(t, c) })
 	t.Run("Localnet", func(t *testing.T) { testLocalnet(t, c, dir) })
@@ -236,38 +234,6 @@ func testExecLimited(t *testing.T, c *client) {
 		if got, err := run(test.id, test.timeout, test.command...); status.Code(err) != test.want {
 			t.Errorf("%s: %v, %v; want the code %v", name, got, err, test.want)
 		}
-	}
-}
-
-// A container is removed while commands run in it. The pipes of the commands are removed too.
-func testExecRemoved(t *testing.T, c *client, state string) {
-	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("removed")})
-	container := c.container(t, id, pod, "main", "sleep")
-	pipes := func() []string {
-		found, err := filepath.Glob(filepath.Join(state, "exec/*/*-stdout"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return found
-	}
-	const commands = 10
-	var running sync.WaitGroup
-	for range commands {
-		running.Go(func() {
-			got, err := c.ExecSync(calls.LimitOutput(t.Context(), 5),
-				&cri.ExecSyncRequest{ContainerId: container, Cmd: []string{"/workload", "sleep"}})
-			if err == nil && got.GetExitCode() == 0 {
-				t.Error("a command of a container that was removed has succeeded")
-			}
-		})
-	}
-	eventually.True(t, "the commands have pipes", func() bool { return len(pipes()) == commands })
-	if _, err := c.RemoveContainer(t.Context(), &cri.RemoveContainerRequest{ContainerId: container}); err != nil {
-		t.Fatal(err)
-	}
-	running.Wait()
-	if left := pipes(); len(left) > 0 {
-		t.Errorf("left: %q", left)
 	}
 }
 
