@@ -372,9 +372,9 @@ func (c *chaos) stopShim() {
 	check(c.t, err)
 	defer func() { check(c.t, process.Release()) }()
 	c.count("stop shim")
-	_ = process.Signal(unix.SIGSTOP) // it may have ended by itself
-	time.Sleep(time.Duration(c.dice.IntN(5000)) * time.Millisecond)
-	_ = process.Signal(unix.SIGCONT)
+	if err := c.pause(process); !errors.Is(err, os.ErrProcessDone) { // it may have ended by itself
+		check(c.t, err)
+	}
 }
 
 // parentOf returns a process's parent, or 0.
@@ -398,7 +398,7 @@ func (c *chaos) killAgent() {
 
 func (c *chaos) stopAgent() {
 	c.count("stop agent")
-	c.pause(c.agent.Process)
+	check(c.t, c.pause(c.agent.Process))
 }
 
 func (c *chaos) killRuntime() {
@@ -410,14 +410,16 @@ func (c *chaos) killRuntime() {
 
 func (c *chaos) stopRuntime() {
 	c.count("stop runtime")
-	c.pause(c.external.Process())
+	check(c.t, c.pause(c.external.Process()))
 }
 
 // pause stops a process for up to 5 s.
-func (c *chaos) pause(p *os.Process) {
-	check(c.t, pausetest.Pause(p))
+func (c *chaos) pause(p *os.Process) error {
+	if err := pausetest.Pause(p); err != nil {
+		return err
+	}
 	time.Sleep(time.Duration(c.dice.IntN(5000)) * time.Millisecond)
-	check(c.t, pausetest.Resume(p))
+	return pausetest.Resume(p)
 }
 
 // settle waits until the node has exactly the desired pods, and checks what must hold all the time.

@@ -6,46 +6,53 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Pause stops a child of this process with SIGSTOP. Its threads run on for a moment after the signal, and may still
-// answer a request, so Pause waits until the kernel reports that all have stopped (waitid(2)). An error of a process
-// that has ended is os.ErrProcessDone.
+// Pause stops a process with SIGSTOP. Its threads run on for a moment after the signal, and may still answer a request,
+// so Pause waits until all have stopped. An error of a process that has ended is os.ErrProcessDone, also before its
+// parent has read the exit code.
 func Pause(p *os.Process) error {
 	if err := p.Signal(unix.SIGSTOP); err != nil {
 		return fmt.Errorf("pause process %d: %w", p.Pid, err)
 	}
 	for {
-		err := unix.Waitid(unix.P_PID, p.Pid, nil, unix.WSTOPPED, nil)
+		running, stopped, err := threads(p.Pid)
 		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, unix.EINTR):
+		case err != nil:
 			return fmt.Errorf("wait until process %d has stopped: %w", p.Pid, err)
+		case running == 0 && stopped == 0:
+			return fmt.Errorf("process %d has ended instead of stopping: %w", p.Pid, os.ErrProcessDone)
+		case running == 0:
+			return nil
 		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
-// Stopped reports whether all threads of a process have stopped, which need not be a child of this process
-// (proc_pid_task(5)).
-func Stopped(pid int) (bool, error) {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	if err != nil || len(threads) == 0 {
-		return false, errors.Join(err, fmt.Errorf("process %d: %w", pid, os.ErrProcessDone))
+// threads counts the threads of a process that run and that have stopped (proc_pid_task(5)). Both are 0 if it has ended.
+func threads(pid int) (running, stopped int, err error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		return 0, 0, err
 	}
-	for _, thread := range threads {
-		stat, err := os.ReadFile(thread)
-		if err != nil {
-			return false, err
-		}
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
 		_, rest, _ := bytes.Cut(stat, []byte(") ")) // the name of the program is in parentheses
-		if !bytes.HasPrefix(rest, []byte("T")) {
-			return false, nil
+		switch {
+		case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ESRCH), bytes.HasPrefix(rest, []byte("Z")):
+			// The thread has ended.
+		case err != nil:
+			return 0, 0, err
+		case bytes.HasPrefix(rest, []byte("T")):
+			stopped++
+		default:
+			running++
 		}
 	}
-	return true, nil
+	return running, stopped, nil
 }
 
 // Resume lets a process run on that Pause has stopped.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-run/berth/internal/base/pausetest"
 )
 
@@ -35,9 +37,6 @@ func TestPause(t *testing.T) {
 		if err != nil || !strings.Contains(string(status), "\nState:\tT (stopped)\n") {
 			t.Fatalf("%v, status of the process:\n%s", err, status)
 		}
-		if stopped, err := pausetest.Stopped(cmd.Process.Pid); err != nil || !stopped {
-			t.Fatalf("stopped: %t, %v, want true", stopped, err)
-		}
 		if err := pausetest.Resume(cmd.Process); err != nil {
 			t.Fatal(err)
 		}
@@ -48,11 +47,15 @@ func TestPause(t *testing.T) {
 			t.Fatalf("after the pause: %q, %v", lines.Text(), lines.Err())
 		}
 	}
-	if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+	ended := func() error { return unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) }
+	if err := errors.Join(in.Close(), ended()); err != nil {
 		t.Fatal(err)
 	}
-	if stopped, err := pausetest.Stopped(os.Getpid()); err != nil || stopped {
-		t.Errorf("this process has stopped: %t, %v, want false", stopped, err)
+	if err := pausetest.Pause(cmd.Process); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("before the exit code is read: %v, want %v", err, os.ErrProcessDone)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	for _, f := range []func(*os.Process) error{pausetest.Pause, pausetest.Resume} {
 		if err := f(cmd.Process); !errors.Is(err, os.ErrProcessDone) {
