@@ -14,9 +14,9 @@ import (
 	"github.com/distribution/reference"
 
 	"github.com/berth-run/berth/internal/base/diskusage"
-	"github.com/berth-run/berth/internal/runtime/decompress"
 	"github.com/berth-run/berth/internal/runtime/layer"
 	"github.com/berth-run/berth/internal/runtime/restore"
+	"github.com/berth-run/berth/internal/runtime/unpack"
 )
 
 // Image is one name of an image in the store.
@@ -34,7 +34,7 @@ func (r *Runtime) Import(ctx context.Context, content io.Reader) ([]Image, error
 	if err != nil {
 		return nil, fmt.Errorf("import images: %w", err)
 	}
-	plain, err := decompress.Stream(content, decompress.MaxWindow)
+	plain, err := r.config.Unpack.Archive(content, r.config.Root)
 	if err != nil {
 		return nil, fmt.Errorf("import images: %w", err)
 	}
@@ -87,7 +87,7 @@ func importInto(ctx context.Context, endpoint string, content io.Reader) (_ []Im
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	plain, err := decompress.Stream(content, decompress.MaxWindow)
+	plain, err := unpack.Limits{}.Archive(content, "")
 	if err != nil {
 		return nil, err
 	}

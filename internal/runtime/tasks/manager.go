@@ -26,8 +26,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/logfile"
-	"github.com/berth-run/berth/internal/runtime/decompress"
 	"github.com/berth-run/berth/internal/runtime/replace"
+	"github.com/berth-run/berth/internal/runtime/unpack"
 )
 
 // Config configures a manager.
@@ -375,12 +375,13 @@ func restoreFiles(ctx context.Context, bundle, checkpoint string) error {
 		return err
 	}
 	defer packed.Close()
-	content, err := decompress.Stream(packed, decompress.MaxWindow)
+	rootfs := filepath.Join(bundle, "rootfs")
+	content, err := unpack.Limits{}.Archive(packed, rootfs)
 	if err != nil {
 		return err
 	}
 	defer content.Close()
-	_, err = archive.Apply(ctx, filepath.Join(bundle, "rootfs"), content)
+	_, err = archive.Apply(ctx, rootfs, content)
 	return err
 }
 

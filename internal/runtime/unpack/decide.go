@@ -2,7 +2,7 @@ package unpack
 
 import "fmt"
 
-// checkSize returns an error if a layer has unpacked to too many bytes, or if its sparse files are too large. out is
+// checkSize returns an error if an archive has unpacked to too many bytes, or if its sparse files are too large. out is
 // the number of unpacked bytes so far, and in the number of compressed bytes that were read.
 func (l Limits) checkSize(in, out, sparse int64) error {
 	if out = max(out, sparse); out > l.Harmless && out/l.MaxRatio > in {

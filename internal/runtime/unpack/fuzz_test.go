@@ -46,7 +46,7 @@ func FuzzLayer(f *testing.F) {
 		if err != nil {
 			return
 		}
-		b := bounded(in, plain, limits, func() (space, error) { return space{Size: 1 << 40, Free: 1 << 39}, nil })
+		b := limits.bounded("layer", in, plain, "")
 		defer func() { _ = b.Close() }() // it was only read
 		files := tar.NewReader(b)
 		for {
@@ -80,7 +80,7 @@ func TestSparseFilesCountInFull(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := &countedInput{Reader: bytes.NewReader(test.layer)}
-			b := bounded(in, io.NopCloser(in), limits, func() (space, error) { return freeSpace(t.TempDir()) })
+			b := limits.bounded("layer", in, io.NopCloser(in), t.TempDir())
 			got, err := io.ReadAll(b)
 			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 				t.Errorf("error %v, want %q", err, test.err)

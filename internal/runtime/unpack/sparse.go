@@ -9,8 +9,8 @@ import (
 	"github.com/berth-run/berth/internal/base/archive"
 )
 
-// sparse adds up the sizes of a layer's sparse files. Their holes are not in the stream, but containerd writes them as
-// zeros. It parses the layer with archive/tar, as containerd does, so that both find the same files.
+// sparse adds up the sizes of an archive's sparse files. Their holes are not in the stream, but containerd writes them as
+// zeros. It parses the archive with archive/tar, as containerd does, so that both find the same files.
 type sparse struct {
 	size int64
 	part []byte // the bytes that are not parsed yet
@@ -24,7 +24,7 @@ func newSparse() *sparse {
 	return s
 }
 
-// add parses the next bytes of the layer. It returns when it needs more, or when the layer is not an archive any more.
+// add parses the next bytes. It returns when it needs more, or when the bytes are no archive any more.
 func (s *sparse) add(part []byte) {
 	s.part = part
 	s.next()

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-run/berth/internal/runtime/decompress"
 )
 
-// Limits bound how much disk space a compressed layer may use once it is unpacked. A manifest states only the
-// compressed size of a layer, and a small layer can unpack to any size.
+// Limits bound how much disk space a layer, or another compressed archive, may use once it is unpacked. A manifest states
+// only the compressed size of a layer, and a small layer can unpack to any size.
 type Limits struct {
 	// MaxRatio is the largest allowed ratio of unpacked to compressed size, for layers larger than Harmless. Default
 	// 500: real files compress far less, only data such as zeros compresses more (gzip: 1030).
@@ -50,17 +50,27 @@ func Register(limits Limits, root string) {
 		return func(_ context.Context, stream diff.StreamProcessor, _ map[string]typeurl.Any) (diff.StreamProcessor,
 			error) {
 			in := &countedInput{Reader: stream}
-			free := func() (space, error) { return freeSpace(root) }
 			if compressed == "" {
-				return bounded(in, io.NopCloser(in), limits, free), nil
+				return limits.bounded("layer", in, io.NopCloser(in), root), nil
 			}
-			plain, err := decompress.Stream(in, decompress.MaxWindow)
-			if err != nil {
-				return nil, err
-			}
-			return bounded(in, plain, limits, free), nil
+			return limits.decompressed("layer", in, root)
 		}, true
 	})
+}
+
+// Archive returns the content of a tar archive, which may be compressed with gzip or zstd. Reading it fails when it
+// exceeds the limits. root is a directory on the file system that gets the content. If root is "", any part of the file
+// system may be used. The caller closes the result.
+func (l Limits) Archive(content io.Reader, root string) (io.ReadCloser, error) {
+	return l.withDefaults().decompressed("archive", &countedInput{Reader: content}, root)
+}
+
+func (l Limits) decompressed(what string, in *countedInput, root string) (*boundedArchive, error) {
+	plain, err := decompress.Stream(in, decompress.MaxWindow)
+	if err != nil {
+		return nil, err
+	}
+	return l.bounded(what, in, plain, root), nil
 }
 
 type countedInput struct {
@@ -91,51 +101,53 @@ func freeSpace(path string) (space, error) {
 // checkEvery is how many bytes are unpacked between two checks of the free space.
 const checkEvery = 16 << 20
 
-// boundedLayer is a layer as a tar stream. It ends with an error when the layer exceeds the limits.
-type boundedLayer struct {
+// boundedArchive is a tar stream. It ends with an error when it exceeds the limits.
+type boundedArchive struct {
+	what   string // "layer" or "archive"
 	in     *countedInput
 	out    io.ReadCloser
 	limits Limits
-	free   func() (space, error)
+	root   string // on the file system that gets the files; "": not known
 	sparse *sparse
 
 	n         int64 // bytes unpacked so far
 	nextCheck int64 // when n reaches it, the free space is checked again
 }
 
-// bounded limits the layer out, which is decompressed from in.
-func bounded(in *countedInput, out io.ReadCloser, limits Limits, free func() (space, error)) *boundedLayer {
-	return &boundedLayer{in: in, out: out, limits: limits, free: free, sparse: newSparse()}
+// bounded limits the archive out, which is decompressed from in.
+func (l Limits) bounded(what string, in *countedInput, out io.ReadCloser, root string) *boundedArchive {
+	return &boundedArchive{what: what, in: in, out: out, limits: l, root: root, sparse: newSparse()}
 }
 
-var errTooLarge = errors.New("layer is too large")
+// errTooLarge follows what is too large.
+var errTooLarge = errors.New("is too large")
 
 // Read implements io.Reader.
-func (b *boundedLayer) Read(p []byte) (int, error) {
-	if b.n >= b.nextCheck {
+func (b *boundedArchive) Read(p []byte) (int, error) {
+	if b.n >= b.nextCheck && b.root != "" {
 		b.nextCheck = b.n + checkEvery
-		now, err := b.free()
-		if err == nil {
-			err = b.limits.checkSpace(now)
-		}
+		now, err := freeSpace(b.root)
 		if err != nil {
 			return 0, err
+		}
+		if tooLarge := b.limits.checkSpace(now); tooLarge != nil {
+			return 0, fmt.Errorf("%s %w", b.what, tooLarge)
 		}
 	}
 	n, err := b.out.Read(p)
 	b.n += int64(n)
 	b.sparse.add(p[:n])
 	if tooLarge := b.limits.checkSize(b.in.n, b.n, b.sparse.size); tooLarge != nil {
-		return 0, tooLarge
+		return 0, fmt.Errorf("%s %w", b.what, tooLarge)
 	}
 	return n, err
 }
 
 // MediaType implements diff.StreamProcessor.
-func (*boundedLayer) MediaType() string { return ocispec.MediaTypeImageLayer }
+func (*boundedArchive) MediaType() string { return ocispec.MediaTypeImageLayer }
 
 // Close implements io.Closer.
-func (b *boundedLayer) Close() error {
+func (b *boundedArchive) Close() error {
 	b.sparse.stop()
 	return b.out.Close()
 }
