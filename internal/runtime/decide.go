@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -50,12 +51,9 @@ func (l layout) program(name string) string {
 
 // withDefaults returns c with defaults in the network's empty fields.
 func withDefaults(c Config) Config {
-	if c.CNIConfDir == "" {
-		c.CNIConfDir = defaultCNIConfDir
-	}
-	if c.Bridge == "" {
-		c.Bridge = defaultBridge
-	}
+	c.CNIConfDir = cmp.Or(c.CNIConfDir, defaultCNIConfDir)
+	c.Bridge = cmp.Or(c.Bridge, defaultBridge)
+	c.Owner = cmp.Or(c.Owner, c.Root)
 	return c
 }
 

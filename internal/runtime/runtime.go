@@ -66,6 +66,8 @@ type Config struct {
 	PodCIDRs []netip.Prefix
 	// Bridge is the name of the built-in network and of its bridge device. Default berth0.
 	Bridge string
+	// Owner describes whose network it is to the agents of other root directories. Default Root.
+	Owner string
 	// SystemdCgroup makes runc create cgroups through systemd. Cgroup parents are then slices.
 	SystemdCgroup bool
 	// Handlers are the runtime handlers beside runc, by name.
@@ -110,7 +112,7 @@ func New(config Config) *Runtime {
 	return &Runtime{config: config, ready: make(chan struct{}), sandboxes: boxes, headstart: headstart.New(),
 		network: network.New(network.Config{
 			Dir: l.cniConf(), CNIConfDir: config.CNIConfDir, CNIOnly: config.CNIOnly, PodCIDRs: config.PodCIDRs,
-			Fixed: fixed, RangesFile: l.ranges(), ChoiceFile: l.choice(), Owner: config.Root, StateDir: config.State,
+			Fixed: fixed, RangesFile: l.ranges(), ChoiceFile: l.choice(), Owner: config.Owner, StateDir: config.State,
 			Leases: l.leases(), LeaseDir: l.addresses(), BinDirs: l.cniBins(),
 			Bridge: config.Bridge, Log: config.Log,
 		})}

@@ -37,7 +37,7 @@ type Config struct {
 	RangesFile string
 	// ChoiceFile stores the ranges that the network has chosen.
 	ChoiceFile string
-	// Owner describes whose network it is to the agents of other root directories: the runtime's root directory.
+	// Owner describes whose network it is to the agents of other root directories: the agent's root directory.
 	Owner string
 	// StateDir is the runtime's state directory. The network namespaces of its pods are mounted there.
 	StateDir string

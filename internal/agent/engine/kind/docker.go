@@ -62,7 +62,8 @@ func (d *docker) networkConfig() network.Config {
 		Dir: filepath.Join(root, "cni"), CNIConfDir: c.Runtime.Embedded.CNIConfDir,
 		CNIOnly:  c.Runtime.Embedded.PodNetwork == inprocess.NetworkCNI,
 		PodCIDRs: c.Runtime.PodCIDRs, Fixed: len(c.Runtime.PodCIDRs) > 0,
-		RangesFile: filepath.Join(root, "pod-cidrs"), ChoiceFile: filepath.Join(root, "pod-cidrs-chosen"), Owner: root,
+		Owner:      c.RootDir,
+		RangesFile: filepath.Join(root, "pod-cidrs"), ChoiceFile: filepath.Join(root, "pod-cidrs-chosen"),
 		StateDir: state, Leases: filepath.Join(state, "leases"), LeaseDir: filepath.Join(state, "ipam"),
 		BinDirs: []string{pluginDir}, Bridge: "berth0", Log: d.log,
 	}

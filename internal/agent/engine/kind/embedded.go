@@ -75,6 +75,7 @@ func RuntimeConfig(c *config.Config, log *slog.Logger) runtime.Config {
 	rc := runtime.Config{
 		Root:          filepath.Join(c.RootDir, "runtime"),
 		State:         filepath.Join(c.RunDir, "runtime"),
+		Owner:         c.RootDir,
 		PodCIDRs:      c.Runtime.PodCIDRs,
 		CNIConfDir:    c.Runtime.Embedded.CNIConfDir,
 		NRISocket:     nri,
