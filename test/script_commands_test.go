@@ -192,6 +192,8 @@ import (
 //	                            writes the calls so far to FILE, in order
 //	cdi-spec FILE               installs a CDI specification; $CDI in it, and from now on, is its vendor
 //	loop NAME                   makes a block device of 16 MiB, $NAME, until the script ends
+//	reset-at-end DIR FILE       ends the agent on the root directory DIR when the script ends, and resets DIR with the
+//	                            configuration FILE
 //	long-root                   moves the root directory to a path of more than 150 bytes; it is $ROOT from now on
 //	mount bind FROM DIR, mount tmpfs DIR, mount ext4 SIZE DIR
 //	                            mounts a directory, a tmpfs or a file system of its own until the script ends
@@ -305,6 +307,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"cdi-spec":         positive("cdi-spec FILE", 1, 1, h.cdiSpec),
 		"mount":            positive("mount bind FROM DIR | mount tmpfs DIR | mount ext4 SIZE DIR", 2, 3, mountAt),
 		"long-root":        positive("long-root", 0, 0, longRoot),
+		"reset-at-end":     positive("reset-at-end DIR FILE", 2, 2, h.resetAtEnd),
 		"reset-beside":     positive("reset-beside DIR COMMAND...", 2, many, h.resetBeside),
 		"small-disk":       positive("small-disk DIR", 1, 1, smallDisk),
 		"disk-root":        positive("disk-root SIZE [ext4|xfs]", 1, 2, diskRoot),
@@ -803,6 +806,21 @@ func longRoot(ts *testscript.TestScript, _ []string) {
 	d.root = root
 	ts.Setenv("ROOT", root)
 	ts.Setenv("CONFIG", config)
+}
+
+// resetAtEnd removes everything of a further root directory from the machine when the script ends.
+func (h *harness) resetAtEnd(ts *testscript.TestScript, args []string) {
+	dir, config := args[0], ts.MkAbs(args[1])
+	ts.Defer(func() {
+		eventually(ts, func() (bool, any) {
+			left := kill(dir)
+			return len(left) == 0, left
+		})
+		if out, err := exec.Command(h.bin, "reset", "--yes", "--root-dir", dir, "--config", config).
+			CombinedOutput(); err != nil {
+			ts.Fatalf("reset %s: %v\n%s", dir, err, out)
+		}
+	})
 }
 
 // resetBeside runs a command while a reset is in the middle of its deletions.
