@@ -32,7 +32,8 @@ func Pause(p *os.Process) error {
 	}
 }
 
-// threads counts the threads of a process that run and that have stopped (proc_pid_task(5)). Both are 0 if it has ended.
+// threads counts the threads of a process that run and that have stopped (proc_pid_task(5)). Both are 0 if it has
+// ended.
 func threads(pid int) (running, stopped int, err error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-run/berth/internal/base/archive"
 )
 
-// sparse adds up the sizes of an archive's sparse files. Their holes are not in the stream, but containerd writes them as
-// zeros. It parses the archive with archive/tar, as containerd does, so that both find the same files.
+// sparse adds up the sizes of an archive's sparse files. Their holes are not in the stream, but containerd writes them
+// as zeros. It parses the archive with archive/tar, as containerd does, so that both find the same files.
 type sparse struct {
 	size int64
 	part []byte // the bytes that are not parsed yet

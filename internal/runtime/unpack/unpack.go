@@ -15,8 +15,8 @@ import (
 	"github.com/berth-run/berth/internal/runtime/decompress"
 )
 
-// Limits bound how much disk space a layer, or another compressed archive, may use once it is unpacked. A manifest states
-// only the compressed size of a layer, and a small layer can unpack to any size.
+// Limits bound how much disk space a layer, or another compressed archive, may use once it is unpacked. A manifest
+// states only the compressed size of a layer, and a small layer can unpack to any size.
 type Limits struct {
 	// MaxRatio is the largest allowed ratio of unpacked to compressed size, for layers larger than Harmless. Default
 	// 500: real files compress far less, only data such as zeros compresses more (gzip: 1030).
