@@ -63,7 +63,7 @@ func (l *link) call(ctx context.Context, do func(shim taskapi.TTRPCTaskService, 
 			if err != nil && ctx.Err() != nil {
 				go l.check(client)
 			}
-			return errgrpc.ToNative(err)
+			return native(err)
 		}
 		l.drop(client)
 		if failed++; time.Since(begin) > quick {
@@ -79,6 +79,15 @@ func (l *link) call(ctx context.Context, do func(shim taskapi.TTRPCTaskService, 
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// native converts an error of a call to the shim. The client of ttrpc returns an error of the context as it is, and
+// ToNative would make it an unknown one.
+func native(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return errgrpc.ToNative(err)
 }
 
 // connect returns the connection, after it has made one if there is none.
@@ -141,7 +150,7 @@ func (l *link) end() error {
 	defer cancel()
 	_, err = taskapi.NewTTRPCTaskClient(client).Shutdown(ctx, &taskapi.ShutdownRequest{})
 	if err != nil && !errors.Is(err, ttrpc.ErrClosed) {
-		return fmt.Errorf("end shim: %w", errgrpc.ToNative(err))
+		return fmt.Errorf("end shim: %w", native(err))
 	}
 	if pidfd.Await(shim.pidfd, limit) {
 		return nil
