@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/poll"
 )
 
 // Pause stops a process with SIGSTOP. Its threads run on for a moment after the signal, and may still answer a request,
@@ -18,18 +20,19 @@ func Pause(p *os.Process) error {
 	if err := p.Signal(unix.SIGSTOP); err != nil {
 		return fmt.Errorf("pause process %d: %w", p.Pid, err)
 	}
-	for {
-		running, stopped, err := threads(p.Pid)
-		switch {
-		case err != nil:
-			return fmt.Errorf("wait until process %d has stopped: %w", p.Pid, err)
-		case running == 0 && stopped == 0:
-			return fmt.Errorf("process %d has ended instead of stopping: %w", p.Pid, os.ErrProcessDone)
-		case running == 0:
-			return nil
-		}
-		time.Sleep(time.Millisecond)
+	var running, stopped int
+	var err error
+	poll.Pace{First: time.Millisecond}.Until(func() bool {
+		running, stopped, err = threads(p.Pid)
+		return err != nil || running == 0
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("wait until process %d has stopped: %w", p.Pid, err)
+	case stopped == 0:
+		return fmt.Errorf("process %d has ended instead of stopping: %w", p.Pid, os.ErrProcessDone)
 	}
+	return nil
 }
 
 // threads counts the threads of a process that run and that have stopped (proc_pid_task(5)). Both are 0 if it has
