@@ -211,9 +211,12 @@ func (c *chaos) add() {
 	c.put(p)
 }
 
-// put makes the pod the desired one, with a label that is new each time, so that a pod that exists is replaced.
+// put makes the pod the desired one, with a label that is new each time. That replaces a pod from the manifest directory
+// that exists. The label of an applied pod changes in place, and no container restarts for it.
 func (c *chaos) put(p *chaosPod) {
-	p.ids, p.touched = map[string]string{}, false
+	if !p.applied || p.ids == nil {
+		p.ids, p.touched = map[string]string{}, false
+	}
 	spec := strings.NewReplacer("IMAGE", `"example.com/workload:1"`, "NAME", p.name).
 		Replace(chaosSpecs[p.kind])
 	text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {version: v%d}}\nspec: %s\n", p.name,
@@ -231,7 +234,7 @@ func (c *chaos) put(p *chaosPod) {
 	c.manifest(p.name, text)
 }
 
-// change changes a label of a pod. A pod from the manifest directory is replaced by one of the same name.
+// change changes a label of a pod.
 func (c *chaos) change() {
 	p := c.pods[c.any()]
 	if p == nil {
