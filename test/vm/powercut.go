@@ -45,7 +45,7 @@ func powercuts(ctx context.Context) (err error) {
 	flag.Uint64Var(&p.seed, "seed", 0, "repeat the order of an earlier run; 0 takes another one")
 	flag.DurationVar(&p.time, "time", 40*time.Minute, "cut the power no more after this time")
 	flag.StringVar(&p.logs, "logs", "bin/powercut", "`directory` for the console of each life")
-	flag.StringVar(&p.fault, "fault", "", "let the disk fail in this way in each life (default in turn)")
+	flag.StringVar(&p.fault, "fault", "", "how the disk fails in each life; none for a good disk (default in turn)")
 	flag.Parse()
 	if p.seed == 0 {
 		p.seed = uint64(time.Now().UnixNano()) //nolint:gosec // any number will do
@@ -122,15 +122,19 @@ type powercutLife struct {
 	confirmed, refused int
 }
 
-// next returns the next life. The lives take turns: without a fault, with each fault, and a short one.
+// next returns the next life. The lives take turns: without a fault, with each fault, and a short one. A flag leaves out
+// the faults, or chooses one for all lives.
 func (p *powercutRun) next(number int) *powercutLife {
 	l := powercutLife{number: number, from: powercut.StageChecked,
 		wait: time.Duration(p.random.Int64N(int64(20 * time.Second)))}
 	faults := []string{"", "full", "writes", "all", "dead"}
+	if p.fault == powercut.FaultNone {
+		faults = faults[:1]
+	}
 	turn := number % (len(faults) + 1)
 	switch {
 	case number == 0: // the image is loaded, and nothing was cut before
-	case p.fault != "":
+	case p.fault != "" && p.fault != powercut.FaultNone:
 		l.fault = p.fault
 	case turn < len(faults):
 		l.fault = faults[turn]
