@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -32,6 +31,7 @@ import (
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/api/servertest"
+	"github.com/berth-run/berth/internal/base/archive/archivetest"
 	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/follow"
@@ -518,22 +518,17 @@ func restoreOf(t *testing.T, name string, content any) result {
 // archiveOf returns an archive with one file. Its content is a value as JSON, or no JSON for nil.
 func archiveOf(t *testing.T, name string, content any) string {
 	t.Helper()
-	var archive bytes.Buffer
-	if name != "" {
-		text := []byte("broken")
-		if content != nil {
-			var err error
-			if text, err = json.Marshal(content); err != nil {
-				t.Fatal(err)
-			}
-		}
-		w := tar.NewWriter(&archive)
-		err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(text))})
-		if _, failed := w.Write(text); err != nil || failed != nil || w.Close() != nil {
-			t.Fatal(err, failed)
+	if name == "" {
+		return ""
+	}
+	text := []byte("broken")
+	if content != nil {
+		var err error
+		if text, err = json.Marshal(content); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return archive.String()
+	return string(archivetest.Files(t, archivetest.File{Name: name, Content: text}))
 }
 
 // locked runs a command on a root directory that an agent has locked.

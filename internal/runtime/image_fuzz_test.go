@@ -1,11 +1,9 @@
 package runtime
 
 import (
-	"archive/tar"
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -40,15 +38,20 @@ func FuzzLoad(f *testing.F) {
 	at.Annotations = map[string]string{ocispec.AnnotationRefName: "web:1"}
 	blob := func(content []byte) string { return "blobs/sha256/" + digest.FromBytes(content).Encoded() }
 	layout := encode(f, ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion})
-	f.Add(packed(f, []file{{blob(config), config}, {blob(manifest), manifest}, {"oci-layout", layout},
-		{"index.json", encode(f, ocispec.Index{Manifests: []ocispec.Descriptor{at}})}}))
+	file := func(name string, content []byte) archivetest.File {
+		return archivetest.File{Name: name, Content: content}
+	}
+	f.Add(archivetest.Files(f, file(blob(config), config), file(blob(manifest), manifest), file("oci-layout", layout),
+		file("index.json", encode(f, ocispec.Index{Manifests: []ocispec.Descriptor{at}}))))
 	at.Digest, at.Annotations = digest.FromString("missing"), nil
-	f.Add(packed(f, []file{{"../oci-layout", layout}, {"oci-layout", layout},
-		{"index.json", encode(f, ocispec.Index{Manifests: []ocispec.Descriptor{at}})}}))
-	f.Add(packed(f, []file{{"config.json", config}, {"layer.tar", packed(f, nil)}, {"manifest.json",
-		[]byte(`[{"Config":"config.json","RepoTags":["web:1","../x",""],"Layers":["layer.tar"]}]`)}}))
+	f.Add(archivetest.Files(f, file("../oci-layout", layout), file("oci-layout", layout),
+		file("index.json", encode(f, ocispec.Index{Manifests: []ocispec.Descriptor{at}}))))
+	f.Add(archivetest.Files(f, file("config.json", config), file("layer.tar", archivetest.Files(f)),
+		file("manifest.json",
+			[]byte(`[{"Config":"config.json","RepoTags":["web:1","../x",""],"Layers":["layer.tar"]}]`))))
 	f.Add(archivetest.Sparse("layer.tar", 1<<20))
-	f.Add(packed(f, []file{{"manifest.json", []byte(`[{"Config":"../outside","Layers":[null]},null]`)}}))
+	f.Add(archivetest.Files(f,
+		file("manifest.json", []byte(`[{"Config":"../outside","Layers":[null]},null]`))))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		around := t.TempDir()
 		client := storing(t, filepath.Join(around, "store"))
@@ -109,30 +112,6 @@ func storing(t *testing.T, dir string) *containerd.Client {
 		t.Fatal(err)
 	}
 	return client
-}
-
-type file struct {
-	name    string
-	content []byte
-}
-
-func packed(f *testing.F, files []file) []byte {
-	f.Helper()
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	for _, one := range files {
-		err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: one.name, Size: int64(len(one.content))})
-		if err == nil {
-			_, err = io.Copy(w, bytes.NewReader(one.content))
-		}
-		if err != nil {
-			f.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		f.Fatal(err)
-	}
-	return out.Bytes()
 }
 
 func encode(f *testing.F, v any) []byte {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/archive/archivetest"
 	"github.com/berth-run/berth/internal/base/roottest"
 )
 
@@ -226,19 +227,9 @@ func TestUnpackStaysInside(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			around := t.TempDir()
 			write(t, filepath.Join(around, "outside"), "kept", 0o600)
-			var stream bytes.Buffer
-			w := tar.NewWriter(&stream)
-			for _, h := range test.entries {
-				if err := w.WriteHeader(&h); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.WriteString(w, "bad"[:h.Size]); err != nil {
-					t.Fatal(err)
-				}
-			}
 			target := local(filepath.Join(around, "target"))
 			target.Links = test.links
-			skipped, err := Unpack(&stream, target)
+			skipped, err := Unpack(bytes.NewReader(archivetest.Stream(t, test.entries...)), target)
 			if diff := cmp.Diff(test.skipped, skipped); diff != "" {
 				t.Errorf("skipped (-want +got):\n%s", diff)
 			}

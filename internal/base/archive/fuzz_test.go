@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -32,8 +31,8 @@ func FuzzUnpack(f *testing.F) {
 			{Typeflag: tar.TypeFifo, Name: "p"}, {Typeflag: tar.TypeChar, Name: "c", Devmajor: 1, Devminor: 5},
 			{Typeflag: tar.TypeReg, Name: strings.Repeat("long/", 60) + "x", Size: 3}},
 	} {
-		f.Add(stream(f, entries), true)
-		f.Add(stream(f, entries), false)
+		f.Add(archivetest.Stream(f, entries...), true)
+		f.Add(archivetest.Stream(f, entries...), false)
 	}
 	f.Add(archivetest.Sparse(".", 1<<24), true) // 16 MiB
 	f.Fuzz(func(t *testing.T, raw []byte, links bool) {
@@ -79,23 +78,4 @@ func FuzzUnpack(f *testing.F) {
 			t.Errorf("the file outside holds %q, %v", text, err)
 		}
 	})
-}
-
-// stream packs entries. The content of each file is "bad".
-func stream(f *testing.F, entries []tar.Header) []byte {
-	f.Helper()
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	for _, h := range entries {
-		if err := w.WriteHeader(&h); err != nil {
-			f.Fatal(err)
-		}
-		if _, err := io.WriteString(w, "bad"[:h.Size]); err != nil {
-			f.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		f.Fatal(err)
-	}
-	return out.Bytes()
 }

@@ -33,7 +33,7 @@ func FuzzLayer(f *testing.F) {
 			{Typeflag: tar.TypeLink, Name: "h", Linkname: "l"}, {Typeflag: tar.TypeReg, Name: "h", Size: 3},
 			{Typeflag: tar.TypeReg, Name: ".wh..wh..opq"}, {Typeflag: tar.TypeFifo, Name: "p"}},
 	} {
-		plain := stream(f, entries)
+		plain := archivetest.Stream(f, entries...)
 		var packed bytes.Buffer
 		w := gzip.NewWriter(&packed)
 		if _, err := w.Write(plain); err != nil || w.Close() != nil {
@@ -86,23 +86,4 @@ func isSmall(layer []byte) bool {
 			return true
 		}
 	}
-}
-
-// stream packs entries. The content of each file is "bad".
-func stream(f *testing.F, entries []tar.Header) []byte {
-	f.Helper()
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	for _, h := range entries {
-		if err := w.WriteHeader(&h); err != nil {
-			f.Fatal(err)
-		}
-		if _, err := io.WriteString(w, "bad"[:h.Size]); err != nil {
-			f.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		f.Fatal(err)
-	}
-	return out.Bytes()
 }

@@ -98,14 +98,5 @@ func TestSparseFilesCountInFull(t *testing.T) {
 // layer is a layer with one file of size bytes.
 func layer(t testing.TB, size int64) []byte {
 	t.Helper()
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "f", Mode: 0o644, Size: size})
-	if err == nil {
-		_, err = io.Copy(w, strings.NewReader(strings.Repeat("x", int(size))))
-	}
-	if err != nil || w.Close() != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	return archivetest.Stream(t, tar.Header{Typeflag: tar.TypeReg, Name: "f", Mode: 0o644, Size: size})
 }

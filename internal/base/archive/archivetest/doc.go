@@ -1,2 +1,2 @@
-// Package archivetest makes tar streams that archive/tar cannot write.
+// Package archivetest makes tar streams for tests, also such that archive/tar cannot write.
 package archivetest
