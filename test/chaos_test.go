@@ -211,8 +211,8 @@ func (c *chaos) add() {
 	c.put(p)
 }
 
-// put makes the pod the desired one, with a label that is new each time. That replaces a pod from the manifest directory
-// that exists. The label of an applied pod changes in place, and no container restarts for it.
+// put makes the pod the desired one, with a label that is new each time. That replaces a pod from the manifest
+// directory that exists. The label of an applied pod changes in place, and no container restarts for it.
 func (c *chaos) put(p *chaosPod) {
 	if !p.applied || p.ids == nil {
 		p.ids, p.touched = map[string]string{}, false
@@ -638,7 +638,8 @@ func (c *chaos) forgets() bool { return c.counts["kill runtime"] > 0 }
 func (c *chaos) directoriesLeft() (left []string) {
 	dirs := []string{"pods"}
 	if c.external == nil {
-		dirs = append(dirs, "run/runtime/holders", "run/runtime/sandboxes", "run/runtime/tasks/k8s.io")
+		dirs = append(dirs, "run/runtime/exec", "run/runtime/holders", "run/runtime/sandboxes",
+			"run/runtime/tasks/k8s.io")
 		for _, kind := range []string{"containers", "sandboxes", "netns"} {
 			dirs = append(dirs, "run/runtime/io.containerd.grpc.v1.cri/"+kind)
 		}
