@@ -122,8 +122,8 @@ type powercutLife struct {
 	confirmed, refused int
 }
 
-// next returns the next life. The lives take turns: without a fault, with each fault, and a short one. A flag leaves out
-// the faults, or chooses one for all lives.
+// next returns the next life. The lives take turns: without a fault, with each fault, and a short one. A flag leaves
+// out the faults, or chooses one for all lives.
 func (p *powercutRun) next(number int) *powercutLife {
 	l := powercutLife{number: number, from: powercut.StageChecked,
 		wait: time.Duration(p.random.Int64N(int64(20 * time.Second)))}
