@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/cpuset"
 
+	"github.com/berth-run/berth/internal/base/cpulist"
 	"github.com/berth-run/berth/internal/config/gate"
 	"github.com/berth-run/berth/internal/node/machine"
 	"github.com/berth-run/berth/internal/node/resource/cpu"
@@ -97,7 +98,7 @@ func readReservedCPUs(in *input, p *Pinning, n *Node) {
 	if kc.ReservedSystemCPUs == "" {
 		return
 	}
-	set, err := machine.ParseCPUs(kc.ReservedSystemCPUs)
+	set, err := cpulist.Set(kc.ReservedSystemCPUs)
 	switch {
 	case err != nil || set.IsEmpty():
 		in.Invalid("reservedSystemCPUs", kc.ReservedSystemCPUs, "must be a list of CPUs such as 0-3,8")

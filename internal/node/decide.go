@@ -2,7 +2,6 @@ package node
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"runtime"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/berth-run/berth/internal/base/cpulist"
 	"github.com/berth-run/berth/internal/node/eviction"
 )
 
@@ -140,25 +140,13 @@ func parseMemory(text string) (memory, error) {
 	return memory{total: total << 10, swap: kib["SwapTotal"] << 10}, nil
 }
 
-// parseCPUs counts the CPUs in a list such as 0-3,8,10-11, see cpuset(7).
-func parseCPUs(list string) (int, error) {
-	count := 0
-	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		if !isRange {
-			last = first
-		}
-		a, err := strconv.Atoi(first)
-		if err != nil {
-			return 0, fmt.Errorf("%q is not a list of CPUs", list)
-		}
-		b, err := strconv.Atoi(last)
-		if err != nil || b < a {
-			return 0, fmt.Errorf("%q is not a list of CPUs", list)
-		}
-		count += b - a + 1
+// countCPUs counts the CPUs in a list as in cpuset(7). An empty list is an error.
+func countCPUs(list string) (int, error) {
+	ids, err := cpulist.Parse(list)
+	if err == nil && len(ids) == 0 {
+		err = errors.New("the list is empty")
 	}
-	return count, nil
+	return len(ids), err
 }
 
 // osImage returns PRETTY_NAME of os-release(5).

@@ -103,15 +103,15 @@ func TestMaxPods(t *testing.T) {
 	}
 }
 
-func TestParseCPUs(t *testing.T) {
+func TestCountCPUs(t *testing.T) {
 	for in, want := range map[string]int{"0": 1, "0-3": 4, "0-3,8,10-11\n": 7} {
-		if got, err := parseCPUs(in); err != nil || got != want {
-			t.Errorf("parseCPUs(%q) = %d, %v, want %d", in, got, err, want)
+		if got, err := countCPUs(in); err != nil || got != want {
+			t.Errorf("countCPUs(%q) = %d, %v, want %d", in, got, err, want)
 		}
 	}
 	for _, bad := range []string{"", "a", "3-1", "0,", "1-"} {
-		if n, err := parseCPUs(bad); err == nil {
-			t.Errorf("parseCPUs(%q) = %d, want an error", bad, n)
+		if n, err := countCPUs(bad); err == nil {
+			t.Errorf("countCPUs(%q) = %d, want an error", bad, n)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func Read(c Config) (Facts, error) {
 			return Facts{}, err
 		}
 	}
-	cpus, err := parseCPUs(m.text("sys/devices/system/cpu/online"))
+	cpus, err := countCPUs(m.text("sys/devices/system/cpu/online"))
 	if err != nil {
 		cpus = runtime.NumCPU()
 		c.Log.Warn("cannot read the online CPUs, counting the CPUs of this process", "cpus", cpus, "err", err)

@@ -49,7 +49,7 @@ func TestValues(t *testing.T) {
 
 func TestCanonical(t *testing.T) {
 	for _, test := range []struct{ file, text, want string }{
-		{"cpuset.cpus", "0,1,3\n", "0-1,3"}, {"cpuset.cpus", "\n", ""},
+		{"cpuset.cpus", "0,1,3\n", "0-1,3"}, {"cpuset.cpus", "\n", ""}, {"cpuset.cpus", "0-4294967295", "0-4294967295"},
 		{"memory.limit_in_bytes", "9223372036854771712", None}, {"memory.max", "max", None},
 		{"memory.max", "8191", "4096"},
 		{"cpu.cfs_quota_us", "-1", None}, {"cpu.max", "max 100000", None}, {"cpu.max", "1000 100000\n", "1000 100000"},

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/opencontainers/cgroups"
-	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/base/cpulist"
 )
 
 // Limits of cpu.shares (kernel, Documentation/admin-guide/cgroup-v1).
@@ -134,15 +135,12 @@ const page = 4096
 const unbounded = 1 << 62
 
 // Canonical returns the content of a file in a form that can be compared: sets are sorted, no limit is None, memory is
-// in whole pages.
+// in whole pages. It returns a set with CPUs that no machine has as it is.
 func Canonical(file, text string) string {
 	text = strings.TrimSpace(text)
 	switch Controller(file) {
 	case "cpuset":
-		if !isSmall(text) {
-			return text
-		}
-		if set, err := cpuset.Parse(text); err == nil {
+		if set, err := cpulist.Set(text); err == nil {
 			return set.String()
 		}
 	case "memory", "pids":
@@ -165,14 +163,6 @@ func Canonical(file, text string) string {
 		return quota
 	}
 	return text
-}
-
-// isSmall reports whether the numbers of a list of CPUs or NUMA nodes have at most 5 digits, as all that Linux can have
-// do. A runtime may report another list, whose set would not fit the memory: 0-4294967295.
-func isSmall(list string) bool {
-	const digits = 5
-	numbers := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == '-' })
-	return !slices.ContainsFunc(numbers, func(n string) bool { return len(n) > digits })
 }
 
 // Spell is the reverse of Canonical: it returns the value as the kernel accepts it.

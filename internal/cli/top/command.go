@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
-	"k8s.io/utils/cpuset"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/base/cpulist"
 	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/printer"
@@ -71,7 +71,7 @@ func newNode(ctx context.Context, c *client.Client) (node, error) {
 	if err != nil {
 		return node{}, err
 	}
-	cpus, err := cpuset.Parse(machine.CPUs)
+	cpus, err := cpulist.Set(machine.CPUs)
 	if err != nil {
 		return node{}, client.Next(fmt.Errorf("read the agent's list of CPUs: %q is no list like 0-3,8", machine.CPUs),
 			"use the same version of Berth as the agent")

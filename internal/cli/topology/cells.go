@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/base/cpulist"
 )
 
 // row is one line of the drawing: the cores of one cache, several equal lines folded into one, or the
@@ -154,7 +156,7 @@ func cpusOf(cores []core) []int {
 
 // fold shortens a list of CPUs in the notation of taskset(1): 0,2,4,6 becomes 0-6:2.
 func fold(list string) string {
-	set, err := cpuset.Parse(list)
+	set, err := cpulist.Set(list)
 	if err != nil || utf8.RuneCountInString(list) <= 16 {
 		return list
 	}

@@ -1,81 +1,11 @@
 package machine
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/cpuset"
 )
-
-func TestParseList(t *testing.T) {
-	for text, want := range map[string][]int{
-		"":              nil,
-		"\n":            nil,
-		"0":             {0},
-		"0-3,8,10-11\n": {0, 1, 2, 3, 8, 10, 11},
-		"8191":          {8191},
-	} {
-		got, err := parseList(text)
-		if diff := cmp.Diff(want, got); diff != "" || err != nil {
-			t.Errorf("parseList(%q): %v, error %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"a", "3-1", "-1", "0-8192", "4294967296", "0,,1", "0-4294967295", "1-"} {
-		if got, err := parseList(text); err == nil {
-			t.Errorf("parseList(%q): %v, want an error", text, got)
-		}
-	}
-}
-
-func TestParseMask(t *testing.T) {
-	for text, want := range map[string][]int{
-		"0":                 nil,
-		"f\n":               {0, 1, 2, 3},
-		"00000001,80000000": {31, 32},
-	} {
-		got, err := parseMask(text)
-		if diff := cmp.Diff(want, got); diff != "" || err != nil {
-			t.Errorf("parseMask(%q): %v, error %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"", "x", "1,,1", "100000000"} {
-		if got, err := parseMask(text); err == nil {
-			t.Errorf("parseMask(%q): %v, want an error", text, got)
-		}
-	}
-}
-
-func FuzzParseList(f *testing.F) {
-	for _, text := range []string{"", "0-3,8,10-11\n", "0-8191", "3-1", "9,9", "1-2-3"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		ids, err := parseList(text)
-		if err != nil {
-			return
-		}
-		if len(ids) > 0 && (slices.Min(ids) < 0 || slices.Max(ids) >= maxID) {
-			t.Fatalf("%q: an id is out of range: %v", text, ids)
-		}
-		again, err := parseList(setOf(ids).String())
-		if err != nil || !setOf(again).Equals(setOf(ids)) {
-			t.Fatalf("%q gives %v, parsed again %v, error %v", text, ids, again, err)
-		}
-	})
-}
-
-func FuzzParseMask(f *testing.F) {
-	for _, text := range []string{"", "f", "00000001,80000000", "ffffffff,,1"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		ids, err := parseMask(text)
-		if err == nil && !slices.IsSorted(ids) {
-			t.Fatalf("%q gives %v", text, ids)
-		}
-	})
-}
 
 func FuzzParseMeminfo(f *testing.F) {
 	f.Add("MemTotal:       24684092 kB\nMemFree: 1 kB\n")

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"k8s.io/utils/cpuset"
+
+	"github.com/berth-run/berth/internal/base/cpulist"
 )
 
 // The kernel's directories (Documentation/ABI/stable/sysfs-devices-{system-cpu,node}).
@@ -29,7 +31,7 @@ func Read(root fs.FS) (Machine, error) {
 	if len(online) == 0 && r.err == nil {
 		r.err = fmt.Errorf("no CPU in %s and /proc/cpuinfo: are /sys and /proc mounted?", "/"+cpuDir)
 	}
-	all := setOf(online)
+	all := cpuset.New(online...)
 	m := Machine{Offline: r.present().Difference(all)}
 	m.Nodes = r.nodes(all)
 	for _, id := range online {
@@ -67,9 +69,9 @@ func (r *reader) fail(name string, err error) {
 }
 
 func (r *reader) list(name string) cpuset.CPUSet {
-	ids, err := parseList(r.text(name))
+	set, err := cpulist.Set(r.text(name))
 	r.fail(name, err)
-	return setOf(ids)
+	return set
 }
 
 // number parses a file. It returns absent if there is no such file.
@@ -94,9 +96,9 @@ func (r *reader) set(lists []string, mask string) cpuset.CPUSet {
 	if text == "" {
 		return cpuset.New()
 	}
-	ids, err := parseMask(text)
+	ids, err := cpulist.Mask(text)
 	r.fail(mask, err)
-	return setOf(ids)
+	return cpuset.New(ids...)
 }
 
 // numbered returns the numbers of the directory's entries with this prefix.
@@ -120,7 +122,7 @@ func (r *reader) online() []int {
 		return r.number(path.Join(cpuDir, "cpu"+strconv.Itoa(id), "online"), 1) == 0
 	})
 	if len(ids) == 0 {
-		ids = setOf(parseProcessors([]byte(r.text("proc/cpuinfo")))).List()
+		ids = cpuset.New(parseProcessors([]byte(r.text("proc/cpuinfo")))...).List()
 	}
 	return ids
 }
@@ -130,7 +132,7 @@ func (r *reader) present() cpuset.CPUSet {
 	if set := r.list(path.Join(cpuDir, "present")); !set.IsEmpty() {
 		return set
 	}
-	return setOf(r.numbered(cpuDir, "cpu"))
+	return cpuset.New(r.numbered(cpuDir, "cpu")...)
 }
 
 func (r *reader) cpu(id int, online cpuset.CPUSet, nodes []Node) CPU {

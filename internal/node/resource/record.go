@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-run/berth/internal/node/machine"
+	"github.com/berth-run/berth/internal/base/cpulist"
 	"github.com/berth-run/berth/internal/node/resource/device"
 	"github.com/berth-run/berth/internal/node/resource/memory"
 	"github.com/berth-run/berth/internal/node/resource/topology"
@@ -76,7 +76,7 @@ func (r record) allocation() (Allocation, error) {
 func (s share) given() (Holding, error) {
 	g := Holding{Devices: s.Devices}
 	var err error
-	if g.CPUs, err = machine.ParseCPUs(s.CPUs); err != nil {
+	if g.CPUs, err = cpulist.Set(s.CPUs); err != nil {
 		return Holding{}, err
 	}
 	for _, b := range s.Memory {

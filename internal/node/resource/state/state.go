@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/cpuset"
 	"k8s.io/utils/dump"
 
-	"github.com/berth-run/berth/internal/node/machine"
+	"github.com/berth-run/berth/internal/base/cpulist"
 	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/node/resource/memory"
 	"github.com/berth-run/berth/internal/node/resource/topology"
@@ -46,7 +46,7 @@ func (e *PodEntry) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	var err error
-	e.CPUSet, err = machine.ParseCPUs(raw.CPUSet)
+	e.CPUSet, err = cpulist.Set(raw.CPUSet)
 	return err
 }
 
@@ -110,7 +110,7 @@ func ParseCPUs(text []byte) (map[types.UID]resource.Allocation, error) {
 			times[list]++
 		}
 		for name, list := range containers {
-			set, err := machine.ParseCPUs(list)
+			set, err := cpulist.Set(list)
 			if err != nil {
 				return nil, fmt.Errorf("container %q of pod %s: %w", name, uid, err)
 			}

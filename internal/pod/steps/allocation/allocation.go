@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/cpuset"
 
+	"github.com/berth-run/berth/internal/base/cpulist"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -217,8 +218,8 @@ func (s *Allocations) live(p *corev1.Pod, o *pod.Observed) map[string]resource.P
 			continue
 		}
 		at := resource.Place{}
-		at.CPUs, _ = cpuset.Parse(cpus)
-		if nodes, err := cpuset.Parse(mems); err == nil {
+		at.CPUs, _ = cpulist.Set(cpus)
+		if nodes, err := cpulist.Set(mems); err == nil {
 			at.Nodes = topology.Of(nodes.List()...)
 		}
 		places[c.Name] = at

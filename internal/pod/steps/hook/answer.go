@@ -8,10 +8,11 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/cpulist"
 )
 
 // Answer is the answer of a pre-create hook. Fields that it omits change nothing.
@@ -68,10 +69,10 @@ func parse(raw []byte) (Answer, error) {
 }
 
 func (a Answer) check() error {
-	if !cpuList(a.CpusetCpus) {
+	if _, err := cpulist.Parse(a.CpusetCpus); err != nil {
 		return fmt.Errorf("cpusetCpus %q is not a list like 0-3,8", a.CpusetCpus)
 	}
-	if !cpuList(a.CpusetMems) {
+	if _, err := cpulist.Parse(a.CpusetMems); err != nil {
 		return fmt.Errorf("cpusetMems %q is not a list like 0-1", a.CpusetMems)
 	}
 	for i, d := range a.Devices {
@@ -101,28 +102,6 @@ func (a Answer) check() error {
 		}
 	}
 	return nil
-}
-
-// cpuList reports whether s is "" or has the kernel's list format.
-func cpuList(s string) bool {
-	if s == "" {
-		return true
-	}
-	for part := range strings.SplitSeq(s, ",") {
-		low, high, span := strings.Cut(part, "-")
-		if !span {
-			high = low
-		}
-		first, err := strconv.ParseUint(low, 10, 16)
-		if err != nil {
-			return false
-		}
-		last, err := strconv.ParseUint(high, 10, 16)
-		if err != nil || last < first {
-			return false
-		}
-	}
-	return true
 }
 
 // apply applies an answer to a container's configuration.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
 
+	"github.com/berth-run/berth/internal/base/cpulist"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/node/resource/cpu"
@@ -100,10 +101,10 @@ type stuck struct {
 // affecting returns the failures that prevent the start of a container: its own, and the failures of containers that
 // may still run on its exclusive CPUs. exclusive is empty if it has none.
 func affecting(failed []stuck, id, exclusive string) error {
-	mine, err := cpuset.Parse(exclusive)
+	mine, err := cpulist.Set(exclusive)
 	var kept []stuck
 	for _, f := range failed {
-		theirs, unknown := cpuset.Parse(f.cpus)
+		theirs, unknown := cpulist.Set(f.cpus)
 		if f.id == id || err == nil && !mine.IsEmpty() &&
 			(unknown != nil || theirs.IsEmpty() || !mine.Intersection(theirs).IsEmpty()) {
 			kept = append(kept, f)
