@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-run/berth/internal/api"
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/base/quantity"
 	"github.com/berth-run/berth/internal/cli/command"
 )
 
@@ -68,7 +68,7 @@ func quantities(flag, list string) (corev1.ResourceList, error) {
 	all := corev1.ResourceList{}
 	for part := range strings.SplitSeq(list, ",") {
 		name, value, ok := strings.Cut(part, "=")
-		q, err := resource.ParseQuantity(value)
+		q, err := quantity.Parse(value)
 		if !ok || err != nil {
 			return nil,
 				client.Next(fmt.Errorf("--%s: %q is not an amount of a resource", flag, part),

@@ -13,13 +13,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/ptr"
 
+	"github.com/berth-run/berth/internal/base/quantity"
 	"github.com/berth-run/berth/internal/config/gate"
 	"github.com/berth-run/berth/internal/config/kubeletfile"
 	"github.com/berth-run/berth/internal/node/eviction"
@@ -274,7 +274,7 @@ func readReserved(in *input, path string, amounts map[string]string) corev1.Reso
 	list := corev1.ResourceList{}
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
 		key := field.NewPath(path).Key(name)
-		q, err := resource.ParseQuantity(amounts[name])
+		q, err := quantity.Parse(amounts[name])
 		switch {
 		case !slices.Contains(allowed, name):
 			in.Add(field.ErrorList{field.NotSupported(field.NewPath(path), name, allowed)})
@@ -333,7 +333,7 @@ func readPods(in *input) Pods {
 func readLogs(in *input) Logs {
 	kc := in.kc
 	l := Logs{MaxFiles: int(*kc.ContainerLogMaxFiles), Workers: int(*kc.ContainerLogMaxWorkers)}
-	size, err := resource.ParseQuantity(kc.ContainerLogMaxSize)
+	size, err := quantity.Parse(kc.ContainerLogMaxSize)
 	if l.MaxSize = size.Value(); err != nil || l.MaxSize == 0 {
 		in.Invalid("containerLogMaxSize", kc.ContainerLogMaxSize,
 			"must be a quantity such as 10Mi; one below 0 turns the rotation of logs off")

@@ -170,6 +170,9 @@ func (d Document) Decode(data []byte, into any, path ...any) error {
 // DecodeLenient is Decode for a document that is used without its unknown fields. Ignored lists these fields, and keys
 // that are given twice.
 func (d Document) DecodeLenient(data []byte, into any, path ...any) (ignored Faults, err error) {
+	if faults := d.costly(data, into, path); len(faults) > 0 {
+		return nil, faults
+	}
 	strict, err := sigsjson.UnmarshalStrict(data, into)
 	if err == nil && len(strict) == 0 {
 		return nil, nil

@@ -79,6 +79,13 @@ func TestFaults(t *testing.T) {
 			[]string{
 				`line 5: spec.containers[0].resources.limits.memory: "1Gb" ` +
 					`is not a quantity such as 500m, 2, 64Mi or 10Gi`}},
+		{"quantities that take minutes to parse",
+			"spec:\n  overhead: {cpu: '1e-9999999', memory: \"1\\u0065+09999999\"}", []string{
+				`line 3: spec.overhead.cpu: "1e-9999999" is not a quantity such as 500m, 2, 64Mi or 10Gi`,
+				`line 3: spec.overhead.memory: "1e+09999999" is not a quantity such as 500m, 2, 64Mi or 10Gi`,
+			}},
+		{"such a number in JSON", `{"kind": "Pod", "spec": {"overhead": {"cpu": 1e-9999999}}}`,
+			[]string{`line 2: spec.overhead.cpu: 1e-9999999 is not a quantity such as 500m, 2, 64Mi or 10Gi`}},
 		{"time", "metadata: {creationTimestamp: soon}",
 			[]string{
 				`line 2: metadata.creationTimestamp: "soon": parsing time "soon" as ` +

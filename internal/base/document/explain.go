@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/resource"
 	sigsjson "sigs.k8s.io/json"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/berth-run/berth/internal/base/quantity"
 )
 
 const (
@@ -21,26 +24,45 @@ const (
 	maxDepth = 200
 	// maxName is the length of the longest name that gets a suggestion, in bytes.
 	maxName = 64
+
+	notQuantity = "%s is not a quantity such as 500m, 2, 64Mi or 10Gi"
 )
 
-// walk compares a document's nodes with a Go type. It runs only after a decoder has failed, to find the lines and paths
-// that the decoder does not report.
+// mayBeCostly finds a number in JSON whose exponent has at least four digits, and a number with escaped characters.
+var mayBeCostly = regexp.MustCompile(
+	`[":,\s\[][-+]?[0-9.]+[eE][-+]?0*[1-9][0-9]{3,}["\s,}\]]|\\u00(?:3[0-9]|2[bBdDeE]|[46]5)`)
+
+// walk compares a document's nodes with a Go type. It finds the lines and paths that a decoder does not report.
 type walk struct {
 	doc    Document
 	faults Faults
+	costly bool // one of the faults is a quantity that takes minutes to parse, see package quantity
 	nodes  int
 	depth  int
 }
 
-// explain returns the faults that keep the part of the document at path from being decoded into into's type.
-func (d Document) explain(into any, path []any) Faults {
-	node, _ := d.find(path)
-	if node == nil {
+// costly returns faults if a quantity of the document would take minutes to parse. It compares only the few documents
+// with a type that may have one.
+func (d Document) costly(data []byte, into any, path []any) Faults {
+	if !mayBeCostly.Match(data) {
 		return nil
 	}
+	w := d.compare(into, path)
+	if w.costly || len(w.faults) >= maxFaults { // the walk ends after the last one
+		return w.faults
+	}
+	return nil
+}
+
+// explain returns the faults that keep the part of the document at path from being decoded into into's type.
+func (d Document) explain(into any, path []any) Faults { return d.compare(into, path).faults }
+
+func (d Document) compare(into any, path []any) walk {
 	w := walk{doc: d}
-	w.value(node, reflect.TypeOf(into), join(path))
-	return w.faults
+	if node, _ := d.find(path); node != nil {
+		w.value(node, reflect.TypeOf(into), join(path))
+	}
+	return w
 }
 
 // duplicates returns the faults for duplicate keys, for a document of any type.
@@ -201,6 +223,11 @@ func (w *walk) merged(value *yaml.Node, t reflect.Type, path string) {
 
 // leaf lets the type decode the value and describes what the type accepts.
 func (w *walk) leaf(node *yaml.Node, t reflect.Type, path string) {
+	if t == reflect.TypeFor[resource.Quantity]() && quantity.Check(node.Value) != nil {
+		w.costly = true
+		w.fault(node, path, notQuantity, got(node))
+		return
+	}
 	text, err := yaml.Marshal(node)
 	if err != nil {
 		return
@@ -216,7 +243,7 @@ func (w *walk) leaf(node *yaml.Node, t reflect.Type, path string) {
 	}
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
 		if t == reflect.TypeFor[resource.Quantity]() {
-			w.fault(node, path, "%s is not a quantity such as 500m, 2, 64Mi or 10Gi", data)
+			w.fault(node, path, notQuantity, data)
 			return
 		}
 		w.fault(node, path, "%s: %s", data, strings.TrimPrefix(err.Error(), "json: "))

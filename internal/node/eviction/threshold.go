@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-run/berth/internal/base/quantity"
 )
 
 // Amount is a quantity, or a share of a capacity.
@@ -157,7 +159,7 @@ func thresholdAmount(signal Signal, text string) (Amount, error) {
 		}
 		return Amount{Share: share}, err
 	}
-	amount, err := quantity(text)
+	amount, err := amountOf(text)
 	if err == nil && amount.Quantity <= 0 {
 		err = fmt.Errorf("eviction threshold %s must be positive: %s", signal, text)
 	}
@@ -172,7 +174,7 @@ func minimumAmount(signal Signal, text string) (Amount, error) {
 		}
 		return Amount{Share: share}, err
 	}
-	amount, err := quantity(text)
+	amount, err := amountOf(text)
 	if err == nil && amount.Quantity < 0 {
 		err = fmt.Errorf("negative eviction minimum reclaim specified for %s", signal)
 	}
@@ -187,8 +189,8 @@ func percentage(text string) (float32, error) {
 	return float32(value) / 100, nil
 }
 
-func quantity(text string) (Amount, error) {
-	q, err := resource.ParseQuantity(text)
+func amountOf(text string) (Amount, error) {
+	q, err := quantity.Parse(text)
 	if err != nil {
 		return Amount{}, fmt.Errorf("%q is neither a quantity, such as 100Mi, nor a percentage, such as 5%%: %w", text,
 			err)

@@ -5,8 +5,9 @@ import (
 	"math"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/quantity"
 )
 
 // args returns the arguments that identify the pod of a sandbox for plugins.
@@ -43,7 +44,7 @@ func capabilityArgs(config *runtimeapi.PodSandboxConfig, cidrs string) (map[stri
 		if text == "" {
 			continue
 		}
-		rate, err := resource.ParseQuantity(text)
+		rate, err := quantity.Parse(text)
 		if err != nil {
 			return nil, fmt.Errorf("annotation %s=%q: %w", annotation, text, err)
 		}

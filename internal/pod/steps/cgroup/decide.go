@@ -5,10 +5,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
+	"github.com/berth-run/berth/internal/base/quantity"
 	"github.com/berth-run/berth/internal/config"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/cgroup/hierarchy"
@@ -119,7 +119,7 @@ func hugePageSize(name corev1.ResourceName) (int64, bool) {
 	if len(name) <= len(prefix) || string(name[:len(prefix)]) != prefix {
 		return 0, false
 	}
-	q, err := resource.ParseQuantity(string(name[len(prefix):]))
+	q, err := quantity.Parse(string(name[len(prefix):]))
 	return q.Value(), err == nil
 }
 

@@ -57,16 +57,14 @@ func FuzzKubelet(f *testing.F) {
 		}
 		return text
 	}
-	for _, data := range []string{info, `{"entries":{"u1":null}}`, "null"} {
+	const slow = `{"entries":{"u1":{"PodLevelResources":{"limits":{"cpu":"1e-9999999"}}}}}`
+	for _, data := range []string{info, `{"entries":{"u1":null}}`, "null", slow} {
 		f.Add([]byte(data), true)
 		f.Add(whole(data), false)
 	}
 	f.Add([]byte(`{"data":"{}","checksum":1}`), false)
 	f.Add([]byte(`{"data":"","checksum":18446744073709551615,"writer":"berth"}`), false)
 	f.Fuzz(func(t *testing.T, content []byte, isData bool) {
-		if bytes.Contains(bytes.ToLower(content), []byte("e-")) {
-			t.Skip("a quantity such as 1e-9999999 costs Kubernetes' parser minutes")
-		}
 		if isData {
 			content = whole(string(content))
 		}

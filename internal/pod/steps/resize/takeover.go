@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/dump"
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/base/document"
 )
 
 // The names of the kubelet's state files in its root directory.
@@ -101,7 +102,8 @@ func unseal(text []byte) (map[types.UID]podInfo, error) {
 		return nil, fmt.Errorf("the checksum is %d, but the data has %d", s.Checksum, got)
 	}
 	var e entries
-	err := json.Unmarshal([]byte(s.Data), &e)
+	data := []byte(s.Data)
+	_, err := document.Document{Line: 1, Text: data}.DecodeLenient(data, &e) // it refuses costly quantities
 	return e.Entries, err
 }
 

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/quantity"
 	"github.com/berth-run/berth/internal/base/sysctl"
 	"github.com/berth-run/berth/internal/model/pod"
 )
@@ -57,6 +58,16 @@ func Render(p *corev1.Pod, g Given) (*runtimeapi.PodSandboxConfig, error) {
 			Resources:       g.Resources,
 		},
 	}, nil
+}
+
+// checkBandwidth refuses an annotation that a runtime would need minutes to read. The runtime finds other faults.
+func checkBandwidth(p *corev1.Pod) error {
+	for _, name := range []string{"kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth"} {
+		if err := quantity.Check(p.Annotations[name]); err != nil {
+			return fmt.Errorf("annotation %s=%q: %w", name, p.Annotations[name], err)
+		}
+	}
+	return nil
 }
 
 // portMappings returns the host ports. On the host network every port is the host's already.

@@ -228,6 +228,9 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := checkBandwidth(p); err != nil {
+		return err
+	}
 	config, err := s.render(p, r.Plan.Sandbox.Attempt)
 	if err != nil {
 		return err

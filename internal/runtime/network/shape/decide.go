@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"k8s.io/apimachinery/pkg/api/resource"
+	"github.com/berth-run/berth/internal/base/quantity"
 )
 
 const (
@@ -27,14 +27,14 @@ func Read(annotations map[string]string) (l Limits, err error) {
 		if !ok {
 			continue
 		}
-		quantity, err := resource.ParseQuantity(text)
+		rate, err := quantity.Parse(text)
 		if err != nil {
 			return Limits{}, fmt.Errorf("annotation %s=%q: %w", a.name, text, err)
 		}
-		if quantity.Value() < least || quantity.Value() > most {
+		if rate.Value() < least || rate.Value() > most {
 			return Limits{}, fmt.Errorf("annotation %s=%q: want 1k to 1P bits per second", a.name, text)
 		}
-		*a.to = uint64(quantity.Value())
+		*a.to = uint64(rate.Value())
 	}
 	return l, nil
 }

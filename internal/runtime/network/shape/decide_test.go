@@ -21,6 +21,7 @@ func TestRead(t *testing.T) {
 		"too little":        {annotations: map[string]string{out: "999"}, fails: true},
 		"too much":          {annotations: map[string]string{in: "1001T"}, fails: true},
 		"less than nothing": {annotations: map[string]string{in: "-1M"}, fails: true},
+		"slow to parse":     {annotations: map[string]string{in: "1e-9999999"}, fails: true},
 	} {
 		got, err := Read(test.annotations)
 		if got != test.want || (err != nil) != test.fails {

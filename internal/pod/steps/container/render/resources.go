@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
+	"github.com/berth-run/berth/internal/base/quantity"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -209,7 +210,7 @@ func pageSize(name corev1.ResourceName) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	q, err := resource.ParseQuantity(text)
+	q, err := quantity.Parse(text)
 	return PageSize(q.Value()), err == nil
 }
 

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/berth-run/berth/internal/base/quantity"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/node/eviction/storage"
 )
@@ -36,7 +37,7 @@ func pageSize(p *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
 		return 0, err
 	}
 	if text, ok := strings.CutPrefix(string(medium), string(corev1.StorageMediumHugePagesPrefix)); ok {
-		q, err := resource.ParseQuantity(text)
+		q, err := quantity.Parse(text)
 		if err != nil {
 			return 0, fmt.Errorf("medium %s: %q is not a page size: %w", medium, text, err)
 		}
@@ -73,7 +74,7 @@ func requestedPages(p *corev1.Pod) (map[int64]bool, error) {
 	for _, list := range lists {
 		for name := range list {
 			if text, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix); ok {
-				q, err := resource.ParseQuantity(text)
+				q, err := quantity.Parse(text)
 				if err != nil {
 					return nil, fmt.Errorf("the pod requests %s: %q is not a page size: %w", name, text, err)
 				}
