@@ -26,5 +26,5 @@ func Parse(text string) (resource.Quantity, error) {
 	if err := Check(text); err != nil {
 		return resource.Quantity{}, err
 	}
-	return resource.ParseQuantity(text)
+	return resource.ParseQuantity(text) //nolint:forbidigo // the text is checked
 }
