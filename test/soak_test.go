@@ -35,7 +35,9 @@ var (
 	soakTime   = flag.Duration("soak.time", 8*time.Minute, "how long TestSoak runs pods")
 	soakSide   = flag.Int("soak.beside", 8, "how many pods TestSoak runs at a time, beside the resident one")
 	soakJoined = flag.Bool("soak.joined", false, "run TestSoak on a node of a cluster, whose API server restarts")
-	soakDir    = flag.String("soak.dir", "../bin/soak", "where TestSoak writes soak.csv and soak.html")
+	soakRest   = flag.Int("soak.rest", 0,
+		"sample after this many batches, when the agent has returned memory; 0 samples after each batch at once")
+	soakDir = flag.String("soak.dir", "../bin/soak", "where TestSoak writes soak.csv and soak.html")
 )
 
 // soakFilled is how many pods it takes at most until the records that the agent keeps have reached their bounds: the
@@ -70,11 +72,20 @@ func TestSoak(t *testing.T) {
 	began := time.Now()
 	for done := 0; (*soakPods == 0 || done < *soakPods) && time.Since(began) < *soakTime; done += *soakSide {
 		check(t, k.batch(done))
+		if *soakRest > 0 {
+			if (done / *soakSide + 1)%*soakRest != 0 {
+				continue
+			}
+			k.rests()
+		}
 		k.table.Rows = append(k.table.Rows, k.sample(done+*soakSide, time.Since(began)))
 		check(t, os.WriteFile(filepath.Join(*soakDir, "soak.csv"), []byte(k.table.CSV()), 0o644))
 	}
+	if len(k.table.Rows) == 0 {
+		t.Fatal("no sample was taken; next: a longer -soak.time or a smaller -soak.rest")
+	}
 	k.table.Warm = warmUp(k.table.Rows)
-	title := fmt.Sprintf("Soak: %d pods through one agent", len(k.table.Rows)**soakSide)
+	title := fmt.Sprintf("Soak: %.0f pods through one agent", k.table.Rows[len(k.table.Rows)-1][0])
 	if cluster != nil {
 		title += fmt.Sprintf(" in a cluster, %d restarts of the API server", k.restarts)
 	}
@@ -302,6 +313,19 @@ func (k *soak) shows(ctx context.Context, name, want string) error {
 			return fmt.Errorf("pod %s shows %q, want %q: %w", name, got, want, ctx.Err())
 		case <-time.After(50 * time.Millisecond):
 		}
+	}
+}
+
+// rests waits until the agent has collected its garbage after some seconds without activity. The heap and the resident
+// memory then do not depend on what the last pods have left.
+func (k *soak) rests() {
+	k.t.Helper()
+	const idle = 9 * time.Second // a little less than the agent waits
+	earliest := time.Now().Add(idle)
+	if !repeat(time.Second, patience, func() bool {
+		return k.metrics()["go_memstats_last_gc_time_seconds"] > float64(earliest.Unix())
+	}) {
+		k.t.Fatalf("the agent collected no garbage in %v", patience)
 	}
 }
 
