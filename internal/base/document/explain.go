@@ -30,7 +30,7 @@ const (
 
 // mayBeCostly finds a number in JSON whose exponent has at least four digits, and a number with escaped characters.
 var mayBeCostly = regexp.MustCompile(
-	`[":,\s\[][-+]?[0-9.]+[eE][-+]?0*[1-9][0-9]{3,}["\s,}\]]|\\u00(?:3[0-9]|2[bBdDeE]|[46]5)`)
+	`[":,\s\[][-+]?[0-9.]+` + quantity.LongExponent + `["\s,}\]]|\\u00(?:3[0-9]|2[bBdDeE]|[46]5)`)
 
 // walk compares a document's nodes with a Go type. It finds the lines and paths that a decoder does not report.
 type walk struct {

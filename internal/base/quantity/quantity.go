@@ -7,15 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// longExponent is an exponent of at least four digits, without leading zeros, at the end of a number.
-var longExponent = regexp.MustCompile(`[eE][-+]?0*[1-9][0-9]{3,}$`)
+// LongExponent is a regular expression for an exponent of at least four digits beside leading zeros.
+const LongExponent = `[eE][-+]?0*[1-9][0-9]{3,}`
+
+var endsLong = regexp.MustCompile(LongExponent + "$")
 
 var errExponent = errors.New("the exponent has more than three digits")
 
 // Check returns an error for a quantity that resource.ParseQuantity, or a method of what it returns, may need minutes
 // for: it makes all digits of a number such as 1e-99999999.
 func Check(text string) error {
-	if longExponent.MatchString(text) {
+	if endsLong.MatchString(text) {
 		return errExponent
 	}
 	return nil
