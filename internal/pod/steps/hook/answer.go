@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -69,10 +70,10 @@ func parse(raw []byte) (Answer, error) {
 }
 
 func (a Answer) check() error {
-	if _, err := cpulist.Parse(a.CpusetCpus); err != nil {
+	if !isList(a.CpusetCpus) {
 		return fmt.Errorf("cpusetCpus %q is not a list like 0-3,8", a.CpusetCpus)
 	}
-	if _, err := cpulist.Parse(a.CpusetMems); err != nil {
+	if !isList(a.CpusetMems) {
 		return fmt.Errorf("cpusetMems %q is not a list like 0-1", a.CpusetMems)
 	}
 	for i, d := range a.Devices {
@@ -102,6 +103,12 @@ func (a Answer) check() error {
 		}
 	}
 	return nil
+}
+
+// isList reports whether s is a list of CPUs or NUMA nodes that each runtime can read: without spaces. It may be empty.
+func isList(s string) bool {
+	_, err := cpulist.Parse(s)
+	return err == nil && !strings.ContainsFunc(s, unicode.IsSpace)
 }
 
 // apply applies an answer to a container's configuration.

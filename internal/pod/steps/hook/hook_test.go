@@ -153,6 +153,7 @@ func TestHookRefuses(t *testing.T) {
 		"unknown field": {`echo '{"cpus":"1"}'`, `json: unknown field "cpus"`},
 		"two values":    {`echo '{}{}'`, "more than one JSON value"},
 		"bad cpus":      {`echo '{"cpusetCpus":"3-1"}'`, `cpusetCpus "3-1" is not a list like 0-3,8`},
+		"spaces":        {`echo '{"cpusetCpus":"0, 1"}'`, `cpusetCpus "0, 1" is not a list like 0-3,8`},
 		"bad mems":      {`echo '{"cpusetMems":"a"}'`, `cpusetMems "a" is not a list`},
 		"bad device": {`echo '{"devices":[{"hostPath":"dev/x","containerPath":"/x"}]}'`,
 			"devices[0]: hostPath and containerPath must be absolute paths"},
