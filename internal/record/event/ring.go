@@ -2,6 +2,7 @@ package event
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -60,6 +61,8 @@ type ring struct {
 	ends   *record // sentinel: ends.next is the oldest, ends.prev the newest
 	groups map[groupKey]*group
 	texts  map[textKey]*record
+	// removed counts the records that were removed since reindex.
+	removed int
 }
 
 func newRing(limit int) *ring {
@@ -133,11 +136,24 @@ func (r *ring) evict() {
 	for r.len > r.max {
 		r.remove(r.ends.next)
 	}
+	if r.removed >= r.max {
+		r.reindex()
+	}
+}
+
+// reindex makes the maps again. A map of Go whose keys come and go splits its tables from time to time and never joins
+// two of them: for tens of thousands of events it would grow although the number of records stays.
+func (r *ring) reindex() {
+	groups, texts := make(map[groupKey]*group, len(r.groups)), make(map[textKey]*record, len(r.texts))
+	maps.Copy(groups, r.groups)
+	maps.Copy(texts, r.texts)
+	r.groups, r.texts, r.removed = groups, texts, 0
 }
 
 func (r *ring) remove(rec *record) {
 	rec.unlink()
 	r.len--
+	r.removed++
 	g := rec.group
 	if rec.combined {
 		if g.combined == rec {
