@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/cri"
 )
 
 const pause = "berth.test/pause:1"
@@ -90,7 +95,7 @@ type Daemon struct {
 	cmd  *exec.Cmd
 }
 
-// New starts a containerd and imports the workload's image.
+// New starts a containerd and imports the images of the workload and of the sandboxes. Its CRI service knows both.
 func New(ctx context.Context, o Options) (*Daemon, error) {
 	d := &Daemon{opts: o}
 	if err := errors.Join(
@@ -104,11 +109,40 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		return nil, err
 	}
 	for _, archive := range []string{o.Parts.workload, o.Parts.pause} {
-		if err := d.ctr(ctx, "images", "import", archive); err != nil {
-			return nil, errors.Join(err, d.Close())
+		if err := d.importImages(ctx, archive); err != nil {
+			return nil, errors.Join(fmt.Errorf("import %s: %w", archive, err), d.Close())
 		}
 	}
 	return d, nil
+}
+
+// importImages imports an archive and waits until the CRI service knows its images. The service follows the daemon's
+// image store in the background, and pulls an image that it does not know yet.
+func (d *Daemon) importImages(ctx context.Context, archive string) error {
+	content, err := tarball.LoadManifest(func() (io.ReadCloser, error) { return os.Open(archive) })
+	if err != nil {
+		return err
+	}
+	if err := d.ctr(ctx, "images", "import", archive); err != nil {
+		return err
+	}
+	client, err := cri.New(d.Endpoint(), cri.Options{})
+	if err != nil {
+		return err
+	}
+	known := func(ctx context.Context) (bool, error) {
+		for _, image := range content {
+			for _, tag := range image.RepoTags {
+				resp, err := client.Images.ImageStatus(ctx,
+					&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: tag}})
+				if err != nil || resp.Image == nil {
+					return false, err
+				}
+			}
+		}
+		return true, nil
+	}
+	return errors.Join(wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, known), client.Close())
 }
 
 // Pid is the ID of the daemon's process.

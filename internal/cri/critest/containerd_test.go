@@ -1,13 +1,9 @@
 package critest_test
 
 import (
-	"context"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
-
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/cri/critest"
@@ -46,25 +42,7 @@ func TestContainerd(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		awaitImage(t, client, workload)
 		return critest.Env{Client: client, Image: workload, Logs: filepath.Join(dir, "logs"), CgroupParent: cgroup,
 			Processes: true, StartTask: daemon.StartTask}
 	})
-}
-
-// awaitImage waits until the CRI plugin lists an imported image.
-func awaitImage(t *testing.T, client *cri.Client, ref string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
-		resp, err := client.Images.ImageStatus(ctx,
-			&runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resp.Image != nil {
-			return
-		}
-	}
 }
