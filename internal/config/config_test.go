@@ -745,3 +745,16 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Each root directory has an address of its own, away from the loopback addresses of others.
+func TestStreamAddress(t *testing.T) {
+	all := netip.MustParsePrefix("127.64.0.0/10")
+	seen := map[netip.Addr]string{}
+	for _, root := range []string{DefaultRootDir, JoinedRootDir, "/srv/a", "/srv/b"} {
+		a := (&Config{RootDir: root}).StreamAddress()
+		if !all.Contains(a) || seen[a] != "" {
+			t.Errorf("the address of %s is %s; of %q too", root, a, seen[a])
+		}
+		seen[a] = root
+	}
+}

@@ -91,6 +91,14 @@ func (c *Config) Instance() string {
 	return hex.EncodeToString(sum[:4])
 }
 
+// StreamAddress is the loopback address where a runtime in this process serves exec, attach and port-forward. The
+// agent's firewall keeps users other than root away from it. It is in 127.64.0.0/10, where systemd and others have no
+// addresses. Each root directory has its own; two that have the same by chance do not disturb each other.
+func (c *Config) StreamAddress() netip.Addr {
+	sum := sha256.Sum256([]byte(c.RootDir))
+	return netip.AddrFrom4([4]byte{127, 64 | sum[0]&63, sum[1], sum[2]})
+}
+
 // HasDefaultRoot reports whether the root directory is one of the two default ones.
 func (c *Config) HasDefaultRoot() bool { return isDefault(c.RootDir) }
 

@@ -142,7 +142,7 @@ func serverConfig(c Config, h host, boxes sandboxes, unsynced bool) *srvconfig.C
 			},
 			"io.containerd.grpc.v1.cri": map[string]any{
 				"disable_tcp_service":   true,
-				"stream_server_address": "127.0.0.1",
+				"stream_server_address": cmp.Or(c.StreamAddress, "127.0.0.1"),
 				"stream_server_port":    "0",
 			},
 			"io.containerd.cri.v1.runtime": map[string]any{

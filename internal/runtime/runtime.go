@@ -79,6 +79,8 @@ type Config struct {
 	// less: no limit. LogMaxFiles is the maximum number of files of one log, at least 2.
 	LogMaxSize  int64
 	LogMaxFiles int
+	// StreamAddress is the IP address that serves exec, attach and port-forward, at a free port. Default 127.0.0.1.
+	StreamAddress string
 	// Unpack limits how much disk space a layer may use once it is unpacked.
 	Unpack unpack.Limits
 	// Tracer receives the spans of work inside a call, such as the set-up of a pod's network. Only calls that carry a

@@ -13,7 +13,7 @@ import (
 func Firewall(c *config.Config, log *slog.Logger) *firewall.Firewall {
 	return firewall.New(firewall.Options{
 		Name: strings.TrimSuffix("berth_"+c.Instance(), "_"), Off: c.Node.OpenLoopback,
-		Log: log.With("part", "firewall"),
+		Private: c.StreamAddress(), Log: log.With("part", "firewall"),
 	})
 }
 

@@ -5,41 +5,48 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 
 	"github.com/berth-run/berth/internal/base/packetfilter"
 )
 
-// comment marks the rule. It changes when the rule of a later version differs, so that the agent replaces the old one.
-const comment = "Berth: no packets to loopback addresses from a network, version 1"
+// Comments mark the rules. The comment changes when the rule of a later version differs, so that the agent replaces the
+// old one.
+const (
+	networkComment = "Berth: no packets to loopback addresses from a network, version 1"
+	privateComment = "Berth: only root may send to this address, version 1"
+)
 
 // Options configures a Firewall.
 type Options struct {
 	// Name is the name of the table, a letter followed by letters, digits and underscores. Agents of different root
 	// directories have different names.
 	Name string
-	// Off removes the rule instead of writing it (makeIPTablesUtilChains: false).
+	// Private is an address in 127.0.0.0/8 that only processes of root may send to. Invalid: there is none.
+	Private netip.Addr
+	// Off removes the rules instead of writing them (makeIPTablesUtilChains: false).
 	Off bool
 	// Log is never nil.
 	Log *slog.Logger
 }
 
-// Firewall is the rule of one agent. It is not safe for concurrent use.
+// Firewall has the rules of one agent. It is not safe for concurrent use.
 type Firewall struct{ o Options }
 
-// New returns a firewall. Ensure and Run write the rule.
+// New returns a firewall. Ensure and Run write the rules.
 func New(o Options) *Firewall { return &Firewall{o} }
 
-// filter is a packet filter of the kernel that can hold the rule.
+// filter is a packet filter of the kernel that can hold the rules.
 type filter interface {
-	// present reports whether the rule is there.
+	// present reports whether all rules are there.
 	present(ctx context.Context) (bool, error)
-	// write writes the rule. The filter has none, or the rule of an earlier version.
+	// write writes the rules. The filter has none, some of them, or rules of an earlier version.
 	write(ctx context.Context) error
-	// remove removes the rule. Without a rule it does nothing.
+	// remove removes the rules. Without any it does nothing.
 	remove(ctx context.Context) error
 }
 
-// Ensure writes the rule if it is missing.
+// Ensure writes the rules that are missing.
 func (f *Firewall) Ensure(ctx context.Context) error {
 	_, err := f.ensure(ctx)
 	return err
@@ -66,7 +73,7 @@ func (f *Firewall) ensure(ctx context.Context) (written bool, err error) {
 	return true, nil
 }
 
-// Remove removes the rule.
+// Remove removes the rules.
 func (f *Firewall) Remove(ctx context.Context) error {
 	filter, err := f.filter(ctx)
 	if errors.Is(err, errNoFilter) {
@@ -76,7 +83,7 @@ func (f *Firewall) Remove(ctx context.Context) error {
 		err = filter.remove(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("remove the packet filter rule for loopback addresses: %w", err)
+		return fmt.Errorf("remove the packet filter rules for loopback addresses: %w", err)
 	}
 	return nil
 }
@@ -88,9 +95,9 @@ var errNoFilter = errors.New(
 func (f *Firewall) filter(ctx context.Context) (filter, error) {
 	switch {
 	case packetfilter.Nftables():
-		return nftable{f.o.Name}, nil
+		return nftable{f.o.Name, f.o.Private}, nil
 	case packetfilter.IPTables(ctx, "filter"):
-		return ipTables{f.o.Name}, nil
+		return ipTables{f.o.Name, f.o.Private}, nil
 	}
 	return nil, errNoFilter
 }

@@ -24,6 +24,9 @@ import (
 
 const patience = 30 * time.Second
 
+// private is the address that only root may send to.
+var private = netip.MustParseAddr("127.65.1.2")
+
 func command(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
@@ -44,7 +47,10 @@ func TestFilters(t *testing.T) {
 	if !roottest.OwnNetwork(t) {
 		return
 	}
-	for _, f := range []filter{nftable{"berth_test"}, ipTables{"berth_test"}} {
+	for _, f := range []filter{
+		nftable{"berth_test", private}, ipTables{"berth_test", private},
+		nftable{name: "berth_test"}, ipTables{name: "berth_test"},
+	} {
 		for _, step := range []struct {
 			name string
 			do   func(context.Context) error
@@ -68,24 +74,26 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// Other programs remove the rule, the chain, the table and all tables. The rule is back each time, and is still there
+// Other programs remove a rule, a chain, the table and all tables. The rules are back each time, and are still there
 // when Run ends.
-func TestRunWritesTheRuleAgain(t *testing.T) {
+func TestRunWritesTheRulesAgain(t *testing.T) {
 	if !roottest.OwnNetwork(t) {
 		return
 	}
-	f := New(Options{Name: "berth_test", Log: slog.New(slog.DiscardHandler)})
+	rules := nftable{"berth_test", private}
+	f := New(Options{Name: rules.name, Private: private, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()
 	for _, remove := range []string{
-		"", "flush chain ip berth_test input", "delete table ip berth_test", "flush ruleset",
+		"", "flush chain ip berth_test input", "flush chain ip berth_test output", "delete table ip berth_test",
+		"flush ruleset",
 	} {
 		if remove != "" {
 			command(t, "nft", remove)
 		}
-		eventually.True(t, fmt.Sprintf("the rule is back after %q", remove), func() bool {
-			there, err := (nftable{"berth_test"}).present(t.Context())
+		eventually.True(t, fmt.Sprintf("the rules are back after %q", remove), func() bool {
+			there, err := rules.present(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,12 +104,12 @@ func TestRunWritesTheRuleAgain(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if there, err := (nftable{"berth_test"}).present(t.Context()); err != nil || !there {
+	if there, err := rules.present(t.Context()); err != nil || !there {
 		t.Errorf("after Run: present %t, %v", there, err)
 	}
 }
 
-func TestOffRemovesTheRule(t *testing.T) {
+func TestOffRemovesTheRules(t *testing.T) {
 	if !roottest.OwnNetwork(t) {
 		return
 	}
@@ -113,7 +121,7 @@ func TestOffRemovesTheRule(t *testing.T) {
 		if err := New(Options{Name: "berth_test", Off: off, Log: log}).Ensure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if there, err := (nftable{"berth_test"}).present(t.Context()); err != nil || there == off {
+		if there, err := (nftable{name: "berth_test"}).present(t.Context()); err != nil || there == off {
 			t.Errorf("off %t: present %t, %v", off, there, err)
 		}
 	}
@@ -140,19 +148,19 @@ func TestRuleDropsPacketsOfNeighbours(t *testing.T) {
 	if err := n.dial(redirected); err != nil {
 		t.Fatalf("without the rule, by DNAT: %v", err)
 	}
-	f := nftable{"berth_test"}
+	f := nftable{name: "berth_test"}
 	if err := f.write(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.dial(redirected); err != nil {
 		t.Errorf("by DNAT: %v", err)
 	}
-	if dropped(t, f) != 0 {
+	if dropped(t, f, 0) != 0 {
 		t.Error("packets of a DNAT connection were dropped")
 	}
 	done := make(chan error, 1)
 	go func() { done <- n.dial(direct) }()
-	for dropped(t, f) == 0 {
+	for dropped(t, f, 0) == 0 {
 		select {
 		case err := <-done:
 			t.Fatalf("the dial to %s has ended (%v) and no packet was dropped", direct, err)
@@ -167,14 +175,56 @@ func TestRuleDropsPacketsOfNeighbours(t *testing.T) {
 	}
 }
 
-// dropped is the counter of the rule.
-func dropped(t *testing.T, f nftable) uint64 {
+// Root connects to the private address. The packets of another user's program are dropped until the rules are removed.
+func TestOnlyRootReachesThePrivateAddress(t *testing.T) {
+	if !roottest.OwnNetwork(t) {
+		return
+	}
+	command(t, "ip", "link", "set", "lo", "up")
+	listener, err := net.Listen("tcp4", netip.AddrPortFrom(private, 80).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	f := nftable{"berth_test", private}
+	if err := f.write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	connect := fmt.Sprintf("exec 3<>/dev/tcp/%s/80", private)
+	command(t, "bash", "-c", connect)
+	if dropped(t, f, 1) != 0 {
+		t.Error("packets of root were dropped")
+	}
+	stranger := exec.CommandContext(t.Context(), "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "bash",
+		"-c", connect)
+	if err := stranger.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- stranger.Wait() }()
+	for dropped(t, f, 1) == 0 {
+		select {
+		case err := <-ended:
+			t.Fatalf("the stranger has ended (%v) and no packet was dropped", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if err := f.remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil { // the kernel sends its SYN again
+		t.Errorf("after the rules are removed: %v", err)
+	}
+}
+
+// dropped is the counter of one of the rules.
+func dropped(t *testing.T, f nftable, rule int) uint64 {
 	t.Helper()
 	c, err := nftables.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := c.GetRules(f.table(), f.chain())
+	rules, err := c.GetRules(f.table(), f.rules()[rule].Chain)
 	if err != nil || len(rules) != 1 {
 		t.Fatalf("%d rules, %v", len(rules), err)
 	}

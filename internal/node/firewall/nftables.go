@@ -1,8 +1,11 @@
 package firewall
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -12,44 +15,69 @@ import (
 )
 
 const (
-	chainName = "input"
 	// destinationNAT is the bit of a connection whose destination a rule has changed (IPS_DST_NAT).
 	destinationNAT = 1 << 5
 	// destination is the offset of the destination address in the IPv4 header.
 	destination = 16
 )
 
-// nftable is the name of the nftables table with the rule.
-type nftable struct{ name string }
+// nftable is an nftables table with the rules.
+type nftable struct {
+	name    string
+	private netip.Addr
+}
 
 func (n nftable) table() *nftables.Table {
 	return &nftables.Table{Name: n.name, Family: nftables.TableFamilyIPv4}
 }
 
-func (n nftable) chain() *nftables.Chain {
+// rules returns the rules, each with the chain that it is alone in.
+func (n nftable) rules() []*nftables.Rule {
+	rules := []*nftables.Rule{n.rule("input", nftables.ChainHookInput, networkComment, fromNetwork())}
+	if n.private.IsValid() {
+		rules = append(rules, n.rule("output", nftables.ChainHookOutput, privateComment, n.fromOthers()))
+	}
+	return rules
+}
+
+// rule drops and counts the packets that match at a hook.
+func (n nftable) rule(chain string, hook *nftables.ChainHook, comment string, match []expr.Any) *nftables.Rule {
 	accept := nftables.ChainPolicyAccept
-	return &nftables.Chain{
-		Name: chainName, Table: n.table(), Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput,
-		Priority: nftables.ChainPriorityFilter, Policy: &accept,
+	return &nftables.Rule{
+		Table: n.table(),
+		Chain: &nftables.Chain{
+			Name: chain, Table: n.table(), Type: nftables.ChainTypeFilter, Hooknum: hook,
+			Priority: nftables.ChainPriorityFilter, Policy: &accept,
+		},
+		Exprs:    append(match, &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}),
+		UserData: userdata.AppendString(nil, userdata.TypeComment, comment),
 	}
 }
 
-// rule drops packets to 127.0.0.0/8 that did not come in over lo and belong to no connection that is spared.
-func (n nftable) rule() *nftables.Rule {
+// fromNetwork matches packets to 127.0.0.0/8 that did not come in over lo and belong to no connection that is spared.
+func fromNetwork() []expr.Any {
 	lo := make([]byte, unix.IFNAMSIZ)
 	copy(lo, "lo")
-	exprs := []expr.Any{
+	return slices.Concat([]expr.Any{
 		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: lo},
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: destination, Len: 1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{127}},
-	}
-	exprs = append(exprs, without(expr.CtKeySTATUS, destinationNAT)...)
-	exprs = append(exprs, without(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED)...)
-	exprs = append(exprs, &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop})
-	return &nftables.Rule{
-		Table: n.table(), Chain: n.chain(), Exprs: exprs,
-		UserData: userdata.AppendString(nil, userdata.TypeComment, comment),
+	}, to(127), without(expr.CtKeySTATUS, destinationNAT),
+		without(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED))
+}
+
+// fromOthers matches packets to the private address from sockets that root did not open.
+func (n nftable) fromOthers() []expr.Any {
+	return append(to(n.private.AsSlice()...),
+		&expr.Meta{Key: expr.MetaKeySKUID, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(0)})
+}
+
+// to matches packets to the addresses that begin with these bytes.
+func to(address ...byte) []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: destination,
+			Len: uint32(len(address))},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: address},
 	}
 }
 
@@ -70,16 +98,17 @@ func (n nftable) present(context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	rules, err := c.GetRules(n.table(), n.chain())
-	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return false, err
-	}
-	for _, r := range rules {
-		if text, ok := userdata.GetString(r.UserData, userdata.TypeComment); ok && text == comment {
-			return true, nil
+	for _, want := range n.rules() {
+		there, err := c.GetRules(n.table(), want.Chain)
+		if errors.Is(err, unix.ENOENT) {
+			return false, nil
+		}
+		same := func(r *nftables.Rule) bool { return bytes.Equal(r.UserData, want.UserData) }
+		if err != nil || !slices.ContainsFunc(there, same) {
+			return false, err
 		}
 	}
-	return false, nil
+	return true, nil
 }
 
 // write replaces the whole table in one transaction.
@@ -91,8 +120,10 @@ func (n nftable) write(context.Context) error {
 	c.AddTable(n.table())
 	c.DelTable(n.table())
 	c.AddTable(n.table())
-	c.AddChain(n.chain())
-	c.AddRule(n.rule())
+	for _, r := range n.rules() {
+		c.AddChain(r.Chain)
+		c.AddRule(r)
+	}
 	return c.Flush()
 }
 

@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// poll is the time between two looks at the rule of iptables, whose changes the kernel does not announce.
+	// poll is the time between two looks at the rules of iptables, whose changes the kernel does not announce.
 	poll = 30 * time.Second
-	// again is the time until the next try after the rule could not be read or written.
+	// again is the time until the next try after the rules could not be read or written.
 	again = 5 * time.Second
 	// groupNftables is the multicast group of netlink with the changes of nftables (NFNLGRP_NFTABLES).
 	groupNftables = 7
 )
 
-// Run keeps the rule until ctx ends. The rule stays. If it is turned off, Run has nothing to do: Ensure has removed it.
+// Run keeps the rules until ctx ends. They stay. If they are turned off, Run has nothing to do, since Ensure has
+// removed them.
 func (f *Firewall) Run(ctx context.Context) error {
 	if f.o.Off {
 		return nil
@@ -48,7 +49,7 @@ func (f *Firewall) Run(ctx context.Context) error {
 			}
 		case written && !first:
 			f.o.Log.Warn(
-				"the rule that protects loopback addresses was removed by another program, it is written again",
+				"a rule that protects loopback addresses was removed by another program, it is written again",
 				"table", f.o.Name)
 		}
 		reported = failed
@@ -65,14 +66,14 @@ func (f *Firewall) Run(ctx context.Context) error {
 	}
 }
 
-// subscribe returns a socket that receives the changes of nftables. It returns nil if the rule is one of iptables.
+// subscribe returns a socket that receives the changes of nftables. It returns nil if the rules are those of iptables.
 func (f *Firewall) subscribe(ctx context.Context) *nl.NetlinkSocket {
-	if filter, err := f.filter(ctx); err != nil || filter != (nftable{f.o.Name}) {
+	if filter, err := f.filter(ctx); err != nil || filter != (nftable{f.o.Name, f.o.Private}) {
 		return nil
 	}
 	socket, err := nl.Subscribe(unix.NETLINK_NETFILTER, groupNftables)
 	if err != nil {
-		f.o.Log.Warn("cannot watch the packet filter, looking at the rule instead", "err", err, "every", poll)
+		f.o.Log.Warn("cannot watch the packet filter, looking at the rules instead", "err", err, "every", poll)
 		return nil
 	}
 	return socket

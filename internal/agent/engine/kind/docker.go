@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,6 +105,7 @@ func (d *docker) Connect(ctx context.Context, launch engine.Launch, o cri.Option
 	}
 	d.shim, err = dockershim.Open(ctx, dockershim.Config{
 		Endpoint: d.choice.Endpoint, PauseProgram: program, Log: d.log,
+		StreamAddress: netip.AddrPortFrom(d.config.StreamAddress(), 0).String(),
 		Network: podnet.Config{ConfDir: filepath.Join(d.dirs.root, "cni"), BinDirs: []string{pluginDir},
 			CacheDirs: cniCaches, NamespaceDir: filepath.Join(d.dirs.state, "pods", "netns"),
 			BuiltIn: builtIn{d.network, d.bridge}, Log: d.log},

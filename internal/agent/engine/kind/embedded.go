@@ -86,6 +86,7 @@ func RuntimeConfig(c *config.Config, log *slog.Logger) runtime.Config {
 		RegistryDir:   registryDir(c.RootDir),
 		LogMaxSize:    c.Pods.Logs.MaxSize,
 		LogMaxFiles:   c.Pods.Logs.MaxFiles,
+		StreamAddress: c.StreamAddress().String(),
 		Log:           log.With("part", "runtime"),
 	}
 	if id := c.Instance(); id != "" {
