@@ -48,6 +48,11 @@ const soakFilled = 1000
 // few batches.
 const soakSamples = 12
 
+// soakStays is for how many more pods a file stays that nobody removes. A timeline goes after 100 pods.
+const soakStays = 300
+
+const rootFiles = "files of the root"
+
 // TestSoak runs many pods through one agent, several at a time, and uses each: its probes, logs and commands, and a
 // ConfigMap that changes. A resident pod is used all the time. Between the batches it samples what the agent and its
 // pods have on the machine: none of it may grow with the number of pods that have ended.
@@ -112,7 +117,7 @@ func warmUp(rows [][]float64) int {
 
 // judge logs the slopes and fails the test for quantities that grow.
 func (k *soak) judge() {
-	records := []string{"heap (MB)", "resident memory (MB)", "disk of the root (MB)", "files of the root"}
+	records := []string{"heap (MB)", "resident memory (MB)", "disk of the root (MB)", rootFiles}
 	first, last := k.table.Rows[k.table.Warm], k.table.Rows[len(k.table.Rows)-1]
 	for at, name := range k.table.Columns[2:] {
 		line := k.table.Fit(at + 2)
@@ -125,13 +130,16 @@ func (k *soak) judge() {
 			k.t.Errorf("%s grows by %.3g ± %.2g per 1,000 pods", name, 1000*line.Slope, 1000*line.Error)
 		}
 	}
+	if stayed := k.stayed(); len(stayed) > 0 {
+		k.t.Logf("files of the root that came after the warm-up and stayed:\n%s", strings.Join(stayed, "\n"))
+	}
 	if first[0] < soakFilled {
 		k.t.Logf("%q are not judged: the warm-up had %.0f pods, want at least %d", records, first[0], soakFilled)
 	}
 }
 
 var soakColumns = []string{"pods", "seconds", "goroutines", "file descriptors", "heap (MB)", "resident memory (MB)",
-	"mounts", "network namespaces", "cgroups", "packet filter rules", "disk of the root (MB)", "files of the root",
+	"mounts", "network namespaces", "cgroups", "packet filter rules", "disk of the root (MB)", rootFiles,
 	"disk of the runtime (MB)", "files of the runtime"}
 
 // soak runs pods through one agent.
@@ -141,6 +149,8 @@ type soak struct {
 	dice     *rand.Rand
 	table    plot.Table
 	restarts int // of the API server
+	// since has the index of the sample from which on each file of the root was there.
+	since map[string]int
 }
 
 // put makes a manifest wanted: in the manifest directory, or in the API server.
@@ -351,8 +361,8 @@ func (k *soak) sample(pods int, since time.Duration) []float64 {
 	hierarchies, err := filepath.Glob("/sys/fs/cgroup/*" + k.cgroup())
 	check(k.t, err)
 	for _, dir := range append(hierarchies, "/sys/fs/cgroup"+k.cgroup()) {
-		n, _ := usage(k.t, dir)
-		cgroups += n
+		paths, _ := usage(k.t, dir)
+		cgroups += len(paths)
 	}
 	network := fmt.Sprintf("berth_%x", sha256.Sum256([]byte(k.root)))[:len("berth_")+8] + "_pods"
 	elements, err := exec.CommandContext(k.t.Context(), "nft", "list", "table", "inet", network).CombinedOutput()
@@ -361,11 +371,37 @@ func (k *soak) sample(pods int, since time.Duration) []float64 {
 	runtime := filepath.Join(k.root, "runtime")
 	// The shim keeps the exits of deleted containers for a minute: their number follows the rate of pods.
 	files, disk := usage(k.t, k.root, runtime, filepath.Join(k.root, "run/runtime/exits"))
+	k.remember(files)
 	runtimeFiles, runtimeDisk := usage(k.t, runtime)
 	return []float64{float64(pods), since.Seconds(), metrics["go_goroutines"], float64(len(descriptors)),
 		metrics["go_memstats_heap_alloc_bytes"] / 1e6, resident, float64(mounts), float64(namespaces), float64(cgroups),
-		float64(strings.Count(string(elements), "comment")), disk, float64(files), runtimeDisk,
-		float64(runtimeFiles)}
+		float64(strings.Count(string(elements), "comment")), disk, float64(len(files)), runtimeDisk,
+		float64(len(runtimeFiles))}
+}
+
+// remember updates since when each file of the root is there. It is called for each sample.
+func (k *soak) remember(paths []string) {
+	before := k.since
+	k.since = map[string]int{}
+	for _, path := range paths {
+		first, there := before[path]
+		if !there {
+			first = len(k.table.Rows)
+		}
+		k.since[path] = first
+	}
+}
+
+// stayed lists the files of the root that came after the warm-up and stayed for soakStays pods.
+func (k *soak) stayed() (paths []string) {
+	rows := k.table.Rows
+	for path, first := range k.since {
+		if first > k.table.Warm && rows[len(rows)-1][0]-rows[first][0] >= soakStays {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	return paths
 }
 
 // metrics reads the samples without labels of the agent's metrics.
@@ -384,9 +420,9 @@ func (k *soak) metrics() map[string]float64 {
 	return values
 }
 
-// usage counts the files below a directory, and returns their size on disk in MB. It leaves out some directories, what
+// usage lists the files below a directory, and returns their size on disk in MB. It leaves out some directories, what
 // is on other file systems, and files that go meanwhile.
-func usage(t *testing.T, dir string, except ...string) (files int, mb float64) {
+func usage(t *testing.T, dir string, except ...string) (paths []string, mb float64) {
 	t.Helper()
 	var device uint64
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -411,11 +447,11 @@ func usage(t *testing.T, dir string, except ...string) (files int, mb float64) {
 			return nil
 		}
 		if !strings.HasPrefix(dir, "/sys/fs/cgroup") || entry.IsDir() {
-			files++
+			paths = append(paths, path)
 		}
 		mb += float64(stat.Blocks) * 512 / 1e6
 		return nil
 	})
 	check(t, err)
-	return files, mb
+	return paths, mb
 }
