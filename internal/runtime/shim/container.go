@@ -325,6 +325,12 @@ func (c *container) removeRoot() error {
 	return mount.UnmountRecursive(rootfs, 0)
 }
 
+// unfinished returns the file that runc writes before it renames it to a PID file. A runc that is killed leaves it.
+func unfinished(pidFile string) string {
+	dir, name := filepath.Split(pidFile)
+	return filepath.Join(dir, "."+name)
+}
+
 // discard removes a container whose creation has failed, or was cut short by the end of a shim.
 func (c *container) discard() {
 	ctx := context.Background()
@@ -339,8 +345,7 @@ func (c *container) discard() {
 		warn(c.record.ID, err)
 	}
 	// runc does not create a container while the file is there that it renames to the PID file.
-	dir, name := filepath.Split(c.pidFile())
-	if err := os.Remove(filepath.Join(dir, "."+name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(unfinished(c.pidFile())); err != nil && !errors.Is(err, os.ErrNotExist) {
 		warn(c.record.ID, err)
 	}
 	if err := c.removeRecord(); err != nil {

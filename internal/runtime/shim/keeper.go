@@ -221,7 +221,11 @@ func (k *keeper) publishExit(c *container, p *process, exit runc.Exit, reading t
 func (k *keeper) startExec(ctx context.Context, c *container, p *process) error {
 	pidFile := filepath.Join(c.record.Bundle, p.id+".pid")
 	logFile := filepath.Join(c.record.Bundle, p.id+".json")
-	defer func() { _, _ = os.Remove(logFile), os.Remove(pidFile) }()
+	defer func() {
+		for _, file := range []string{logFile, pidFile, unfinished(pidFile)} {
+			_ = os.Remove(file)
+		}
+	}()
 	err := k.spawn(ctx, c, p, pidFile, func(socket runc.ConsoleSocket) error {
 		err := c.runc.Exec(ctx, c.record.ID, *p.spec, &runc.ExecOpts{
 			IO: p.io(socket), LogFile: logFile, PidFile: pidFile, ConsoleSocket: socket, Detach: true,

@@ -10,7 +10,9 @@ import (
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/berth-run/berth/internal/runtime/shim/child"
 	"github.com/berth-run/berth/internal/runtime/shim/record"
 )
 
@@ -133,6 +135,31 @@ func TestDiscardRemovesUnfinishedPIDFile(t *testing.T) {
 	newContainer(record.Container{ID: "c", Bundle: bundle, Runtime: record.Runtime{Binary: "true"}}).discard()
 	if _, err := os.Stat(unfinished); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file of a killed runc is still there: %v", err)
+	}
+}
+
+// runc was killed before it had renamed the PID file of a command, as when a probe takes too long. The container runs
+// on, and nothing of the command stays in its directory.
+func TestFailedExecLeavesNoFile(t *testing.T) {
+	bundle, binary := t.TempDir(), filepath.Join(t.TempDir(), "runc")
+	const script = `#!/bin/sh
+while [ "$1" != --pid-file ]; do shift; done
+: >"$(dirname "$2")/.$(basename "$2")"
+kill -KILL $$
+`
+	if err := os.WriteFile(binary, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := newContainer(record.Container{ID: "c", Bundle: bundle, Runtime: record.Runtime{Binary: binary}})
+	p := newProcess("e", record.Process{})
+	p.spec = &specs.Process{}
+	k := &keeper{reaper: child.NewReaper()}
+	if err := k.startExec(t.Context(), c, p); err == nil {
+		t.Error("the exec of a killed runc succeeds")
+	}
+	left, err := filepath.Glob(filepath.Join(bundle, ".*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %q, %v", left, err)
 	}
 }
 
