@@ -48,7 +48,7 @@ const soakFilled = 1000
 // few batches.
 const soakSamples = 12
 
-// soakStays is for how many more pods a file stays that nobody removes. A timeline goes after 100 pods.
+// soakStays is after how many more pods a file that is still there counts as forgotten. A timeline goes after 100 pods.
 const soakStays = 300
 
 const rootFiles = "files of the root"
@@ -149,7 +149,7 @@ type soak struct {
 	dice     *rand.Rand
 	table    plot.Table
 	restarts int // of the API server
-	// since has the index of the sample from which on each file of the root was there.
+	// since has the first sample with each file of the root, as an index. The file was in all samples after it.
 	since map[string]int
 }
 

@@ -113,14 +113,7 @@ func (f family) ensure(ctx context.Context, all bool) error {
 		return err
 	}
 	for _, rule := range guard() {
-		there, err := f.succeeds(ctx, append([]string{"-t", "filter", "-C"}, rule...)...)
-		if err != nil {
-			return err
-		}
-		if there {
-			continue
-		}
-		if err := runProgram(ctx, f.program, append([]string{"-t", "filter", "-I"}, rule...)...); err != nil {
+		if err := f.insert(ctx, rule); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package firewall
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os/exec"
@@ -31,33 +30,22 @@ func (i ipTables) rule(comment string, match ...string) []string {
 	return append(match, "-m", "comment", "--comment", i.name+", "+comment, "-j", "DROP")
 }
 
+// inet is the program for the rules.
+var inet = family{program: "iptables"}
+
 func (i ipTables) present(ctx context.Context) (bool, error) {
 	for _, rule := range i.rules() {
-		if there, err := has(ctx, rule); err != nil || !there {
+		if there, err := inet.has(ctx, rule); err != nil || !there {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// has reports whether iptables has a rule.
-func has(ctx context.Context, rule []string) (bool, error) {
-	err := run(ctx, append([]string{"-C"}, rule...)...)
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == 1 {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // write inserts the missing rules before those that accept packets.
 func (i ipTables) write(ctx context.Context) error {
 	for _, rule := range i.rules() {
-		there, err := has(ctx, rule)
-		if err == nil && !there {
-			err = run(ctx, append([]string{"-I"}, rule...)...)
-		}
-		if err != nil {
+		if err := inet.insert(ctx, rule); err != nil {
 			return err
 		}
 	}
@@ -66,24 +54,39 @@ func (i ipTables) write(ctx context.Context) error {
 
 func (i ipTables) remove(ctx context.Context) error {
 	for _, rule := range i.rules() {
-		for {
-			there, err := has(ctx, rule)
-			if err != nil {
-				return err
-			}
-			if !there {
-				break
-			}
-			if err := run(ctx, append([]string{"-D"}, rule...)...); err != nil {
-				return err
-			}
+		if err := inet.removeAll(ctx, rule); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// run runs iptables on the table filter.
-func run(ctx context.Context, args ...string) error { return runProgram(ctx, "iptables", args...) }
+// has reports whether the table filter has a rule.
+func (f family) has(ctx context.Context, rule []string) (bool, error) {
+	return f.succeeds(ctx, append([]string{"-t", "filter", "-C"}, rule...)...)
+}
+
+// insert inserts a rule before the others of its chain in the table filter, unless it is there.
+func (f family) insert(ctx context.Context, rule []string) error {
+	there, err := f.has(ctx, rule)
+	if err != nil || there {
+		return err
+	}
+	return runProgram(ctx, f.program, append([]string{"-t", "filter", "-I"}, rule...)...)
+}
+
+// removeAll removes each copy of a rule from the table filter.
+func (f family) removeAll(ctx context.Context, rule []string) error {
+	for {
+		there, err := f.has(ctx, rule)
+		if err != nil || !there {
+			return err
+		}
+		if err := runProgram(ctx, f.program, append([]string{"-t", "filter", "-D"}, rule...)...); err != nil {
+			return err
+		}
+	}
+}
 
 // runProgram runs iptables or ip6tables. It waits while another program changes the rules.
 func runProgram(ctx context.Context, program string, args ...string) error {

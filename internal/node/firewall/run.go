@@ -68,7 +68,8 @@ func (f *Firewall) Run(ctx context.Context) error {
 
 // subscribe returns a socket that receives the changes of nftables. It returns nil if the rules are those of iptables.
 func (f *Firewall) subscribe(ctx context.Context) *nl.NetlinkSocket {
-	if filter, err := f.filter(ctx); err != nil || filter != (nftable{f.o.Name, f.o.Private}) {
+	filter, err := f.filter(ctx)
+	if _, ok := filter.(nftable); err != nil || !ok {
 		return nil
 	}
 	socket, err := nl.Subscribe(unix.NETLINK_NETFILTER, groupNftables)
