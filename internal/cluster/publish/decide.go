@@ -40,6 +40,35 @@ type entry struct {
 
 }
 
+// history records the patches of an event that the API server has.
+type history struct {
+	patches int
+	last    time.Time
+}
+
+// known has the histories of the last max/2 to max sent events. An event whose history it has forgotten costs a
+// request more when it is sent again. Its maps are never emptied and filled again: a map of Go whose keys come and go
+// grows.
+type known struct {
+	max        int
+	young, old map[key]history
+}
+
+func (s *known) find(k key) (history, bool) {
+	if h, ok := s.young[k]; ok {
+		return h, true
+	}
+	h, ok := s.old[k]
+	return h, ok
+}
+
+func (s *known) put(k key, h history) {
+	if s.young == nil || len(s.young) >= s.max/2 {
+		s.old, s.young = s.young, map[key]history{}
+	}
+	s.young[k] = h
+}
+
 // next returns the entry to send. If none is due, at is the time when one will be, or zero if none waits.
 func next(queue map[key]*entry, now time.Time) (best *entry, at time.Time) {
 	for _, e := range queue {

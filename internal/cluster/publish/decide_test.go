@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,27 @@ func TestOrder(t *testing.T) {
 	if diff := cmp.Diff([]string{"repeat-old", "repeat-late", "normal-old", "normal-new", "warning"},
 		dropped); diff != "" {
 		t.Errorf("dropped (-want +got):\n%s", diff)
+	}
+}
+
+func TestKnownForgetsTheOldest(t *testing.T) {
+	s := known{max: 8}
+	name := func(i int) key { return key{"n", strconv.Itoa(i)} }
+	for i := range 100 {
+		s.put(name(i), history{patches: i})
+		for j := range i + 1 {
+			h, ok := s.find(name(j))
+			if ok && h.patches != j || !ok && j > i-s.max/2 || ok && j <= i-s.max {
+				t.Fatalf("after %d events, event %d has history %v, found %v", i+1, j, h, ok)
+			}
+		}
+	}
+	s.put(name(97), history{patches: 1})
+	s.put(name(99), history{patches: 2})
+	for i, want := range map[int]int{97: 1, 99: 2} {
+		if h, _ := s.find(name(i)); h.patches != want {
+			t.Errorf("event %d has %d patches, want %d", i, h.patches, want)
+		}
 	}
 }
 

@@ -57,17 +57,11 @@ type Publisher struct {
 
 	mu     sync.Mutex
 	queue  map[key]*entry
-	known  map[key]history
+	known  known
 	seen   uint64 // the newest revision read
 	now    *entry // being sent, not in the queue; nil: none
 	stats  Stats
 	warned time.Time // when dropped events were last logged
-}
-
-// history records the patches of an event that the API server has.
-type history struct {
-	patches int
-	last    time.Time
 }
 
 // New returns a Publisher.
@@ -79,7 +73,7 @@ func New(o Options) *Publisher {
 		o.Timeout = 15 * time.Second
 	}
 	return &Publisher{opts: o, wake: wake.New(), notes: wake.New(), queue: map[key]*entry{},
-		known: map[key]history{}}
+		known: known{max: maxKnown}}
 }
 
 // Stats returns the counters.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -25,7 +24,7 @@ import (
 const (
 	// noteDelay is the least time between two writes of the note.
 	noteDelay = 5 * time.Second
-	// maxKnown is the maximum number of sent events in memory. Forgetting one costs a request.
+	// maxKnown is the maximum number of sent events in memory.
 	maxKnown = 4096
 	// warnInterval is the least time between two warnings about dropped events.
 	warnInterval = time.Minute
@@ -92,7 +91,7 @@ func (p *Publisher) enqueue(e corev1.Event, now time.Time) {
 		waiting.event = e
 		return
 	}
-	was, sent := p.known[k]
+	was, sent := p.known.find(k)
 	n := &entry{event: e, class: classify(&e, sent), since: revision}
 	if sent {
 		n.due = was.last.Add(distance(was.patches))
@@ -272,18 +271,12 @@ func (p *Publisher) sent(e *entry, err error) {
 			e.event.Reason, "err", err)
 		return
 	}
-	if len(p.known) >= maxKnown {
-		maps.DeleteFunc(p.known, func(_ key, h history) bool { return time.Since(h.last) > lastRepeat })
-	}
-	if len(p.known) >= maxKnown {
-		clear(p.known)
-	}
 	k := key{e.event.Namespace, e.event.Name}
 	now := history{last: time.Now()}
-	if was, again := p.known[k]; again {
+	if was, again := p.known.find(k); again {
 		now.patches = was.patches + 1
 	}
-	p.known[k] = now
+	p.known.put(k, now)
 	if n := p.queue[k]; n != nil { // it has changed meanwhile
 		n.class, n.due = repeat, now.last.Add(distance(now.patches))
 	}
