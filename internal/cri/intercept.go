@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/guard/rpc"
 )
 
 // A call makes one unary CRI call. A concern wraps a call with one task, such as logging. Together they work like
@@ -30,6 +32,8 @@ type (
 // time that the caller waited. checkCall, below it, turns an incomplete answer into a failure for all of them. Streams
 // are few and long, so the reader of a stream logs its end. dropTasks is below boundCall, because the calls that it
 // adds belong to the caller's and share its deadline.
+//
+// passPanic gives the caller a panic of the embedded runtime as a *guard.Panic, so that the pod is set aside.
 func (c *Client) intercept(conn grpc.ClientConnInterface, o Options, m *metrics) grpc.ClientConnInterface {
 	next := call(conn.Invoke)
 	for _, wrap := range slices.Backward([]concern{
@@ -39,6 +43,7 @@ func (c *Client) intercept(conn grpc.ClientConnInterface, o Options, m *metrics)
 		c.reportTrouble,
 		c.boundCall(o.Timeout),
 		dropTasks(conn),
+		passPanic,
 		checkCall,
 	}) {
 		next = wrap(next)
@@ -218,6 +223,16 @@ func (c *Client) describe(ctx context.Context, method string, most, took time.Du
 // passed reports whether a call has used up its limit. 1 % of the limit does not count, because a runtime's clock may
 // be ahead.
 func passed(took, limit time.Duration) bool { return took >= limit-limit/100 }
+
+func passPanic(next call) call {
+	return func(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {
+		err := next(ctx, method, req, reply, opts...)
+		if p := rpc.Panic(err); p != nil {
+			return p
+		}
+		return err
+	}
+}
 
 func checkCall(next call) call {
 	return func(ctx context.Context, method string, req, reply any, opts ...grpc.CallOption) error {

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/guard/rpc"
 	"github.com/berth-run/berth/internal/base/headstart"
 	"github.com/berth-run/berth/internal/base/inflight"
 	"github.com/berth-run/berth/internal/runtime/briefspec"
@@ -197,7 +198,7 @@ func (s *server) newGRPC(tracer trace.TracerProvider, log *slog.Logger) (service
 	server := grpc.NewServer(
 		grpc.MaxRecvMsgSize(defaults.DefaultMaxRecvMsgSize),
 		grpc.MaxSendMsgSize(defaults.DefaultMaxSendMsgSize),
-		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+		grpc.ChainUnaryInterceptor(rpc.Unary(log), func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 			handle grpc.UnaryHandler) (any, error) {
 			if !calls.Enter() {
 				return nil, status.Error(codes.Unavailable, "the runtime is stopping")
@@ -245,8 +246,8 @@ func (s *server) newGRPC(tracer trace.TracerProvider, log *slog.Logger) (service
 			}
 			return answer, err
 		}),
-		grpc.StreamInterceptor(func(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo,
-			handle grpc.StreamHandler) error {
+		grpc.ChainStreamInterceptor(rpc.Stream(log), func(service any, stream grpc.ServerStream,
+			_ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 			return watcher.Serve(stream, log, func(stream grpc.ServerStream) error {
 				return handle(service, watcher.Brief(logpath.Events{ServerStream: stream}))
 			})

@@ -17,6 +17,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/utils/cpuset"
 
+	"github.com/berth-run/berth/internal/base/guard/rpc"
 	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/node/resource"
 	"github.com/berth-run/berth/internal/node/resource/device"
@@ -88,7 +89,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	limit := rate.NewLimiter(callsPerSecond, callsAtOnce)
 	server := grpc.NewServer(
-		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+		grpc.ChainUnaryInterceptor(rpc.Unary(s.opts.Log), func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 			handle grpc.UnaryHandler) (_ any, err error) {
 			defer func() { s.metrics.count(info.FullMethod, err) }()
 			if !limit.Allow() {

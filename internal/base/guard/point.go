@@ -2,6 +2,6 @@
 
 package guard
 
-// Point is a place in the work on one pod where a binary that is built with the tag faults can panic. In other binaries
-// it does nothing.
+// Point is a place in the work on one pod, or in a call, where a binary that is built with the tag faults can panic. In
+// other binaries it does nothing.
 func Point(_, _, _ string) {}

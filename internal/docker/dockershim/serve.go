@@ -6,6 +6,8 @@ import (
 	"net"
 
 	"google.golang.org/grpc"
+
+	"github.com/berth-run/berth/internal/base/guard/rpc"
 )
 
 // maxMessage is the largest message in bytes, as in containerd and the kubelet.
@@ -15,7 +17,8 @@ const maxMessage = 16 << 20
 // needs Run.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
-		grpc.WaitForHandlers(true))
+		grpc.WaitForHandlers(true), grpc.ChainUnaryInterceptor(rpc.Unary(s.config.Log)),
+		grpc.ChainStreamInterceptor(rpc.Stream(s.config.Log)))
 	s.Register(server)
 	stop := context.AfterFunc(ctx, server.Stop)
 	defer stop()

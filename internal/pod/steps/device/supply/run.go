@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/berth-run/berth/internal/base/guard/rpc"
 	"github.com/berth-run/berth/internal/base/unixsocket"
 )
 
@@ -57,7 +58,7 @@ func (d *Supply) serve(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	s := grpc.NewServer()
+	s := grpc.NewServer(grpc.ChainUnaryInterceptor(rpc.Unary(d.opts.Log)))
 	pluginapi.RegisterRegistrationServer(s, registration{d: d})
 	defer context.AfterFunc(ctx, s.Stop)()
 	if err := s.Serve(listener); ctx.Err() == nil {
