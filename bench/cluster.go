@@ -13,6 +13,27 @@ import (
 	"github.com/berth-run/berth/bench/side"
 )
 
+// joinedCosts has the costs of nodes of a real cluster.
+type joinedCosts struct {
+	Cluster clusterCost `json:"cluster"`
+	Watches watchCost   `json:"watches"`
+	Nodes   joined.Many `json:"nodes"`
+}
+
+func (c joinedCosts) text(p *page) {
+	c.Cluster.text(p)
+	c.Watches.text(p)
+	for _, line := range c.Nodes.Lines() {
+		p.line("%s", line)
+	}
+}
+
+// nodes measures many agents in this process, beside one kubelet.
+func (b *bench) nodes(ctx context.Context) (err error) {
+	b.results.Joined.Nodes, err = joined.MeasureMany(ctx, side.Binary, b.idleWatch)
+	return err
+}
+
 // clusterCost has the costs of a node of a real cluster with Berth, and with the kubelet for comparison.
 type clusterCost struct {
 	Pods        int        `json:"pods"`
@@ -60,14 +81,14 @@ func (b *bench) cluster(ctx context.Context) error {
 		return err
 	}
 	c.Berth, c.Kubelet = c.use(berth), c.use(kubelet)
-	b.results.Cluster = c
+	b.results.Joined.Cluster = c
 	return nil
 }
 
 // watches measures the memory that watched ConfigMaps and Secrets need. Each object has a watch of its own.
 func (b *bench) watches(ctx context.Context) error {
 	berth, kubelet, err := b.joined(ctx, joined.Options{Objects: []int{0, 50, 150}})
-	b.results.Watches = watchCost{Berth: berth.Watched, Kubelet: kubelet.Watched}
+	b.results.Joined.Watches = watchCost{Berth: berth.Watched, Kubelet: kubelet.Watched}
 	return err
 }
 

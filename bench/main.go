@@ -124,6 +124,7 @@ func parts() []part {
 		{name: "status", measure: (*bench).statuses, alone: true},
 		{name: "cluster", measure: (*bench).cluster, alone: true},
 		{name: "watches", measure: (*bench).watches, alone: true},
+		{name: "nodes", measure: (*bench).nodes, alone: true},
 	}
 }
 

@@ -37,8 +37,7 @@ type results struct {
 	Placement placement.Results `json:"placement"`
 	Scale     scale.Result      `json:"scale"`
 	Statuses  statusRates       `json:"statuses"`
-	Cluster   clusterCost       `json:"cluster"`
-	Watches   watchCost         `json:"watches"`
+	Joined    joinedCosts       `json:"joined"`
 	// Alone has the dates of parts that were measured in separate runs with -only and -keep. It also names the machine
 	// if it was another one.
 	Alone map[string]string `json:"measuredAlone,omitempty"`
@@ -198,8 +197,7 @@ func (r results) text() string {
 		p.line("%s", line)
 	}
 	r.Statuses.text(p)
-	r.Cluster.text(p)
-	r.Watches.text(p)
+	r.Joined.text(p)
 	return p.String()
 }
 
@@ -221,5 +219,6 @@ func (r results) write(dir string) error {
 	return errors.Join(
 		os.WriteFile(filepath.Join(dir, "results.json"), append(raw, '\n'), 0o644),
 		os.WriteFile(filepath.Join(dir, "RESULTS.md"), []byte(r.text()), 0o644),
+		r.Joined.Nodes.Write(dir),
 	)
 }

@@ -39,8 +39,8 @@ func (a *audit) mark() (int64, error) {
 	return info.Size(), nil
 }
 
-// since counts the requests of a user after a mark, by verb and resource.
-func (a *audit) since(mark int64, user string) (map[string]int, error) {
+// since counts the requests of some users after a mark, by verb and resource.
+func (a *audit) since(mark int64, of func(user string) bool) (map[string]int, error) {
 	f, err := os.Open(a.log)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (a *audit) since(mark int64, user string) (map[string]int, error) {
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return nil, fmt.Errorf("read the audit log: %w", err)
 		}
-		if e.User.Username != user || (e.Verb == "watch") != (e.Stage == "ResponseStarted") {
+		if !of(e.User.Username) || (e.Verb == "watch") != (e.Stage == "ResponseStarted") {
 			continue
 		}
 		what := e.RequestURI

@@ -192,7 +192,7 @@ func (b *bench) round(ctx context.Context, n *node, counts bool) error {
 	if err := retry.Sleep(ctx, follow); err != nil || !counts {
 		return err
 	}
-	requests, err := b.audit.since(mark, n.user())
+	requests, err := b.audit.since(mark, n.made)
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (b *bench) idle(ctx context.Context, nodes []*node) error {
 				return err
 			}
 		}
-		if r.Idle, err = b.audit.since(mark, n.user()); err != nil {
+		if r.Idle, err = b.audit.since(mark, n.made); err != nil {
 			return err
 		}
 	}

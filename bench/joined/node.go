@@ -38,7 +38,7 @@ func (n *node) cpu() (t cpuTimes, err error) {
 	return cpuTimes{agent: agent.Own, runtime: runtime.Own}, err
 }
 
-func (n *node) user() string { return "system:node:" + n.name }
+func (n *node) made(user string) bool { return user == "system:node:"+n.name }
 
 // config writes a node's configuration. Both nodes have the same, except for paths, ports, networks and certificates.
 // The port is below those that the kernel gives out by itself.
@@ -80,7 +80,7 @@ func (b *bench) startBerth(ctx context.Context) (*node, error) {
 	n := &node{name: name, agent: cmd.Process.Pid, end: func() error {
 		err := cmd.Process.Signal(unix.SIGTERM)
 		_ = cmd.Wait() // the error says that the signal ended it
-		return errors.Join(err, reset(b.options.Binary, root, config))
+		return errors.Join(err, resetRoot(b.options.Binary, root, config))
 	}}
 	err = b.ready(ctx, name)
 	if err == nil {
@@ -92,8 +92,8 @@ func (b *bench) startBerth(ctx context.Context) (*node, error) {
 	return n, nil
 }
 
+// startKubelet starts a kubelet and a containerd for it.
 func (b *bench) startKubelet(ctx context.Context) (_ *node, err error) {
-	const name, cgroup = "kubelet", KubeletCgroup
 	dir := filepath.Join(b.options.Dir, "c")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -107,14 +107,27 @@ func (b *bench) startKubelet(ctx context.Context) (_ *node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, config, err := b.config(name, cgroup, 18991,
-		fmt.Sprintf("containerRuntimeEndpoint: %q\nmakeIPTablesUtilChains: false\n", daemon.Endpoint()))
+	n, err := b.kubeletOn(ctx, daemon.Endpoint())
 	if err != nil {
 		return nil, errors.Join(err, daemon.Close())
 	}
+	n.runtime = daemon.Pid()
+	end := n.end
+	n.end = func() error { return errors.Join(end(), daemon.Close()) }
+	return n, nil
+}
+
+// kubeletOn starts a kubelet on a runtime.
+func (b *bench) kubeletOn(ctx context.Context, endpoint string) (*node, error) {
+	const name, cgroup = "kubelet", KubeletCgroup
+	dir, config, err := b.config(name, cgroup, 18991,
+		fmt.Sprintf("containerRuntimeEndpoint: %q\nmakeIPTablesUtilChains: false\n", endpoint))
+	if err != nil {
+		return nil, err
+	}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
-		return nil, errors.Join(err, daemon.Close())
+		return nil, err
 	}
 	root := filepath.Join(dir, "r")
 	k, err := kubelet.Start(kubelet.Options{
@@ -122,11 +135,11 @@ func (b *bench) startKubelet(ctx context.Context) (_ *node, err error) {
 		Root: root, Plugins: filepath.Join(dir, "plugins"), Node: name, Address: b.address, Log: log,
 	})
 	if err != nil {
-		return nil, errors.Join(err, log.Close(), daemon.Close())
+		return nil, errors.Join(err, log.Close())
 	}
-	n := &node{name: name, agent: k.Pid(), runtime: daemon.Pid(), end: func() error {
+	n := &node{name: name, agent: k.Pid(), end: func() error {
 		k.End(unix.SIGTERM)
-		err := errors.Join(log.Close(), reset(b.options.Binary, root, config), daemon.Close())
+		err := errors.Join(log.Close(), resetRoot(b.options.Binary, root, config))
 		// A kubelet mounts its root directory on itself, unless that is in a shared mount already.
 		if gone := unix.Unmount(root, 0); !errors.Is(gone, unix.EINVAL) {
 			err = errors.Join(err, gone)
@@ -140,8 +153,8 @@ func (b *bench) startKubelet(ctx context.Context) (_ *node, err error) {
 	return n, nil
 }
 
-// reset removes everything that a node has left on the machine. It works for a kubelet's node too.
-func reset(binary, root, config string) error {
+// resetRoot removes everything that a node has left on the machine. It works for a kubelet's node too.
+func resetRoot(binary, root, config string) error {
 	return run(exec.Command(binary, "reset", "--yes", "--root-dir", root, "--config", config))
 }
 

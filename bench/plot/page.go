@@ -14,6 +14,9 @@ type Table struct {
 	Rows    [][]float64
 	// Warm is the first row after the warm-up. Lines are fitted to the rows from there on.
 	Warm int
+	// Against has for each column the slope of a line through the origin, which is drawn for comparison. 0, or no
+	// value: there is no such line.
+	Against []float64
 }
 
 // column returns the values of a column, from the given row on.
@@ -56,6 +59,9 @@ type drawing struct {
 	Name, Least, Most, Slope string
 	Points                   string
 	X1, Y1, X2, Y2           float64 // the fitted line
+	// Against is the line for comparison, from the first x to the last one.
+	Compared        bool
+	FromY, ToY, ToX float64
 }
 
 func (t Table) draw(at int) drawing {
@@ -65,10 +71,17 @@ func (t Table) draw(at int) drawing {
 		least, most = min(least, v), max(most, v)
 	}
 	line := t.Fit(at)
-	d := drawing{Name: t.Columns[at], Least: number(least), Most: number(most),
-		Slope: fmt.Sprintf("%.3g ± %.2g per 1,000 %s", 1000*line.Slope, 1000*line.Error, t.Columns[0])}
 	xs := t.column(0, 0)
 	first, last := xs[0], xs[len(xs)-1]
+	compared := 0.0
+	if at < len(t.Against) {
+		compared = t.Against[at]
+	}
+	if compared != 0 {
+		least, most = min(least, compared*first), max(most, compared*last)
+	}
+	d := drawing{Name: t.Columns[at], Least: number(least), Most: number(most),
+		Slope: fmt.Sprintf("%.3g ± %.2g per 1,000 %s", 1000*line.Slope, 1000*line.Error, t.Columns[0])}
 	px := func(x float64) float64 { return margin + (x-first)/max(last-first, 1e-9)*(width-2*margin) }
 	py := func(y float64) float64 { return height - margin - (y-least)/max(most-least, 1e-9)*(height-2*margin) }
 	var points strings.Builder
@@ -78,6 +91,7 @@ func (t Table) draw(at int) drawing {
 	d.Points = strings.TrimSpace(points.String())
 	from, to := xs[min(t.Warm, len(xs)-1)], last
 	d.X1, d.Y1, d.X2, d.Y2 = px(from), py(line.At(from)), px(to), py(line.At(to))
+	d.Compared, d.FromY, d.ToY, d.ToX = compared != 0, py(compared*first), py(compared*last), px(last)
 	return d
 }
 
@@ -89,6 +103,7 @@ figure { display: inline-block; margin: 0 1.5em 1.5em 0 }
 svg { background: #f6f6f4 }
 polyline { fill: none; stroke: #2a6f97; stroke-width: 1.2 }
 line { stroke: #c1440e; stroke-width: 1.2; stroke-dasharray: 5 3 }
+line.against { stroke: #3a7d44; stroke-dasharray: none }
 small { color: #666 }
 </style></head><body>
 <h1>{{.Title}}</h1>
@@ -96,7 +111,8 @@ small { color: #666 }
 {{range .Drawings}}<figure>
 <figcaption><b>{{.Name}}</b> <small>{{.Least}} to {{.Most}}; slope {{.Slope}}</small></figcaption>
 <svg width="420" height="140" role="img" aria-label="{{.Name}}"><polyline points="{{.Points}}"/>` +
-	`<line x1="{{.X1}}" y1="{{.Y1}}" x2="{{.X2}}" y2="{{.Y2}}"/></svg></figure>
+	`<line x1="{{.X1}}" y1="{{.Y1}}" x2="{{.X2}}" y2="{{.Y2}}"/>` +
+	`{{if .Compared}}<line class="against" x1="8" y1="{{.FromY}}" x2="{{.ToX}}" y2="{{.ToY}}"/>{{end}}</svg></figure>
 {{end}}</body></html>
 `))
 

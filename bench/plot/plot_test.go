@@ -52,6 +52,18 @@ func TestTableIsDrawnAfterItsWarmUp(t *testing.T) {
 			t.Errorf("the page has no %s:\n%s", want, html)
 		}
 	}
+	table.Against = []float64{0, 5}
+	if html, err = table.HTML("Soak", "seed 1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`<line class="against" x1="8" y1="132" x2="412" y2="8"/>`,
+		`<polyline points="8.0,57.6 142.7,131.2 277.3,130.3 412.0,129.5"/>`, // up to 150
+	} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page has no %s:\n%s", want, html)
+		}
+	}
 	empty, err := (Table{Columns: []string{"pods"}}).HTML("Soak", "")
 	if err != nil || strings.Contains(empty, "<svg") {
 		t.Errorf("a table without rows: %v, %s", err, empty)

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-run/berth/bench/fakenode"
 	"github.com/berth-run/berth/bench/proc"
 	"github.com/berth-run/berth/internal/base/retry"
 	"github.com/berth-run/berth/internal/cri"
@@ -87,38 +86,20 @@ type call struct {
 	at          time.Time
 }
 
-// host implements fake.Test.
-type host struct {
-	mu   sync.Mutex
-	undo []func()
-}
-
-func (*host) Helper()                           {}
-func (*host) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
-func (*host) Fatal(args ...any)                 { panic(fmt.Sprint(args...)) }
-
-// Cleanup implements fake.Test.
-func (h *host) Cleanup(f func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.undo = append(h.undo, f)
-}
-
-func (h *host) close() {
-	for _, f := range h.undo {
-		f()
-	}
-}
-
 func newNode(o Options) (_ *node, err error) {
 	const most = 1 << 16 // more calls than a measurement makes
-	h := &host{}
-	n := &node{Options: o, runtime: fake.New(h), undo: []func(){h.close}, calls: make(chan call, most)}
+	n := &node{Options: o, calls: make(chan call, most)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.close())
 		}
 	}()
+	socket := filepath.Join(o.Dir, "fake.sock")
+	runtime, end, err := fakenode.Start(socket)
+	if err != nil {
+		return nil, err
+	}
+	n.runtime, n.undo = runtime, []func(){end}
 	for _, method := range []string{"CreateContainer", "StartContainer"} {
 		n.runtime.Inject(fake.Fault{Method: method, Match: func(request any) bool {
 			c := call{method: method, at: time.Now()}
@@ -132,12 +113,6 @@ func newNode(o Options) (_ *node, err error) {
 	if err := os.MkdirAll(filepath.Join(o.Dir, "manifests"), 0o755); err != nil {
 		return nil, err
 	}
-	socket := filepath.Join(o.Dir, "fake.sock")
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", socket)
-	if err != nil {
-		return nil, err
-	}
-	n.runtime.Serve(l)
 	n.client, err = cri.New("unix://"+socket, cri.Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		return nil, err
