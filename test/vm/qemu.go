@@ -117,7 +117,7 @@ func amd64(kernel string) platform {
 		options: []string{"-machine", "q35", "-cpu", "max,la57=off,erms=off,fsrm=off,vendor=GenuineIntel"},
 		// The TSC is the only clock that is not a slow device. On a busy host the timer interrupts may come too late
 		// for the check of the timer, after which the kernel panics.
-		append: "console=ttyS0 tsc=reliable no_timer_check"}
+		append: "console=ttyS0 tsc=reliable no_timer_check" + rateOfTSC()}
 }
 
 // arm64 has a processor without pointer authentication, which takes most of the time where it is emulated.

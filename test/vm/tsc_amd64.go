@@ -1,0 +1,4 @@
+package main
+
+// cycles reads the TSC.
+func cycles() uint64
