@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/experimental"
@@ -51,7 +52,7 @@ func FitBuffers() {
 // one: Go exceeds it rather than spend more than half of the processors on collections.
 func (h *Heap) Run(ctx context.Context) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(busyPercent))
-	most := debug.SetMemoryLimit(-1) // GOMEMLIMIT
+	most := memoryLimit()
 	defer debug.SetMemoryLimit(most)
 	h.Stir() // starting the agent is activity
 	for {
@@ -79,6 +80,10 @@ func (h *Heap) Run(ctx context.Context) error {
 		_ = pages.Drop() // it only saves memory
 	}
 }
+
+// memoryLimit is the process's own limit, GOMEMLIMIT. It is read once: in a process with several agents, another Heap
+// may have set a lower one since.
+var memoryLimit = sync.OnceValue(func() int64 { return debug.SetMemoryLimit(-1) })
 
 // bound limits Go's memory by the heap that the last collection found live, and to at most most bytes.
 func bound(most int64) {
