@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/berth-run/berth/bench/controlplane"
 	"github.com/berth-run/berth/bench/fakenode"
@@ -127,14 +130,16 @@ func allowWatches() (restore func() error, err error) {
 // many is a measurement of many nodes.
 type many struct {
 	bench
-	idle  time.Duration
-	log   *slog.Logger
-	nodes []*inProcess
+	idle    time.Duration
+	log     *slog.Logger
+	waiting []*inProcess // not started yet
+	nodes   []*inProcess
 }
 
 // inProcess is a node whose agent and runtime are in this process.
 type inProcess struct {
 	name       string
+	socket     string // of the runtime
 	flags      config.Flags
 	end        context.CancelFunc // of the agent
 	ended      chan error
@@ -144,6 +149,10 @@ type inProcess struct {
 // ofBerth measures the nodes of Berth.
 func (b *many) ofBerth(ctx context.Context, m *Many) (err error) {
 	defer func() { err = errors.Join(err, b.close()) }()
+	if err := b.prepare(); err != nil {
+		return err
+	}
+	debug.FreeOSMemory() // what the start of the control plane has left
 	_, base, err := proc.Memory(os.Getpid())
 	if err != nil {
 		return err
@@ -217,12 +226,12 @@ func (b *many) grow(ctx context.Context, size int) error {
 	var names []string
 	var ready errgroup.Group
 	ready.SetLimit(manyAtOnce)
-	for len(b.nodes) < size {
-		n, err := b.start(len(b.nodes))
-		if err != nil {
+	for len(b.nodes) < size && ctx.Err() == nil {
+		n := b.waiting[0]
+		if err := b.start(n); err != nil {
 			return err
 		}
-		b.nodes = append(b.nodes, n)
+		b.waiting, b.nodes = b.waiting[1:], append(b.nodes, n)
 		names = append(names, n.name)
 		ready.Go(func() error { return b.ready(ctx, n.name) }) // waits if many are not ready yet
 	}
@@ -232,39 +241,42 @@ func (b *many) grow(ctx context.Context, size int) error {
 	return b.fill(ctx, names...)
 }
 
-// start starts the agent of a node.
-func (b *many) start(i int) (*inProcess, error) {
-	name := fmt.Sprint(manyPrefix, i)
-	socket := filepath.Join(b.options.Dir, name+".sock")
-	_, endRuntime, err := fakenode.Start(socket)
-	if err != nil {
-		return nil, err
-	}
-	dir, file, err := b.config(name, manyCgroup+"/"+name, manyPort+i,
-		fmt.Sprintf("containerRuntimeEndpoint: %q\nmakeIPTablesUtilChains: false\n", "unix://"+socket))
-	if err != nil {
-		endRuntime()
-		return nil, err
-	}
+// prepare writes the files of all nodes. They lie in one directory, which each agent watches for new certificates.
+func (b *many) prepare() error {
 	address, err := netip.ParseAddr(b.address)
 	if err != nil {
-		endRuntime()
-		return nil, err
+		return err
 	}
-	n := &inProcess{name: name, ended: make(chan error, 1), endRuntime: endRuntime,
-		flags: config.Flags{ConfigFile: file, RootDir: filepath.Join(dir, "r"), HostnameOverride: name,
-			NodeIPs: []netip.Addr{address}, Kubeconfig: b.cluster.NodeKubeconfig(name)}}
+	for i := range slices.Max(sizes()) {
+		n := &inProcess{name: fmt.Sprint(manyPrefix, i), ended: make(chan error, 1)}
+		n.socket = filepath.Join(b.options.Dir, n.name+".sock")
+		dir, file, err := b.config(n.name, manyCgroup+"/"+n.name, manyPort+i,
+			fmt.Sprintf("containerRuntimeEndpoint: %q\nmakeIPTablesUtilChains: false\n", "unix://"+n.socket))
+		if err != nil {
+			return err
+		}
+		n.flags = config.Flags{ConfigFile: file, RootDir: filepath.Join(dir, "r"), HostnameOverride: n.name,
+			NodeIPs: []netip.Addr{address}, Kubeconfig: b.cluster.NodeKubeconfig(n.name)}
+		b.waiting = append(b.waiting, n)
+	}
+	return nil
+}
+
+// start starts the runtime and the agent of a node.
+func (b *many) start(n *inProcess) (err error) {
 	c, _, err := config.Load(n.flags)
 	if err != nil {
-		endRuntime()
-		return nil, err
+		return err
+	}
+	if _, n.endRuntime, err = fakenode.Start(n.socket); err != nil {
+		return err
 	}
 	a := agent.New(agent.Options{Config: c, Flags: n.flags, Runtimes: kind.All{}, Version: "bench",
-		Verbosity: func(int) {}, Log: b.log.With("node", name)})
+		Verbosity: func(int) {}, Log: b.log.With("node", n.name)})
 	ctx, cancel := context.WithCancel(context.Background())
 	n.end = cancel
 	go func() { n.ended <- a.Run(ctx) }()
-	return n, nil
+	return nil
 }
 
 // fill creates the pods of nodes and waits until they run.
@@ -279,7 +291,6 @@ func (b *many) fill(ctx context.Context, nodes ...string) error {
 					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", node, i)},
 					Spec: corev1.PodSpec{
 						NodeName: node, HostNetwork: true, TerminationGracePeriodSeconds: new(int64(0)),
-						AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
 						Containers: []corev1.Container{{Name: "app", Image: fake.Image,
 							ImagePullPolicy: corev1.PullNever, Args: []string{"sleep"}}},
 					},
@@ -293,7 +304,7 @@ func (b *many) fill(ctx context.Context, nodes ...string) error {
 	}
 	left, err := 0, error(nil)
 	running := func(ctx context.Context) (bool, error) {
-		left, err = b.notRunning(ctx)
+		left, err = notRunning(ctx, pods)
 		return left == 0, err
 	}
 	err = wait.PollUntilContextTimeout(ctx, 2*time.Second, manyPatience, false, running)
@@ -304,8 +315,8 @@ func (b *many) fill(ctx context.Context, nodes ...string) error {
 }
 
 // notRunning counts the pods that do not run, of all nodes.
-func (b *many) notRunning(ctx context.Context) (left int, err error) {
-	list, err := b.client.CoreV1().Pods(b.namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+func notRunning(ctx context.Context, pods typed.PodInterface) (left int, err error) {
+	list, err := pods.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return 0, err
 	}

@@ -61,6 +61,8 @@ tlsCertFile: %s
 tlsPrivateKeyFile: %s
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %s}}
 authorization: {mode: Webhook}
+clusterDNS: [10.96.0.10]
+clusterDomain: cluster.local
 %s`, dir, cgroup, port, cert, key, b.cluster.CA(), more)
 }
 
