@@ -245,7 +245,7 @@ func (s *server) newGRPC(tracer trace.TracerProvider, log *slog.Logger) (service
 				s.date(ctx, list.GetItems())
 			}
 			return answer, err
-		}),
+		}, rpc.Unary(log)),
 		grpc.ChainStreamInterceptor(rpc.Stream(log), func(service any, stream grpc.ServerStream,
 			_ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 			return watcher.Serve(stream, log, func(stream grpc.ServerStream) error {

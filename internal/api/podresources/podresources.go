@@ -96,7 +96,7 @@ func (s *Server) Run(ctx context.Context) error {
 				return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
 			}
 			return handle(ctx, req)
-		}))
+		}, rpc.Unary(s.opts.Log)))
 	api.RegisterPodResourcesListerServer(server, s)
 	defer context.AfterFunc(ctx, server.Stop)()
 	if err := server.Serve(l); ctx.Err() == nil {

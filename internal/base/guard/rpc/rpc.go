@@ -17,8 +17,9 @@ import (
 // mark precedes the value of a panic in the detail of its status.
 const mark = "panic: "
 
-// Unary returns the server's interceptor for calls with one answer. It has to be the first interceptor, so that it
-// guards the others too. A call whose handler panics fails with codes.Internal, and the stack goes to the log.
+// Unary returns the server's interceptor for calls with one answer. A call whose handler panics fails with
+// codes.Internal, and the stack goes to the log. As the last interceptor it gives the others the panic as an error, so
+// that they count or undo the call. As the first one it guards the others themselves.
 func Unary(log *slog.Logger) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any,
 		err error) {
@@ -32,7 +33,7 @@ func Unary(log *slog.Logger) grpc.UnaryServerInterceptor {
 	}
 }
 
-// Stream returns the server's interceptor for streams, for which the same holds.
+// Stream returns the server's interceptor for streams. A stream whose handler panics fails in the same way.
 func Stream(log *slog.Logger) grpc.StreamServerInterceptor {
 	return func(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		err := guard.Call(func() error { return handle(service, stream) })

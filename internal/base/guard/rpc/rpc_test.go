@@ -41,9 +41,14 @@ func (service) Watch(*grpc_health_v1.HealthCheckRequest, grpc.ServerStreamingSer
 
 func dial(t *testing.T, log io.Writer) grpc_health_v1.HealthClient {
 	t.Helper()
-	l := bufconn.Listen(1 << 20)
 	logger := slog.New(slog.NewTextHandler(log, nil))
-	server := grpc.NewServer(grpc.ChainUnaryInterceptor(Unary(logger)), grpc.ChainStreamInterceptor(Stream(logger)))
+	return serve(t, grpc.ChainUnaryInterceptor(Unary(logger)), grpc.ChainStreamInterceptor(Stream(logger)))
+}
+
+func serve(t *testing.T, options ...grpc.ServerOption) grpc_health_v1.HealthClient {
+	t.Helper()
+	l := bufconn.Listen(1 << 20)
+	server := grpc.NewServer(options...)
 	grpc_health_v1.RegisterHealthServer(server, service{})
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
@@ -73,6 +78,30 @@ func TestPanicOfACall(t *testing.T) {
 	}
 	if _, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
 		t.Errorf("the next call fails: %v", err)
+	}
+}
+
+// An interceptor between two guards gets a panic of the handler as an error, and its own panic is caught.
+func TestInterceptorsBetweenTheGuards(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	own := false
+	var got error
+	between := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		if own {
+			panic("own")
+		}
+		var answer any
+		answer, got = handle(ctx, req)
+		return answer, got
+	}
+	client := serve(t, grpc.ChainUnaryInterceptor(Unary(log), between, Unary(log)))
+	_, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "bad"})
+	if Panic(got) == nil || Panic(err) == nil {
+		t.Errorf("the interceptor got %v and the client %v, want the panic", got, err)
+	}
+	own = true
+	if _, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); Panic(err) == nil {
+		t.Errorf("got %v, want the interceptor's panic", err)
 	}
 }
 
