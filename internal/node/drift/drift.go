@@ -89,7 +89,8 @@ func New(o Options) (*Watch, error) {
 	return w, nil
 }
 
-// Watch registers a cgroup under a key and replaces the previous subject of that key.
+// Watch registers a cgroup under a key and replaces the previous subject of that key. The subject is checked at once,
+// because it may have changed before inotify watches it.
 func (w *Watch) Watch(key string, s cgroupfile.Subject) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,7 +169,7 @@ func (w *Watch) drop(key string) {
 // was removed: the file system keeps the inode, so that IN_DELETE_SELF never comes.
 const changes = unix.IN_MODIFY | unix.IN_DELETE | unix.IN_ONLYDIR
 
-// register adds inotify watches for the directories of a subject.
+// register adds inotify watches for the directories of a subject, and marks it, because it may have changed before.
 func (w *Watch) register(key string) {
 	s := w.subjects[key]
 	for _, dir := range s.Group.Watched() {
@@ -184,9 +185,7 @@ func (w *Watch) register(key string) {
 		s.watches = append(s.watches, wd)
 		w.keys[wd] = append(w.keys[wd], key)
 	}
-	if s.unwatched {
-		w.mark(key)
-	}
+	w.mark(key)
 }
 
 // mark makes a subject due for a check. It does nothing for a subject that was dropped, such as during a Hold.

@@ -101,6 +101,21 @@ func TestChangeIsRepairedCountedAndReported(t *testing.T) {
 	}
 }
 
+// inotify does not report what was written before the cgroup was watched.
+func TestChangeBeforeItsWatchIsRepaired(t *testing.T) {
+	events, early, late := make(recorder, 1), filesOf(t, "early"), filesOf(t, "late")
+	w := running(t, events)
+	w.Watch("early", weighing(early, func() error { put(t, early, "100"); return nil }))
+	put(t, early, "7")
+	await(t, events) // Run has opened inotify
+	put(t, late, "7")
+	w.Watch("late", weighing(late, func() error { put(t, late, "100"); return nil }))
+	want := "CgroupRepaired: The pod's cgroup was changed from outside and is repaired: cpu.weight is 7, not 100"
+	if diff := cmp.Diff(want, await(t, events)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestFailedRepairIsReported(t *testing.T) {
 	events, g := make(recorder, 1), files(t)
 	w := running(t, events)

@@ -62,7 +62,6 @@ func (w *Watch) start(kernel *inotify.Instance) {
 	w.kernel = kernel
 	for key := range w.subjects {
 		w.register(key)
-		w.mark(key) // it may have changed before
 	}
 }
 
