@@ -49,6 +49,7 @@ func TestChaos(t *testing.T) {
 			dice, _ := dice(t, "-chaos.seed", seed)
 			c := &chaos{subject: newSubject(t, runtime, ""), dice: dice, pods: map[string]*chaosPod{},
 				counts: map[string]int{}}
+			t.Cleanup(c.report)
 			c.run()
 			for _, name := range slices.Sorted(maps.Keys(c.counts)) {
 				t.Logf("%-24s %5d", name, c.counts[name])
@@ -131,6 +132,7 @@ type chaos struct {
 	claims []string // whose pod was once ready, and whose data must therefore exist
 	before []string // rules and leases with such addresses that others have made
 	counts map[string]int
+	steps  []string // each thing that was done, with its time, for the report of a failure
 }
 
 func (c *chaos) run() {
@@ -189,7 +191,19 @@ func (c *chaos) step() {
 	}
 }
 
-func (c *chaos) count(what string) { c.counts[what]++ }
+// count counts and records a step, with the pod or process that it concerns.
+func (c *chaos) count(what string, whom ...string) {
+	c.counts[what]++
+	step := append([]string{time.Now().UTC().Format("15:04:05.000"), what}, whom...)
+	c.steps = append(c.steps, strings.Join(step, " "))
+}
+
+// report shows the last steps if the test has failed.
+func (c *chaos) report() {
+	if c.t.Failed() {
+		c.t.Logf("the last steps:\n%s", strings.Join(c.steps[max(0, len(c.steps)-40):], "\n"))
+	}
+}
 
 // any returns the name of a random pod, or "" if there is none.
 func (c *chaos) any() string {
@@ -206,7 +220,7 @@ func (c *chaos) add() {
 	c.names++
 	kind := slices.Sorted(maps.Keys(chaosSpecs))[c.dice.IntN(len(chaosSpecs))]
 	p := &chaosPod{name: fmt.Sprintf("%s%d", kind, c.names), kind: kind, applied: c.dice.IntN(2) == 0}
-	c.count("add " + kind)
+	c.count("add "+kind, p.name)
 	c.pods[p.name] = p
 	c.put(p)
 }
@@ -240,7 +254,7 @@ func (c *chaos) change() {
 	if p == nil {
 		return
 	}
-	c.count("change")
+	c.count("change", p.name)
 	c.put(p)
 }
 
@@ -253,7 +267,7 @@ func (c *chaos) removeOne() {
 // remove removes a pod. The claim of a pod from the manifest directory stays, in a manifest of its own.
 func (c *chaos) remove(name string) {
 	p := c.pods[name]
-	c.count("remove")
+	c.count("remove", name)
 	delete(c.pods, name)
 	switch {
 	case p.applied:
@@ -318,7 +332,7 @@ func (c *chaos) running(ctx context.Context, p *chaosPod) ([]*runtimeapi.Contain
 func (c *chaos) killContainer() {
 	if p, process := c.process(); p != nil {
 		p.touched = true
-		c.count("kill container")
+		c.count("kill container", p.name, strconv.Itoa(process))
 		_ = unix.Kill(process, unix.SIGKILL) // it may have ended by itself
 	}
 }
@@ -352,12 +366,13 @@ func (c *chaos) killShim() {
 	if shim == 0 {
 		return
 	}
-	c.count("kill shim")
 	_ = unix.Kill(shim, unix.SIGKILL) // it may have ended by itself
 	if owner != nil {
+		c.count("kill shim", owner.name, strconv.Itoa(shim))
 		owner.touched = true
 		return
 	}
+	c.count("kill shim", strconv.Itoa(shim))
 	for _, p := range c.pods {
 		// A postStart handler that is just being started fails, which restarts its container. Linux before 6.15
 		// forgets the exit code of a job that ends at this moment.
@@ -374,7 +389,7 @@ func (c *chaos) stopShim() {
 	process, err := os.FindProcess(shim) // by descriptor, so that no other process gets the signals
 	check(c.t, err)
 	defer func() { check(c.t, process.Release()) }()
-	c.count("stop shim")
+	c.count("stop shim", strconv.Itoa(shim))
 	if err := c.pause(process); !errors.Is(err, os.ErrProcessDone) { // it may have ended by itself
 		check(c.t, err)
 	}
