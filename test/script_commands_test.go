@@ -115,10 +115,10 @@ import (
 //	runtime kill|start|freeze|thaw|unplug|plug
 //	                            acts on the external runtime; unplug removes its pod network, plug restores it
 //	faulty-runtime start        puts a proxy between the external runtime and agents that start from now on
-//	faulty-runtime METHOD fail|empty|unknown|no-address|other-network [N]
+//	faulty-runtime METHOD fail|empty|lost|unknown|no-address|other-network [N]
 //	                            changes the next N answers of a CRI method, or all until "heal": an error; a message
-//	                            without fields; containers in unknown state; a sandbox without an address, or on the
-//	                            host's network
+//	                            without fields; none until the deadline, although the runtime carries the call out;
+//	                            containers in unknown state; a sandbox without an address, or on the host's network
 //	faulty-runtime await        waits until all faults have occurred N times
 //	faulty-runtime heal         ends all faults
 //	await-runtime               waits until the runtime's socket answers
@@ -130,7 +130,7 @@ import (
 //	await-sandboxes POD N       waits until the runtime has N sandboxes of the pod, ready or not
 //	kill-process [-TERM] POD [NAME]
 //	                            sends SIGKILL or SIGTERM to the process of the container, or of the sandbox
-//	process POD NAME            sets $PID to the process of the container
+//	process POD [NAME]          sets $PID to the process of the container, or of the sandbox
 //	lose POD                    removes the pod's exited containers from the runtime without the agent
 //	lose-containers POD         removes all its containers from the runtime without the agent
 //	reboot                      ends the agent and the pods like a reboot: only files on disk remain
@@ -260,7 +260,7 @@ func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []str
 		"manifest":          positive("manifest FILE", 1, 1, h.manifest),
 		"kill-process":      positive("kill-process [-TERM] POD [NAME]", 1, 3, h.killProcess),
 		"lose":              positive("lose POD", 1, 1, h.lose),
-		"process":           positive("process POD NAME", 2, 2, h.process),
+		"process":           positive("process POD [NAME]", 1, 2, h.process),
 		"interrupts":        positive("interrupts DURATION", 1, 1, h.interrupts),
 		"within": positive("within DURATION COMMAND...", 2, many, func(ts *testscript.TestScript, args []string) {
 			limit, err := time.ParseDuration(args[0])
@@ -536,40 +536,21 @@ func (h *harness) killProcess(ts *testscript.TestScript, args []string) {
 	if args[0] == "-TERM" {
 		signal, args = unix.SIGTERM, args[1:]
 	}
-	p, labels := processes{runtime}, map[string]string{pod.LabelPodName: args[0]}
-	if len(args) == 1 {
-		ts.Check(p.signalSandbox(context.Background(), labels, signal))
-		return
+	ts.Check(processes{runtime}.signal(context.Background(), labelsOf(args), signal))
+}
+
+// labelsOf returns the labels of a pod's container, or of its sandbox if there is no second name.
+func labelsOf(names []string) map[string]string {
+	labels := map[string]string{pod.LabelPodName: names[0]}
+	if len(names) == 2 {
+		labels[pod.LabelContainerName] = names[1]
 	}
-	labels[pod.LabelContainerName] = args[1]
-	ts.Check(p.signal(context.Background(), labels, signal))
+	return labels
 }
 
 // processes finds the processes of sandboxes and containers in the runtime's verbose status.
 type processes struct {
 	runtimeapi.RuntimeServiceClient
-}
-
-func (p processes) signalSandbox(ctx context.Context, labels map[string]string, signal unix.Signal) error {
-	boxes, err := p.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
-		LabelSelector: labels, State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
-	}})
-	if err != nil {
-		return err
-	}
-	if len(boxes.Items) != 1 {
-		return fmt.Errorf("%v: %d ready sandboxes", labels, len(boxes.Items))
-	}
-	s, err := p.PodSandboxStatus(ctx,
-		&runtimeapi.PodSandboxStatusRequest{PodSandboxId: boxes.Items[0].Id, Verbose: true})
-	if err != nil {
-		return err
-	}
-	process, err := processOf(s.Info)
-	if err != nil {
-		return err
-	}
-	return unix.Kill(process, signal)
 }
 
 func (p processes) signal(ctx context.Context, labels map[string]string, signal unix.Signal) error {
@@ -580,8 +561,12 @@ func (p processes) signal(ctx context.Context, labels map[string]string, signal 
 	return unix.Kill(process, signal)
 }
 
-// find returns the process of the one running container that has the labels.
+// find returns the process of the one running container that has the labels, or of the one ready sandbox if no
+// container is named.
 func (p processes) find(ctx context.Context, labels map[string]string) (int, error) {
+	if labels[pod.LabelContainerName] == "" {
+		return p.sandbox(ctx, labels)
+	}
 	running, err := p.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
 		LabelSelector: labels,
 		State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
@@ -600,6 +585,24 @@ func (p processes) find(ctx context.Context, labels map[string]string) (int, err
 	return processOf(s.Info)
 }
 
+func (p processes) sandbox(ctx context.Context, labels map[string]string) (int, error) {
+	boxes, err := p.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
+		LabelSelector: labels, State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
+	}})
+	if err != nil {
+		return 0, err
+	}
+	if len(boxes.Items) != 1 {
+		return 0, fmt.Errorf("%v: %d ready sandboxes", labels, len(boxes.Items))
+	}
+	s, err := p.PodSandboxStatus(ctx,
+		&runtimeapi.PodSandboxStatusRequest{PodSandboxId: boxes.Items[0].Id, Verbose: true})
+	if err != nil {
+		return 0, err
+	}
+	return processOf(s.Info)
+}
+
 func processOf(info map[string]string) (int, error) {
 	var process struct{ Pid int }
 	if err := json.Unmarshal([]byte(info["info"]), &process); err != nil {
@@ -611,15 +614,18 @@ func processOf(info map[string]string) (int, error) {
 	return process.Pid, nil
 }
 
-// process sets $PID to a container's process, so that the script can inspect it from the host. It waits until the
-// process runs the container's program: a container has started, and its pod may be Ready, a moment before that. Until
-// then the name of the process is that of runc.
+// process sets $PID to the process of a container or sandbox, so that the script can inspect it from the host. It waits
+// until the process runs its own program: a container has started, and its pod may be Ready, a moment before that.
+// Until then the name of the process is that of runc.
 func (h *harness) process(ts *testscript.TestScript, args []string) {
 	runtime, done := h.dial(ts)
 	defer done()
-	found, err := processes{runtime}.find(context.Background(),
-		map[string]string{pod.LabelPodName: args[0], pod.LabelContainerName: args[1]})
-	ts.Check(err)
+	var found int
+	eventually(ts, func() (bool, any) {
+		var err error
+		found, err = processes{runtime}.find(context.Background(), labelsOf(args))
+		return err == nil, err
+	})
 	ts.Setenv("PID", strconv.Itoa(found))
 	eventually(ts, func() (bool, any) {
 		name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(found), "comm"))

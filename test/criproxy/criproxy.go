@@ -28,6 +28,8 @@ const (
 	Fail Fault = "fail"
 	// Empty answers with a message without fields.
 	Empty Fault = "empty"
+	// Lost does not answer before the call's deadline. The runtime gets the call and carries it out.
+	Lost Fault = "lost"
 	// Unknown sets the state of the container in the answer of ContainerStatus to unknown.
 	Unknown Fault = "unknown"
 	// NoAddress removes the addresses from the answer of PodSandboxStatus.
@@ -138,6 +140,9 @@ func (p *Proxy) pass(_ any, agent grpc.ServerStream) error {
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		ctx = metadata.NewOutgoingContext(ctx, md)
 	}
+	if fault == Lost {
+		ctx = context.WithoutCancel(ctx)
+	}
 	runtime, err := p.runtime.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, full)
 	if err != nil {
 		return err
@@ -159,6 +164,10 @@ func (p *Proxy) pass(_ any, agent grpc.ServerStream) error {
 		err := runtime.RecvMsg(&answer)
 		if errors.Is(err, io.EOF) {
 			return nil
+		}
+		if fault == Lost {
+			<-agent.Context().Done()
+			return agent.Context().Err()
 		}
 		if err == nil {
 			answer, err = change(fault, path.Base(full), answer)

@@ -51,9 +51,12 @@ type classes interface {
 	RuntimeClass(name string) (*nodev1.RuntimeClass, error)
 }
 
-// observer reads a pod's state from the runtime before it returns.
+// observer has the pods' states as the runtime reports them.
 type observer interface {
+	// Refresh reads a pod's state from the runtime before it returns.
 	Refresh(ctx context.Context, uid types.UID) error
+	// Observed is nil if the runtime has nothing of the pod.
+	Observed(uid types.UID) *pod.Observed
 }
 
 // network waits until the pod network is ready. If it must wait, it calls why with the cause.
@@ -207,6 +210,9 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 		}
 		err = errors.Join(err, unread)
 	}()
+	if made, err := s.made(ctx, p.UID, r.Plan.Sandbox.Attempt); err != nil || made {
+		return err
+	}
 	if why := r.Plan.Sandbox.Why; why != "" {
 		s.opts.Log.Info("pod sandbox changed, replacing it", "pod", pod.FullName(p), "why", why)
 		s.opts.Events.Event(event.PodRef(p), corev1.EventTypeNormal, reason.SandboxChanged,
@@ -256,6 +262,20 @@ func (s *Sandboxes) create(ctx context.Context, r *worker.Run) (err error) {
 	_, err = s.opts.Runtime.RunPodSandbox(ctx,
 		&runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
 	return err
+}
+
+// made reports whether the runtime already has this or a later attempt of a pod's sandbox, although the plan did not
+// know it: an earlier try has made it, and its answer was lost. What runs in it must not be killed. A first attempt
+// kills nothing, so the runtime is not asked about it.
+func (s *Sandboxes) made(ctx context.Context, uid types.UID, attempt uint32) (bool, error) {
+	if attempt == 0 {
+		return false, nil
+	}
+	if err := s.opts.Observer.Refresh(ctx, uid); err != nil {
+		return false, fmt.Errorf("look whether the runtime has the sandbox already: %w", err)
+	}
+	o := s.opts.Observer.Observed(uid)
+	return o != nil && len(o.Sandboxes) > 0 && o.Sandboxes[0].Attempt >= attempt, nil
 }
 
 // handler returns the runtime handler of a pod. "" is the default one.
