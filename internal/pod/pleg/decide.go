@@ -168,14 +168,21 @@ func containerStatus(listed *runtimeapi.Container, s *runtimeapi.ContainerStatus
 	}
 }
 
-// abandoned reports whether the agent that started a container was killed before the container's process existed. An
-// external containerd then cancels the start, which kills a shim that is starting too, and reports an error of the
-// container. A start that was cancelled later ("failed to start containerd task") may have run for a moment.
+// abandoned reports whether a start was given up before the container's process existed, for a reason that is not the
+// container's. The agent may have been killed: an external containerd then cancels the start, which kills a shim that
+// is starting too. Or the sandbox had ended, as containerd or runc found. A start that was cancelled later ("failed to
+// start containerd task") may have run for a moment.
 func abandoned(s *runtimeapi.ContainerStatus) bool {
-	return s.State == runtimeapi.ContainerState_CONTAINER_EXITED && s.Reason == "StartError" &&
-		strings.HasPrefix(s.Message, "failed to create containerd task: ") &&
+	if s.State != runtimeapi.ContainerState_CONTAINER_EXITED || s.Reason != "StartError" {
+		return false
+	}
+	if strings.HasPrefix(s.Message, "sandbox container ") && strings.HasSuffix(s.Message, " is not running") {
+		return true
+	}
+	return strings.HasPrefix(s.Message, "failed to create containerd task: ") &&
 		(strings.Contains(s.Message, "context canceled") ||
-			strings.Contains(s.Message, "failed to start shim: start failed: : signal: killed"))
+			strings.Contains(s.Message, "failed to start shim: start failed: : signal: killed") ||
+			strings.Contains(s.Message, "namespace path: lstat /proc/"))
 }
 
 func userOf(u *runtimeapi.LinuxContainerUser) *corev1.ContainerUser {

@@ -58,9 +58,12 @@ func TestContainerWhoseStartWasAbandonedHasNeverRun(t *testing.T) {
 	const created, exited = pod.StateCreated, pod.StateExited
 	const create = "failed to create containerd task: "
 	for message, want := range map[string]pod.ContainerState{
-		create + "failed to create shim task: context canceled: unknown":               created,
-		create + "failed to get task pid: context canceled":                            created,
-		create + "failed to start shim: start failed: : signal: killed: unknown":       created,
+		create + "failed to create shim task: context canceled: unknown":         created,
+		create + "failed to get task pid: context canceled":                      created,
+		create + "failed to start shim: start failed: : signal: killed: unknown": created,
+		create + "runc create failed: unable to create new parent process: namespace path: lstat /proc/7839/ns/ipc: " +
+			"no such file or directory: unknown": created,
+		`sandbox container "s" is not running`:                                         created,
 		`failed to start containerd task "c": context canceled: unknown`:               exited,
 		create + "failed to create shim task: context deadline exceeded: unknown":      exited,
 		create + "failed to create shim task: OCI runtime create failed: no such file": exited,
