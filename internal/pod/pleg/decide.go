@@ -170,19 +170,24 @@ func containerStatus(listed *runtimeapi.Container, s *runtimeapi.ContainerStatus
 
 // abandoned reports whether a start was given up before the container's process existed, for a reason that is not the
 // container's. The agent may have been killed: an external containerd then cancels the start, which kills a shim that
-// is starting too. Or the sandbox had ended, as containerd or runc found. A start that was cancelled later ("failed to
-// start containerd task") may have run for a moment.
+// is starting too. A start that was cancelled later ("failed to start containerd task") may have run for a moment. Or
+// the sandbox had ended, as containerd, runc or Docker Engine found.
 func abandoned(s *runtimeapi.ContainerStatus) bool {
 	if s.State != runtimeapi.ContainerState_CONTAINER_EXITED || s.Reason != "StartError" {
 		return false
 	}
-	if strings.HasPrefix(s.Message, "sandbox container ") && strings.HasSuffix(s.Message, " is not running") {
-		return true
+	create, creating := strings.CutPrefix(s.Message, "failed to create containerd task: ")
+	switch {
+	case creating:
+		return strings.Contains(create, "context canceled") ||
+			strings.Contains(create, "failed to start shim: start failed: : signal: killed") ||
+			strings.Contains(create, "namespace path: lstat /proc/")
+	case strings.HasPrefix(s.Message, "sandbox container "):
+		return strings.HasSuffix(s.Message, " is not running")
+	case strings.HasPrefix(s.Message, "cannot join network "): // "namespace" was added by a later Engine
+		return strings.Contains(s.Message, " of a non running container: ")
 	}
-	return strings.HasPrefix(s.Message, "failed to create containerd task: ") &&
-		(strings.Contains(s.Message, "context canceled") ||
-			strings.Contains(s.Message, "failed to start shim: start failed: : signal: killed") ||
-			strings.Contains(s.Message, "namespace path: lstat /proc/"))
+	return false
 }
 
 func userOf(u *runtimeapi.LinuxContainerUser) *corev1.ContainerUser {

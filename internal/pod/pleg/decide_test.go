@@ -63,10 +63,12 @@ func TestContainerWhoseStartWasAbandonedHasNeverRun(t *testing.T) {
 		create + "failed to start shim: start failed: : signal: killed: unknown": created,
 		create + "runc create failed: unable to create new parent process: namespace path: lstat /proc/7839/ns/ipc: " +
 			"no such file or directory: unknown": created,
-		`sandbox container "s" is not running`:                                         created,
-		`failed to start containerd task "c": context canceled: unknown`:               exited,
-		create + "failed to create shim task: context deadline exceeded: unknown":      exited,
-		create + "failed to create shim task: OCI runtime create failed: no such file": exited,
+		`sandbox container "s" is not running`:                                                        created,
+		"cannot join network of a non running container: s":                                           created,
+		"cannot join network namespace of a non running container: container k8s_POD_web_1 is exited": created,
+		`failed to start containerd task "c": context canceled: unknown`:                              exited,
+		create + "failed to create shim task: context deadline exceeded: unknown":                     exited,
+		create + "failed to create shim task: OCI runtime create failed: no such file":                exited,
 		"": exited,
 	} {
 		listed := &runtimeapi.Container{Id: "c", CreatedAt: 4, State: runtimeapi.ContainerState_CONTAINER_EXITED}
