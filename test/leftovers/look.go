@@ -114,8 +114,8 @@ func ancestors() (ids []string) {
 // of them share do not count. Debian's containerd has the sockets of its shims in /run/containerd/s, and forgets the
 // sockets of shims that a test has killed. If a test has killed a container's runtime and shim as a power cut would,
 // runc's state of it stays in /run/containerd/runc. The lock file of the choice of pod ranges stays, because removing a
-// lock file would undo the lock of another process. For the same reason the state of blkid, mount and iptables stays:
-// each makes its own on the first run after a start of the machine.
+// lock file would undo the lock of another process. For the same reason the state of blkid, mount and iptables stays,
+// and dockerd's directory for the sockets of plugins: each makes its own on the first run after a start of the machine.
 func findFiles() (all []string, err error) {
 	for _, pattern := range []string{
 		"/run/*", "/run/berth/*", "/run/netns/*", "/run/containerd/*",
@@ -131,7 +131,7 @@ func findFiles() (all []string, err error) {
 	return slices.DeleteFunc(all, func(path string) bool {
 		return slices.Contains([]string{
 			"/run/berth", "/run/berth-network.lock", "/run/netns", "/run/containerd", "/run/containerd/runc",
-			"/run/containerd/s", "/run/cdi", "/run/blkid", "/run/mount", "/run/xtables.lock",
+			"/run/containerd/s", "/run/cdi", "/run/blkid", "/run/docker", "/run/mount", "/run/xtables.lock",
 		}, path)
 	}), nil
 }
