@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"sync"
-	"time"
 
 	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -36,6 +34,7 @@ type answer struct {
 	result result
 	output string
 	err    error
+	late   bool // a command has exceeded its timeout
 }
 
 func (a answer) verdict() plan.Verdict {
@@ -54,9 +53,9 @@ func failed(format string, args ...any) answer {
 
 // asker executes probes.
 type asker struct {
-	cri   execer
-	http  *http.Transport
-	slots chan struct{} // one in use by each exec probe that starts
+	cri    execer
+	http   *http.Transport
+	starts *starts // of exec probes
 }
 
 // ask executes a probe. It tries again if the probe could not be executed, unless the container has ended meanwhile.
@@ -97,24 +96,4 @@ func (k *asker) askOnce(c check) answer {
 	}
 	return answer{result: unknown,
 		err: fmt.Errorf("missing probe handler for %s:%s", pod.FullName(c.pod), c.container.Name)}
-}
-
-// slot waits for a place among the exec probes that start, so that many of them at once do not starve the containers of
-// CPU. The place is free again when the probe ends, or after 250 ms: a probe that hangs is not starting any more.
-func (k *asker) slot(c check) (release func()) {
-	if c.spec.Exec == nil {
-		return func() {}
-	}
-	select {
-	case k.slots <- struct{}{}:
-	case <-c.ctx.Done():
-		return func() {}
-	}
-	var once sync.Once
-	free := func() { once.Do(func() { <-k.slots }) }
-	timer := time.AfterFunc(250*time.Millisecond, free)
-	return func() {
-		timer.Stop()
-		free()
-	}
 }

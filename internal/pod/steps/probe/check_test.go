@@ -302,7 +302,7 @@ func TestExec(t *testing.T) {
 		{"much output", &runtimeapi.ExecSyncResponse{Stdout: []byte(long), Stderr: []byte(long)}, nil,
 			answer{result: success, output: strings.Repeat("x", 10<<10)}},
 		{"command takes too long", nil, &cri.Error{Call: "ExecSync", Err: deadline},
-			failed(`command timed out: "cat /ok" timed out after 1s`)},
+			answer{result: failure, output: `command timed out: "cat /ok" timed out after 1s`, late: true}},
 		{"runtime hangs", nil, &cri.Error{Call: "ExecSync", Endpoint: "e", Limit: second, Err: deadline},
 			answer{result: unknown,
 				err: errors.New("run command in container: ExecSync: no answer from runtime at e within 1s")}},

@@ -19,7 +19,9 @@ func (k *asker) askExec(ctx context.Context, id string, command []string, timeou
 	})
 	switch {
 	case err != nil && cri.IsDeadline(err) && !cri.IsHung(err):
-		return failed("command timed out: %q timed out after %s", strings.Join(command, " "), timeout)
+		late := failed("command timed out: %q timed out after %s", strings.Join(command, " "), timeout)
+		late.late = true
+		return late
 	case err != nil:
 		return answer{result: unknown, err: fmt.Errorf("run command in container: %w", err)}
 	}

@@ -92,8 +92,8 @@ type Options struct {
 	Lifelines lifelines
 	// Dir keeps the verdicts across a restart. Empty means in memory only.
 	Dir string
-	// Concurrency limits how many exec probes start at the same time. Default 8. A slow probe gives up its place after
-	// a while, so that it delays no other.
+	// Concurrency limits how many exec probes start at the same time. Default two for each CPU, and at least four. A
+	// slow probe gives up its place after a while, so that it delays no other.
 	Concurrency int
 	// Metrics registers prober_probe_total and prober_probe_duration_seconds. It may be nil.
 	Metrics prometheus.Registerer
@@ -132,9 +132,6 @@ func New(o Options) (*Probes, error) {
 	if o.CRI == nil || o.Events == nil || o.Observed == nil || o.Log == nil {
 		return nil, errors.New("probes: CRI, Events, Observed and Log are required")
 	}
-	if o.Concurrency <= 0 {
-		o.Concurrency = 8
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -147,7 +144,7 @@ func New(o Options) (*Probes, error) {
 	}
 	p := &Probes{
 		opts: o, began: o.Now(), metrics: m,
-		asker: asker{cri: o.CRI, http: newTransport(), slots: make(chan struct{}, o.Concurrency)},
+		asker: asker{cri: o.CRI, http: newTransport(), starts: newStarts(o.Concurrency)},
 		wake:  wake.New(), pods: pods{}, saved: map[types.UID]record{}, stale: map[types.UID]bool{},
 	}
 	if o.Dir != "" {

@@ -130,7 +130,11 @@ func (p *Probes) probe(c check) {
 
 // inTurn executes the probe once a place is free. It returns when it began.
 func (k *asker) inTurn(c check, now func() time.Time) (began time.Time, got answer) {
-	defer k.slot(c)()
+	if c.spec.Exec != nil {
+		leave := k.starts.enter(c.ctx)
+		// A command with a longer timeout has had the time to start: it hangs.
+		defer func() { leave(got.late && c.settings.timeout <= holdMost) }()
+	}
 	began = now()
 	return began, k.ask(c)
 }
