@@ -19,9 +19,8 @@ func (k *asker) askExec(ctx context.Context, id string, command []string, timeou
 	})
 	switch {
 	case err != nil && cri.IsDeadline(err) && !cri.IsHung(err):
-		late := failed("command timed out: %q timed out after %s", strings.Join(command, " "), timeout)
-		late.late = true
-		return late
+		return answer{result: failure, late: true,
+			output: fmt.Sprintf("command timed out: %q timed out after %s", strings.Join(command, " "), timeout)}
 	case err != nil:
 		return answer{result: unknown, err: fmt.Errorf("run command in container: %w", err)}
 	}
