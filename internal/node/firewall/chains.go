@@ -120,43 +120,42 @@ func (f family) ensure(ctx context.Context, all bool) error {
 	return nil
 }
 
-// chain makes a chain of a table if it is missing.
+// chain makes a chain of a table if it is missing. It reports whether it has made it: another agent or a kubelet may
+// make the same one at the same time.
 func (f family) chain(ctx context.Context, table, name string) (made bool, err error) {
 	there, err := f.succeeds(ctx, "-t", table, "-S", name)
 	if err != nil || there {
 		return false, err
 	}
-	return true, runProgram(ctx, f.program, "-t", table, "-N", name)
+	made, err = f.succeeds(ctx, "-t", table, "-N", name)
+	if err != nil || made {
+		return made, err
+	}
+	return false, runProgram(ctx, f.program, "-t", table, "-S", name)
 }
 
-// succeeds runs iptables. It exits with 1 if a chain or a rule is missing. To remove a chain with rules fails with 1
-// or, on nftables, with 4. To remove a rule that jumps to a missing chain fails with 2.
+// succeeds runs iptables. It exits with 1 if a chain or a rule is missing, or if a chain to make is there. To remove a
+// chain with rules fails with 1 or, on nftables, with 4. To look for or remove a rule that jumps to a missing chain
+// fails with 2.
 func (f family) succeeds(ctx context.Context, args ...string) (bool, error) {
 	err := runProgram(ctx, f.program, args...)
 	exit, ok := errors.AsType[*exec.ExitError](err)
-	if ok && (exit.ExitCode() == 1 || exit.ExitCode() == 4 && slices.Contains(args, "-X") ||
-		exit.ExitCode() == 2 && slices.Contains(args, "-D")) {
+	if ok && (exit.ExitCode() == 1 || exit.ExitCode() == conflict && slices.Contains(args, "-X") ||
+		exit.ExitCode() == 2 && (slices.Contains(args, "-C") || slices.Contains(args, "-D"))) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
 func (f family) remove(ctx context.Context) error {
-	type step struct {
-		table string
-		args  []string
+	if _, err := f.succeeds(ctx, "-t", "mangle", "-X", hintChain); err != nil || !f.guarded {
+		return err
 	}
-	steps := []step{{"mangle", []string{"-X", hintChain}}}
-	if f.guarded {
-		for _, rule := range guard() {
-			steps = append(steps, step{"filter", slices.Concat([]string{"-D"}, rule)})
-		}
-		steps = append(steps, step{"filter", []string{"-X", firewallChain}})
-	}
-	for _, s := range steps {
-		if _, err := f.succeeds(ctx, append([]string{"-t", s.table}, s.args...)...); err != nil {
+	for _, rule := range guard() {
+		if err := f.removeAll(ctx, rule); err != nil {
 			return err
 		}
 	}
-	return nil
+	_, err := f.succeeds(ctx, "-t", "filter", "-X", firewallChain)
+	return err
 }

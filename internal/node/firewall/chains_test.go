@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/berth-run/berth/internal/base/eventually"
@@ -119,6 +120,46 @@ func TestRunMakesTheChainsAtOnce(t *testing.T) {
 		}
 		if _, err := os.Stat(file); off != errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("off %t: the file that remembers the chains: %v", off, err)
+		}
+	}
+}
+
+// Several agents, and the kubelet, may make and remove the same chains at the same time.
+func TestChainsOfManyAgents(t *testing.T) {
+	if !roottest.OwnNetwork(t) {
+		return
+	}
+	agents := make([]*Chains, 4)
+	for i := range agents {
+		file := filepath.Join(t.TempDir(), "chains")
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		agents[i] = ChainsOf(false, file, slog.New(slog.DiscardHandler))
+	}
+	all := func(what string, do func(*Chains) error) {
+		t.Helper()
+		var done sync.WaitGroup
+		for _, c := range agents {
+			done.Go(func() {
+				if err := do(c); err != nil {
+					t.Errorf("%s at the same time: %v", what, err)
+				}
+			})
+		}
+		done.Wait()
+	}
+	for range 10 {
+		all("make", func(c *Chains) error {
+			var failed error
+			for _, f := range c.families {
+				failed = errors.Join(failed, f.ensure(t.Context(), true))
+			}
+			return failed
+		})
+		all("remove", func(c *Chains) error { return c.Remove(t.Context()) })
+		if got := chainsOf(t); got != "" {
+			t.Fatalf("left after all agents have removed the chains:\n%s", got)
 		}
 	}
 }

@@ -82,17 +82,28 @@ func (f family) removeAll(ctx context.Context, rule []string) error {
 		if err != nil || !there {
 			return err
 		}
-		if err := runProgram(ctx, f.program, append([]string{"-t", "filter", "-D"}, rule...)...); err != nil {
+		// It exits with 1 if another program has removed the last copy since.
+		if _, err := f.succeeds(ctx, append([]string{"-t", "filter", "-D"}, rule...)...); err != nil {
 			return err
 		}
 	}
 }
 
-// runProgram runs iptables or ip6tables. It waits while another program changes the rules.
+// conflict is the exit code of iptables for a change that the kernel refuses. On nftables that is also a change of a
+// rule or a chain that another program has changed since iptables read it: there iptables has no lock.
+const conflict = 4
+
+// runProgram runs iptables or ip6tables. It waits while another program changes the rules, and tries up to four times
+// if another one has changed them.
 func runProgram(ctx context.Context, program string, args ...string) error {
-	cmd := exec.CommandContext(ctx, program, append([]string{"-w"}, args...)...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("run %s: %w: %s", program, err, bytes.TrimSpace(out))
+	for try := 1; ; try++ {
+		cmd := exec.CommandContext(ctx, program, append([]string{"-w"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			return nil
+		}
+		if cmd.ProcessState.ExitCode() != conflict || try == 4 {
+			return fmt.Errorf("run %s: %w: %s", program, err, bytes.TrimSpace(out))
+		}
 	}
-	return nil
 }
