@@ -68,12 +68,21 @@ func (k *keeper) create(ctx context.Context, c *container, rootfs []*mountProto)
 	}
 	pidFile := c.pidFile()
 	return k.spawn(ctx, c, c.init, pidFile, func(socket runc.ConsoleSocket) error {
-		err := c.runc.Create(ctx, c.record.ID, c.record.Bundle, &runc.CreateOpts{
+		err := c.runc.Create(k.frugal(ctx, c), c.record.ID, c.record.Bundle, &runc.CreateOpts{
 			IO: c.init.io(socket), PidFile: pidFile, ConsoleSocket: socket, NoPivot: c.record.Runtime.NoPivotRoot,
 			NoNewKeyring: c.record.Runtime.NoNewKeyring,
 		})
 		return oci.Error(c.runc.Log, "create", err)
 	})
+}
+
+// frugal is a context for calls of the runc beside this program that start a process. It then has one thread for Go
+// code: its steps follow each other, and further threads only take memory. The process itself does not inherit this.
+func (k *keeper) frugal(ctx context.Context, c *container) context.Context {
+	if c.record.Runtime.Binary != k.builtin {
+		return ctx
+	}
+	return runc.WithExtraEnv(ctx, "GOMAXPROCS=1")
 }
 
 // spawn runs the runtime for a process that stays after it: it opens the process's I/O, and follows the process.
@@ -227,7 +236,7 @@ func (k *keeper) startExec(ctx context.Context, c *container, p *process) error 
 		}
 	}()
 	err := k.spawn(ctx, c, p, pidFile, func(socket runc.ConsoleSocket) error {
-		err := c.runc.Exec(ctx, c.record.ID, *p.spec, &runc.ExecOpts{
+		err := c.runc.Exec(k.frugal(ctx, c), c.record.ID, *p.spec, &runc.ExecOpts{
 			IO: p.io(socket), LogFile: logFile, PidFile: pidFile, ConsoleSocket: socket, Detach: true,
 		})
 		return oci.Error(logFile, "exec", err)
