@@ -216,6 +216,7 @@ runtimeRequestTimeout: %[5]v
 		}
 		if err != nil {
 			err = errors.Join(err, destroy(d.traces(d.root)))
+			_ = unix.Unmount(d.root, unix.MNT_DETACH) // of disk-root; not mounted in most scripts
 			env.T().Log(string(out), err)
 			env.T().FailNow()
 		}
