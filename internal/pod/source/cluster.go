@@ -16,7 +16,7 @@ import (
 
 // Cluster receives the pods and objects that the API server has for this node. The caller must not change a value after
 // passing it. Calls may come from any goroutine, but calls for the same pod or object must come in order.
-// or object in their order.
+//
 // If a manifest and the cluster have a pod of the same name, the manifest wins: access to this node's disk outranks the
 // right to create pods. The cluster's pod is reported as a problem and runs once the name is free. For objects the
 // cluster wins: its pods must get its objects.
