@@ -267,7 +267,8 @@ func join(t *testing.T, c *Cluster) {
 		},
 	}, metav1.CreateOptions{})
 	check(t, err)
-	c.Kubectl("wait", "--for=jsonpath={.status.certificate}", "--timeout=60s", "csr/joining")
+	// The controllers have lost their API server, and some ask again only after a while.
+	c.Kubectl("wait", "--for=jsonpath={.status.certificate}", "--timeout=3m", "csr/joining")
 	csr, err = requests.Get(t.Context(), csr.Name, metav1.GetOptions{})
 	check(t, err)
 	secret, err := keyPEM(key)
