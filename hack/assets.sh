@@ -58,8 +58,8 @@ if [ ! -e "$cache/$key/stamp" ]; then
 		export CC=$gcc CGO_CFLAGS="-O2 -isystem $seccomp/include" \
 			CGO_LDFLAGS="-O2 -L$(dirname "$(find "$seccomp" -name libseccomp.a)")"
 	fi
-	# runc's own Makefile leaves the documentation of its commands out too. Its regular expressions are compiled with each
-	# start of a program that has it.
+	# runc's own Makefile leaves the documentation of its commands out too: a program with it compiles the regular
+	# expressions of a Markdown parser at each start.
 	CGO_ENABLED=1 go build -C tools -trimpath -tags 'netgo osusergo seccomp urfave_cli_no_docs' \
 		-ldflags '-s -w -buildid= -linkmode external -extldflags "-static"' -o "$build/runc" github.com/opencontainers/runc
 	# For CNI configurations of the machine, and for pods of earlier versions.

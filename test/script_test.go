@@ -214,14 +214,21 @@ runtimeRequestTimeout: %[5]v
 		if err != nil && inVM() { // on emulated CPUs the runtime may start more slowly than reset waits
 			out, err = reset()
 		}
+		// A kubelet mounts its root directory onto itself, and disk-root mounts a disk. Reset keeps a mount that is the
+		// root directory.
+		unmount := func(flags int) error {
+			err := unix.Unmount(d.root, flags)
+			if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+				return nil
+			}
+			return err
+		}
 		if err != nil {
-			err = errors.Join(err, destroy(d.traces(d.root)))
-			_ = unix.Unmount(d.root, unix.MNT_DETACH) // of disk-root; not mounted in most scripts
+			err = errors.Join(err, destroy(d.traces(d.root)), unmount(unix.MNT_DETACH))
 			env.T().Log(string(out), err)
 			env.T().FailNow()
 		}
-		// A kubelet mounts its root directory onto itself, and reset keeps a mount that is the root directory.
-		if err := unix.Unmount(d.root, 0); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		if err := unmount(0); err != nil {
 			env.T().Log(err)
 			env.T().FailNow()
 		}
