@@ -222,9 +222,10 @@ func (c *Cluster) Kubectl(args ...string) string {
 // Program returns the path of the servers' program, which also contains kubectl and kubelet.
 func (c *Cluster) Program() string { return c.servers.program }
 
-// KillAPIServer ends kube-apiserver like a crash.
+// KillAPIServer ends kube-apiserver like a crash, after the controllers have found it.
 func (c *Cluster) KillAPIServer() {
 	c.t.Helper()
+	c.check(c.servers.controlled(context.Background()))
 	c.check(c.servers.api.kill())
 }
 

@@ -267,8 +267,7 @@ func join(t *testing.T, c *Cluster) {
 		},
 	}, metav1.CreateOptions{})
 	check(t, err)
-	// The controllers have lost their API server, and some ask again only after a while.
-	c.Kubectl("wait", "--for=jsonpath={.status.certificate}", "--timeout=3m", "csr/joining")
+	c.Kubectl("wait", "--for=jsonpath={.status.certificate}", "--timeout="+startup.String(), "csr/joining")
 	csr, err = requests.Get(t.Context(), csr.Name, metav1.GetOptions{})
 	check(t, err)
 	secret, err := keyPEM(key)

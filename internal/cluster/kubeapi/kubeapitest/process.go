@@ -57,6 +57,7 @@ type process struct {
 	name, log string
 	cmd       *exec.Cmd
 	over      chan struct{} // closed after it has ended and was reaped
+	killed    bool          // by kill
 }
 
 // run starts a server of the program in dir. Its output goes to NAME.log there.
@@ -75,7 +76,7 @@ func (n *nursery) run(program, dir, name string, flags ...string) (*process, err
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // usually ended by our signal; answers reports a crash
+		_ = p.cmd.Wait() // usually ended by our signal; answers and unexpected report a crash
 		close(p.over)
 	}()
 	return p, nil
@@ -94,11 +95,28 @@ func (p *process) do(action func(*os.Process) error) error {
 
 // kill returns after the process has ended.
 func (p *process) kill() error {
+	if p == nil {
+		return errElsewhere
+	}
+	p.killed = true
 	err := p.do((*os.Process).Kill)
 	if err == nil {
 		<-p.over
 	}
 	return err
+}
+
+// unexpected returns an error if the process has ended without kill.
+func (p *process) unexpected() error {
+	select {
+	case <-p.over:
+	default:
+		return nil
+	}
+	if p.killed {
+		return nil
+	}
+	return fmt.Errorf("%s ended by itself; it said:\n%s", p.name, p.lastOutput())
 }
 
 // lastOutput returns the end of the process's output.

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -212,6 +213,22 @@ func (s *servers) startOthers() error {
 	return nil
 }
 
+// controlled waits until the controllers work. kube-controller-manager ends if it starts while the API server is away
+// for 10 s, and does without it for any time after that.
+func (s *servers) controlled(ctx context.Context) error {
+	if s.controllers == nil {
+		return nil
+	}
+	client, err := kubernetes.NewForConfig(s.admin)
+	if err != nil {
+		return err
+	}
+	return s.controllers.answers(ctx, func() error {
+		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+}
+
 // answers waits until try succeeds. It fails if the process has ended.
 func (p *process) answers(ctx context.Context, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, startup)
@@ -231,7 +248,7 @@ func (p *process) answers(ctx context.Context, try func() error) error {
 	}
 }
 
-// close ends the processes and removes the directory.
+// close ends the processes and removes the directory. It fails if a process ended before that without a kill.
 func (s *servers) close() error {
 	var errs []error
 	if s.proxy != nil {
@@ -239,7 +256,7 @@ func (s *servers) close() error {
 	}
 	for _, p := range []*process{s.scheduler, s.controllers, s.api, s.etcd} {
 		if p != nil {
-			errs = append(errs, p.kill())
+			errs = append(errs, p.unexpected(), p.kill())
 		}
 	}
 	if s.nursery != nil {
