@@ -30,7 +30,7 @@ const (
 
 // Options configure a Watch. Metrics and Audit are optional.
 type Options struct {
-	// Audit is the time between checks of all subjects. Default 30 s.
+	// Audit is the time between checks of all subjects. Default 5 min.
 	Audit   time.Duration
 	Metrics prometheus.Registerer
 	Events  event.Sink
@@ -43,6 +43,7 @@ type Watch struct {
 	repairs *prometheus.CounterVec
 	failed  *prometheus.CounterVec
 	wake    wake.Signal
+	machine func() string // readMachine, except in tests
 
 	mu       sync.Mutex
 	kernel   *inotify.Instance // nil unless Run is active
@@ -68,7 +69,7 @@ type subject struct {
 func New(o Options) (*Watch, error) {
 	w := &Watch{
 		opts: o, wake: wake.New(), subjects: map[string]*subject{}, keys: map[inotify.Watch][]string{},
-		dirs: map[string]string{}, dirty: map[string]time.Time{},
+		dirs: map[string]string{}, dirty: map[string]time.Time{}, machine: readMachine,
 		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "berth_cgroup_repairs_total",
 			Help: "Cumulative number of cgroup values that were changed from outside and repaired, by level (node, " +
@@ -229,15 +230,16 @@ func (w *Watch) handleRemoval(parent, name string) {
 	}
 }
 
-// startChecks returns the subjects that are due now, or all of them, and marks them as being checked. It leaves out
-// subjects that are held or being checked.
-func (w *Watch) startChecks(now time.Time, all bool) map[string]*subject {
+// startChecks returns the subjects that are due now and those of a scope, and marks them as being checked. It leaves
+// out subjects that are held or being checked.
+func (w *Watch) startChecks(now time.Time, more scope) map[string]*subject {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	started := map[string]*subject{}
 	for key, s := range w.subjects {
 		due, dirty := w.dirty[key]
-		if (all || dirty && !due.After(now)) && s.held == 0 && !s.checking {
+		wanted := more == everything || more == unwatched && s.unwatched || dirty && !due.After(now)
+		if wanted && s.held == 0 && !s.checking {
 			started[key], s.checking = s, true
 			delete(w.dirty, key)
 		}

@@ -218,7 +218,7 @@ func TestHeldSubjectIsNotRepaired(t *testing.T) {
 	w.Watch("a", weighing(g, func() error { put(t, g, "100"); return nil }))
 	release := w.Hold("a")
 	put(t, g, "7")
-	if taken := w.startChecks(time.Now().Add(time.Hour), true); len(taken) != 0 {
+	if taken := w.startChecks(time.Now().Add(time.Hour), everything); len(taken) != 0 {
 		t.Errorf("it is checked while it is held: %v", taken)
 	}
 	release()
@@ -256,7 +256,7 @@ func TestPeriod(t *testing.T) {
 		recorder, missed bool
 		want             time.Duration
 	}{
-		{"by default", 0, true, false, 30 * time.Second},
+		{"by default", 0, true, false, machinePeriod},
 		{"as configured", 10 * time.Second, true, false, 10 * time.Second},
 		{"one directory is not watched", 10 * time.Second, true, true, time.Second},
 		{"no directory is watched", 10 * time.Second, false, false, time.Second},
@@ -268,6 +268,36 @@ func TestPeriod(t *testing.T) {
 		if got := w.period(); got != test.want {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
 		}
+	}
+}
+
+// All subjects are checked once a period, and when the machine's CPUs or memory nodes change. Between, only those are
+// that inotify does not cover.
+func TestAudits(t *testing.T) {
+	cpus := "0-3"
+	w := &Watch{kernel: &inotify.Instance{}, machine: func() string { return cpus }}
+	begin := time.Now()
+	last := audit{at: begin, machine: cpus}
+	for _, step := range []struct {
+		cpus  string
+		after time.Duration
+		want  scope
+	}{
+		{"0-3", machinePeriod, unwatched},
+		{"0-2", 2 * machinePeriod, everything},
+		{"0-2", 3 * machinePeriod, unwatched},
+		{"0-2", auditPeriod + machinePeriod, unwatched},
+		{"0-2", auditPeriod + 2*machinePeriod, everything},
+		{"0-2", auditPeriod + 3*machinePeriod, unwatched},
+	} {
+		cpus = step.cpus
+		if got := w.audits(&last, begin.Add(step.after)); got != step.want {
+			t.Errorf("after %v with CPUs %s: scope %d, want %d", step.after, cpus, got, step.want)
+		}
+	}
+	w.kernel = nil
+	if got := w.audits(&last, last.at); got != everything {
+		t.Errorf("without inotify: scope %d, want %d", got, everything)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -18,9 +19,11 @@ const (
 	// fetchTimeout, this is less than a second.
 	gather = 100 * time.Millisecond
 	settle = 250 * time.Millisecond
-	// auditPeriod is the default of Options.Audit. eagerAudit applies while inotify does not cover all subjects.
-	auditPeriod = 30 * time.Second
+	// auditPeriod is the default of Options.Audit. eagerAudit is for subjects that inotify does not cover.
+	auditPeriod = 5 * time.Minute
 	eagerAudit  = time.Second
+	// machinePeriod is the time between looks at the machine's CPUs and memory nodes.
+	machinePeriod = 30 * time.Second
 	// checkTimeout limits the check of one subject, including its calls of the runtime.
 	checkTimeout = 5 * time.Second
 )
@@ -87,8 +90,9 @@ type outcome struct {
 func (w *Watch) loop(ctx context.Context) error {
 	next := time.NewTimer(0)
 	defer next.Stop()
-	audit := time.NewTimer(w.period())
-	defer audit.Stop()
+	last := audit{at: time.Now(), machine: w.machine()}
+	tick := time.NewTimer(w.period())
+	defer tick.Stop()
 	results := make(chan outcome)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -109,10 +113,10 @@ func (w *Watch) loop(ctx context.Context) error {
 			return nil
 		case <-w.wake.C():
 		case <-next.C:
-			begin(w.startChecks(time.Now(), false))
-		case <-audit.C:
-			begin(w.startChecks(time.Now(), true))
-			audit.Reset(w.period())
+			begin(w.startChecks(time.Now(), nothing))
+		case now := <-tick.C:
+			begin(w.startChecks(now, w.audits(&last, now)))
+			tick.Reset(w.period())
 		case e := <-results:
 			w.finish(e)
 		}
@@ -124,7 +128,7 @@ func (w *Watch) loop(ctx context.Context) error {
 	}
 }
 
-// period returns the time until the next audit.
+// period returns the time until the loop next asks audits.
 func (w *Watch) period() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,5 +140,48 @@ func (w *Watch) period() time.Duration {
 			return eagerAudit
 		}
 	}
-	return cmp.Or(w.opts.Audit, auditPeriod)
+	return min(cmp.Or(w.opts.Audit, auditPeriod), machinePeriod)
+}
+
+// audit is what was true at the last check of all subjects.
+type audit struct {
+	at      time.Time
+	machine string
+}
+
+// scope says which subjects are checked that are not due.
+type scope int
+
+const (
+	nothing scope = iota
+	unwatched
+	everything
+)
+
+// audits returns what to check now. last is updated.
+func (w *Watch) audits(last *audit, now time.Time) scope {
+	this := audit{at: now, machine: w.machine()}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now.Sub(last.at) >= cmp.Or(w.opts.Audit, auditPeriod) || this.machine != last.machine {
+		*last = this
+		return everything
+	}
+	if w.kernel == nil {
+		return everything
+	}
+	return unwatched
+}
+
+// readMachine returns the machine's CPUs and memory nodes. When they change, the kernel changes cpusets by itself
+// (Documentation/admin-guide/cgroup-v1/cpusets.rst).
+func readMachine() string {
+	var all []byte
+	for _, file := range []string{"cpu/online", "node/has_memory"} {
+		text, err := os.ReadFile(filepath.Join("/sys/devices/system", file))
+		if err == nil { // a kernel without NUMA has no nodes
+			all = append(all, text...)
+		}
+	}
+	return string(all)
 }
