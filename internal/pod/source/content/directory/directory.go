@@ -50,6 +50,7 @@ type Directory struct {
 type file struct {
 	read     bool // sum is valid
 	sum      [sha256.Size]byte
+	version  version          // before it was read; zero: not known
 	dir      object.Directory // where it was read
 	copied   bool             // the copy on disk has the content of sum
 	passed   bool             // the sink has received wanted
@@ -135,7 +136,7 @@ func (d *Directory) refresh(now time.Time, aim bool, seen func()) {
 	}
 	d.missing, d.recheck = time.Time{}, time.Time{}
 	if err == nil {
-		err = d.scan(now)
+		err = d.scan(at.dir, now)
 	}
 	if err != nil {
 		d.out.List(d.at.above(), object.Directory{})
@@ -151,8 +152,8 @@ func (d *Directory) refresh(now time.Time, aim bool, seen func()) {
 // whole is the origin of problems of the whole directory. It differs from every file's path.
 func (d *Directory) whole() string { return d.at.path + "/" }
 
-// scan reads all present and all known files.
-func (d *Directory) scan(now time.Time) error {
+// scan reads all present and all known files, except those that have not changed since they were read from dir.
+func (d *Directory) scan(dir object.Directory, now time.Time) error {
 	paths, err := d.at.list()
 	if err != nil {
 		return err
@@ -162,12 +163,23 @@ func (d *Directory) scan(now time.Time) error {
 	}
 	slices.Sort(paths)
 	for _, path := range slices.Compact(paths) {
-		if f := d.files[path]; f != nil && now.Sub(f.writing) < d.at.period {
-			continue // its close is an event
+		f := d.files[path]
+		if f != nil && (now.Sub(f.writing) < d.at.period || d.unchanged(path, f, dir, now)) {
+			continue // the close of a file that is written is an event
 		}
 		d.look(path, now)
 	}
 	return nil
+}
+
+// unchanged reports whether a file without problems is still the one that was read.
+func (d *Directory) unchanged(path string, f *file, dir object.Directory, now time.Time) bool {
+	if !f.read || f.version == (version{}) || f.dir != dir || len(f.problems) > 0 || !f.gone.IsZero() ||
+		!d.at.reads(path) {
+		return false
+	}
+	v, ok := versionAt(path, now)
+	return ok && v == f.version
 }
 
 // handle processes one batch of events. It first records what the events say about each file, then reads each changed
@@ -287,13 +299,17 @@ func (d *Directory) lookDue(now time.Time, seen func()) {
 
 // look reads a file and passes on what it wants now.
 func (d *Directory) look(path string, now time.Time) {
+	v, settled := versionAt(path, now)
 	text, dir, err := d.read(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoManifest) {
 		d.lookGone(path, dir, now)
 		return
 	}
 	f := d.entry(path)
-	f.gone = time.Time{}
+	f.gone, f.version = time.Time{}, version{}
+	if settled {
+		f.version = v
+	}
 	if err != nil {
 		f.read = false
 		d.pass(path, f, []content.Problem{{Origin: path, Err: fmt.Errorf("read manifest %s: %w", path, err)}}, now)

@@ -58,6 +58,38 @@ func TestHearsACloseBehindASwap(t *testing.T) {
 	})
 }
 
+// The periodic check reads a file again only if it has changed, also when no event says so.
+func TestReadsChangedFilesOnly(t *testing.T) {
+	dir := t.TempDir()
+	web := filepath.Join(dir, "web.yaml")
+	write(t, web, manifestOf("web", "app:1"))
+	d := New(Options{Path: dir, NodeName: "node", Period: time.Hour, Log: slog.New(slog.DiscardHandler)}, discard{})
+	check := func(now time.Time, unchanged bool, name string) {
+		t.Helper()
+		at, err := d.at.survey(nil)
+		must(t, err)
+		f := d.files[web]
+		if got := d.unchanged(web, f, at.dir, now); got != unchanged {
+			t.Errorf("unchanged: %v, want %v", got, unchanged)
+		}
+		d.refresh(now, false, func() {})
+		if f.wanted.Pods[0].Name != name {
+			t.Errorf("wants pod %s, want %s", f.wanted.Pods[0].Name, name)
+		}
+	}
+	d.refresh(time.Now(), true, func() {})
+	check(time.Now(), false, "web-node") // it may change within one step of the clock
+	later := time.Now().Add(time.Minute)
+	check(later, false, "web-node")
+	check(later, true, "web-node")
+	write(t, web, manifestOf("app", "app:1")) // the same size
+	check(later, false, "app-node")
+	check(later, true, "app-node")
+	must(t, os.Rename(web, web+"~"))
+	must(t, os.WriteFile(web, []byte(manifestOf("new", "app:1")), 0o644))
+	check(later, false, "new-node")
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -101,6 +102,27 @@ func bare(err error) error {
 		return p.Err
 	}
 	return err
+}
+
+// version identifies the content of a file. Each write changes the time of the inode's last change, which nobody can
+// set (inode(7)).
+type version struct {
+	device, inode, size uint64
+	changed             unix.StatxTimestamp
+}
+
+// tick is longer than the step of a file system's clock: after it, a write also changes the time.
+const tick = 2 * time.Second
+
+// versionAt returns the version of the file at a path. ok is false if it may be written again without a new version,
+// and if it cannot be read. The server of a network file system is asked.
+func versionAt(path string, now time.Time) (v version, ok bool) {
+	var s unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &s); err != nil {
+		return version{}, false
+	}
+	v = version{device: unix.Mkdev(s.Dev_major, s.Dev_minor), inode: s.Ino, size: s.Size, changed: s.Ctime}
+	return v, now.Sub(time.Unix(s.Ctime.Sec, int64(s.Ctime.Nsec))) > tick
 }
 
 func readFile(f *os.File) ([]byte, error) {
