@@ -238,13 +238,24 @@ func (w *Watch) startChecks(now time.Time, more scope) map[string]*subject {
 	started := map[string]*subject{}
 	for key, s := range w.subjects {
 		due, dirty := w.dirty[key]
-		wanted := more == everything || more == unwatched && s.unwatched || dirty && !due.After(now)
+		wanted := more == everything || more == uncovered && !w.covered(s) || dirty && !due.After(now)
 		if wanted && s.held == 0 && !s.checking {
 			started[key], s.checking = s, true
 			delete(w.dirty, key)
 		}
 	}
 	return started
+}
+
+// covered reports whether inotify reports each write to the files of a subject and the removal of its directories. Only
+// the watch of another subject, at their parents, reports a removal.
+func (w *Watch) covered(s *subject) bool {
+	for _, dir := range s.Group.Watched() {
+		if _, ok := w.dirs[filepath.Dir(dir)]; !ok {
+			return false
+		}
+	}
+	return !s.unwatched
 }
 
 // due returns the time of the next check. ok is false if there is none.

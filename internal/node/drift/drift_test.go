@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -271,8 +273,8 @@ func TestPeriod(t *testing.T) {
 	}
 }
 
-// All subjects are checked once a period, and when the machine's CPUs or memory nodes change. Between, only those are
-// that inotify does not cover.
+// All subjects are checked once a period, and when the machine's CPUs or memory nodes change. Between, only those that
+// inotify does not cover are.
 func TestAudits(t *testing.T) {
 	cpus := "0-3"
 	w := &Watch{kernel: &inotify.Instance{}, machine: func() string { return cpus }}
@@ -283,12 +285,12 @@ func TestAudits(t *testing.T) {
 		after time.Duration
 		want  scope
 	}{
-		{"0-3", machinePeriod, unwatched},
+		{"0-3", machinePeriod, uncovered},
 		{"0-2", 2 * machinePeriod, everything},
-		{"0-2", 3 * machinePeriod, unwatched},
-		{"0-2", auditPeriod + machinePeriod, unwatched},
+		{"0-2", 3 * machinePeriod, uncovered},
+		{"0-2", auditPeriod + machinePeriod, uncovered},
 		{"0-2", auditPeriod + 2*machinePeriod, everything},
-		{"0-2", auditPeriod + 3*machinePeriod, unwatched},
+		{"0-2", auditPeriod + 3*machinePeriod, uncovered},
 	} {
 		cpus = step.cpus
 		if got := w.audits(&last, begin.Add(step.after)); got != step.want {
@@ -298,6 +300,23 @@ func TestAudits(t *testing.T) {
 	w.kernel = nil
 	if got := w.audits(&last, last.at); got != everything {
 		t.Errorf("without inotify: scope %d, want %d", got, everything)
+	}
+}
+
+// Nothing watches the parent of the highest level, so that only a look notices its removal.
+func TestUncovered(t *testing.T) {
+	w, err := New(Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"/none/kubepods", "/none/kubepods/burstable", "/none/kubepods/burstable/pod"} {
+		w.Watch(dir, cgroupfile.Subject{Group: cgroupfile.Group{Unified: true, Dirs: map[string]string{"": dir}}})
+	}
+	clear(w.dirty)
+	w.subjects["/none/kubepods/burstable/pod"].unwatched = true
+	want := []string{"/none/kubepods", "/none/kubepods/burstable/pod"}
+	if got := slices.Sorted(maps.Keys(w.startChecks(time.Now(), uncovered))); !slices.Equal(got, want) {
+		t.Errorf("checked %v, want %v", got, want)
 	}
 }
 

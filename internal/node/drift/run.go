@@ -153,8 +153,8 @@ type audit struct {
 type scope int
 
 const (
-	nothing scope = iota
-	unwatched
+	nothing   scope = iota
+	uncovered       // those of which inotify does not report all: see covered
 	everything
 )
 
@@ -170,7 +170,7 @@ func (w *Watch) audits(last *audit, now time.Time) scope {
 	if w.kernel == nil {
 		return everything
 	}
-	return unwatched
+	return uncovered
 }
 
 // readMachine returns the machine's CPUs and memory nodes. When they change, the kernel changes cpusets by itself
