@@ -22,7 +22,7 @@ const (
 	// auditPeriod is the default of Options.Audit. eagerAudit is for subjects that inotify does not cover.
 	auditPeriod = 5 * time.Minute
 	eagerAudit  = time.Second
-	// machinePeriod is the time between looks at the machine's CPUs and memory nodes.
+	// machinePeriod is the time between looks at the machine's CPUs and memory nodes, and at the highest cgroups.
 	machinePeriod = 30 * time.Second
 	// checkTimeout limits the check of one subject, including its calls of the runtime.
 	checkTimeout = 5 * time.Second
@@ -143,7 +143,7 @@ func (w *Watch) period() time.Duration {
 	return min(cmp.Or(w.opts.Audit, auditPeriod), machinePeriod)
 }
 
-// audit is what was true at the last check of all subjects.
+// audit is a check of all subjects: its time, and what readMachine returned then.
 type audit struct {
 	at      time.Time
 	machine string
@@ -163,11 +163,9 @@ func (w *Watch) audits(last *audit, now time.Time) scope {
 	this := audit{at: now, machine: w.machine()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if now.Sub(last.at) >= cmp.Or(w.opts.Audit, auditPeriod) || this.machine != last.machine {
+	due := now.Sub(last.at) >= cmp.Or(w.opts.Audit, auditPeriod)
+	if due || this.machine != last.machine || w.kernel == nil {
 		*last = this
-		return everything
-	}
-	if w.kernel == nil {
 		return everything
 	}
 	return uncovered

@@ -95,12 +95,9 @@ func (p *process) do(action func(*os.Process) error) error {
 
 // kill returns after the process has ended.
 func (p *process) kill() error {
-	if p == nil {
-		return errElsewhere
-	}
-	p.killed = true
 	err := p.do((*os.Process).Kill)
 	if err == nil {
+		p.killed = true
 		<-p.over
 	}
 	return err
@@ -110,13 +107,12 @@ func (p *process) kill() error {
 func (p *process) unexpected() error {
 	select {
 	case <-p.over:
+		if !p.killed {
+			return fmt.Errorf("%s ended by itself; it said:\n%s", p.name, p.lastOutput())
+		}
 	default:
-		return nil
 	}
-	if p.killed {
-		return nil
-	}
-	return fmt.Errorf("%s ended by itself; it said:\n%s", p.name, p.lastOutput())
+	return nil
 }
 
 // lastOutput returns the end of the process's output.

@@ -164,7 +164,7 @@ func (d *Directory) scan(dir object.Directory, now time.Time) error {
 	slices.Sort(paths)
 	for _, path := range slices.Compact(paths) {
 		f := d.files[path]
-		if f != nil && (now.Sub(f.writing) < d.at.period || d.unchanged(path, f, dir, now)) {
+		if f != nil && (now.Sub(f.writing) < d.at.period || f.unchanged(path, dir, now)) {
 			continue // the close of a file that is written is an event
 		}
 		d.look(path, now)
@@ -173,13 +173,9 @@ func (d *Directory) scan(dir object.Directory, now time.Time) error {
 }
 
 // unchanged reports whether a file without problems is still the one that was read.
-func (d *Directory) unchanged(path string, f *file, dir object.Directory, now time.Time) bool {
-	if !f.read || f.version == (version{}) || f.dir != dir || len(f.problems) > 0 || !f.gone.IsZero() ||
-		!d.at.reads(path) {
-		return false
-	}
-	v, ok := versionAt(path, now)
-	return ok && v == f.version
+func (f *file) unchanged(path string, dir object.Directory, now time.Time) bool {
+	return f.read && f.version != (version{}) && f.dir == dir && len(f.problems) == 0 && f.gone.IsZero() &&
+		f.version == versionAt(path, now)
 }
 
 // handle processes one batch of events. It first records what the events say about each file, then reads each changed
@@ -299,17 +295,14 @@ func (d *Directory) lookDue(now time.Time, seen func()) {
 
 // look reads a file and passes on what it wants now.
 func (d *Directory) look(path string, now time.Time) {
-	v, settled := versionAt(path, now)
+	v := versionAt(path, now)
 	text, dir, err := d.read(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoManifest) {
 		d.lookGone(path, dir, now)
 		return
 	}
 	f := d.entry(path)
-	f.gone, f.version = time.Time{}, version{}
-	if settled {
-		f.version = v
-	}
+	f.gone, f.version = time.Time{}, v
 	if err != nil {
 		f.read = false
 		d.pass(path, f, []content.Problem{{Origin: path, Err: fmt.Errorf("read manifest %s: %w", path, err)}}, now)

@@ -69,7 +69,7 @@ func TestReadsChangedFilesOnly(t *testing.T) {
 		at, err := d.at.survey(nil)
 		must(t, err)
 		f := d.files[web]
-		if got := d.unchanged(web, f, at.dir, now); got != unchanged {
+		if got := f.unchanged(web, at.dir, now); got != unchanged {
 			t.Errorf("unchanged: %v, want %v", got, unchanged)
 		}
 		d.refresh(now, false, func() {})

@@ -114,15 +114,15 @@ type version struct {
 // tick is longer than the step of a file system's clock: after it, a write also changes the time.
 const tick = 2 * time.Second
 
-// versionAt returns the version of the file at a path. ok is false if it may be written again without a new version,
-// and if it cannot be read. The server of a network file system is asked.
-func versionAt(path string, now time.Time) (v version, ok bool) {
+// versionAt returns the version of the file at a path, from the server if the file system has one. It is zero if the
+// file may be written again without a new version, or if there is none.
+func versionAt(path string, now time.Time) version {
 	var s unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &s); err != nil {
-		return version{}, false
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &s)
+	if err != nil || now.Sub(time.Unix(s.Ctime.Sec, int64(s.Ctime.Nsec))) <= tick {
+		return version{}
 	}
-	v = version{device: unix.Mkdev(s.Dev_major, s.Dev_minor), inode: s.Ino, size: s.Size, changed: s.Ctime}
-	return v, now.Sub(time.Unix(s.Ctime.Sec, int64(s.Ctime.Nsec))) > tick
+	return version{device: unix.Mkdev(s.Dev_major, s.Dev_minor), inode: s.Ino, size: s.Size, changed: s.Ctime}
 }
 
 func readFile(f *os.File) ([]byte, error) {
