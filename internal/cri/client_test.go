@@ -145,6 +145,27 @@ func TestCallErrors(t *testing.T) {
 	}
 }
 
+func TestNeverStarted(t *testing.T) {
+	const started = `failed to start containerd task "c": `
+	for text, want := range map[string]bool{
+		"failed to create containerd task: ttrpc: closed":              true,
+		"failed to create containerd task: context canceled":           true,
+		started + "OCI runtime start failed: process is already dead":  true,
+		`start c: crun: cannot open "/proc/7/ns/ipc": no such process`: true,
+		started + "ttrpc: closed: unknown":                             false,
+		started + "context canceled: unknown":                          false,
+	} {
+		if got := cri.NeverStarted(errors.New(text)); got != want {
+			t.Errorf("%q: %t, want %t", text, got, want)
+		}
+	}
+	for _, code := range []codes.Code{codes.OK, codes.Canceled, codes.DeadlineExceeded, codes.Unavailable} {
+		if cri.NeverStarted(status.Error(code, "no answer")) {
+			t.Errorf("%s says that it never started", code)
+		}
+	}
+}
+
 func TestCallEndsWithTheCallersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fake.New(t)

@@ -179,8 +179,9 @@ func abandoned(s *runtimeapi.ContainerStatus) bool {
 	create, creating := strings.CutPrefix(s.Message, "failed to create containerd task: ")
 	switch {
 	case creating:
-		return strings.Contains(create, "context canceled") ||
+		return strings.Contains(create, "context canceled") || strings.Contains(create, "ttrpc: closed") ||
 			strings.Contains(create, "failed to start shim: start failed: : signal: killed") ||
+			strings.Contains(create, "failed to start shim: start failed: dial unix ") ||
 			strings.Contains(create, "namespace path: lstat /proc/")
 	case strings.HasPrefix(s.Message, "sandbox container "):
 		return strings.HasSuffix(s.Message, " is not running")

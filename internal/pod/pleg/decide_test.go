@@ -61,12 +61,16 @@ func TestContainerWhoseStartWasAbandonedHasNeverRun(t *testing.T) {
 		create + "failed to create shim task: context canceled: unknown":         created,
 		create + "failed to get task pid: context canceled":                      created,
 		create + "failed to start shim: start failed: : signal: killed: unknown": created,
+		create + "failed to create shim task: ttrpc: closed: unknown":            created,
+		create + "failed to start shim: start failed: dial unix /run/containerd/s/a2: connect: no such file or " +
+			"directory: unknown": created,
 		create + "runc create failed: unable to create new parent process: namespace path: lstat /proc/7839/ns/ipc: " +
 			"no such file or directory: unknown": created,
 		`sandbox container "s" is not running`:                                                        created,
 		"cannot join network of a non running container: s":                                           created,
 		"cannot join network namespace of a non running container: container k8s_POD_web_1 is exited": created,
 		`failed to start containerd task "c": context canceled: unknown`:                              exited,
+		`failed to start containerd task "c": ttrpc: closed: unknown`:                                 exited,
 		create + "failed to create shim task: context deadline exceeded: unknown":                     exited,
 		create + "failed to create shim task: OCI runtime create failed: no such file":                exited,
 		"": exited,

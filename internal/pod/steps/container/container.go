@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/container/handler"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
@@ -34,6 +35,7 @@ type Lifecycle struct {
 
 // runtime has the calls of the runtime service that this package makes.
 type runtime interface {
+	cri.SandboxStatuses
 	CreateContainer(context.Context, *runtimeapi.CreateContainerRequest,
 		...grpc.CallOption) (*runtimeapi.CreateContainerResponse, error)
 	StartContainer(context.Context, *runtimeapi.StartContainerRequest,

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/logfile"
 	"github.com/berth-run/berth/internal/base/reason"
+	"github.com/berth-run/berth/internal/cri"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
 	"github.com/berth-run/berth/internal/pod/steps/container/handler"
@@ -235,18 +235,21 @@ func (l *launch) restartCount() (int, error) {
 	return last + 1, nil
 }
 
-// dropUnusedLog removes the empty log of a container that was never started. If this agent is killed after it has
-// removed the container, the next agent would take the log for the log of an earlier instance.
-func (l *launch) dropUnusedLog(id string) {
-	all := l.observed.ContainersOf()
-	i := slices.IndexFunc(all, func(c pod.ContainerStatus) bool { return c.ID == id && c.State == pod.StateCreated })
-	if i < 0 || all[i].LogPath == "" {
-		return
+// unusedLog returns the path of the empty log of a container that was created and never started, or "".
+func unusedLog(o *pod.Observed, id string) string {
+	for _, c := range o.ContainersOf() {
+		info, err := os.Lstat(c.LogPath)
+		if c.ID == id && c.State == pod.StateCreated && err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+			return c.LogPath
+		}
 	}
-	if info, err := os.Lstat(all[i].LogPath); err != nil || !info.Mode().IsRegular() || info.Size() > 0 {
-		return
-	}
-	if err := os.Remove(all[i].LogPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	return ""
+}
+
+// dropLog removes the log of a container that never ran. If this agent is killed after it has removed the container,
+// the next agent would take the log for the log of an earlier instance.
+func (l *launch) dropLog(path string) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.s.opts.Log.Warn("cannot remove the log of a container that never ran", "pod", pod.FullName(l.pod),
 			"container", l.want.Name, "err", err)
 	}
@@ -294,7 +297,7 @@ func (l *launch) create(ctx context.Context) error {
 	}
 	l.leave = leave
 	for _, id := range l.replaces {
-		l.dropUnusedLog(id)
+		l.dropLog(unusedLog(l.observed, id))
 		if err := l.s.removeOne(ctx, l.pod, l.want.Name, id); err != nil {
 			return err
 		}
@@ -324,9 +327,7 @@ func (l *launch) preStart(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			left := l.s.removeOne(ctx, l.pod, l.want.Name, l.id)
-			l.ended = left == nil
-			return errors.Join(err, left)
+			return errors.Join(err, l.forget(ctx))
 		}
 	}
 	l.event(corev1.EventTypeNormal, reason.Created, "Container created")
@@ -338,11 +339,24 @@ func (l *launch) start(ctx context.Context) error {
 	call, cancel := settled(ctx)
 	defer cancel()
 	_, err := l.s.opts.Runtime.StartContainer(call, &runtimeapi.StartContainerRequest{ContainerId: l.id})
+	if cri.NeverStarted(err) && cri.SandboxEnded(call, l.s.opts.Runtime, l.sandboxID) {
+		return errors.Join(fmt.Errorf("the pod's sandbox ended meanwhile: %w", err), l.forget(ctx))
+	}
 	if err != nil {
 		return err
 	}
 	l.event(corev1.EventTypeNormal, reason.Started, "Container started")
 	return nil
+}
+
+// forget removes a container that was created and never ran. Left behind it would count as a failure of the container.
+func (l *launch) forget(ctx context.Context) error {
+	err := l.s.removeOne(ctx, l.pod, l.want.Name, l.id)
+	if l.ended = err == nil; l.ended {
+		// It is not always empty: an OCI runtime may write its errors there.
+		l.dropLog(filepath.Join(l.sandbox.GetLogDirectory(), l.config.LogPath))
+	}
+	return err
 }
 
 // linkLog makes the link to the log for older log collectors. A failure does not affect the container.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -540,6 +542,34 @@ func TestCallUnderWayIsNotLost(t *testing.T) {
 					})
 			})
 		}
+	}
+}
+
+// A container whose sandbox ended under its start leaves nothing that a restart is counted from, unless it may have
+// run.
+func TestSandboxEndsUnderAStart(t *testing.T) {
+	for err, left := range map[error]string{
+		errors.New("namespace path: lstat /proc/7/ns/ipc"): "",
+		status.Error(codes.Unavailable, "closing"):         "created",
+	} {
+		onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "sleep")}}, func(t *testing.T, b *bench) {
+			log := filepath.Join(b.config.LogDirectory, "app", "0.log")
+			b.fake.Inject(fake.Fault{Method: "StartContainer", Err: err, Match: func(any) bool {
+				return os.WriteFile(log, []byte("runc failed"), 0o600) == nil
+			}})
+			b.fake.Inject(fake.Fault{Method: "PodSandboxStatus", Answer: func(resp any) any {
+				resp.(*runtimeapi.PodSandboxStatusResponse).Status.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+				return resp
+			}})
+			b.pass()
+			_, missing := os.Stat(log)
+			if got := b.states()["app"]; got != left || (missing != nil) != (left == "") {
+				t.Errorf("%v: left %q, want %q; log: %v", err, got, left, missing)
+			}
+			if reason.Of(b.tasks.err("app")) != reason.RunContainerError {
+				t.Errorf("%v: task ended with %v", err, b.tasks.err("app"))
+			}
+		})
 	}
 }
 
