@@ -166,6 +166,31 @@ func TestNeverStarted(t *testing.T) {
 	}
 }
 
+// A runtime may learn of the end of a sandbox after it has reported that a start in it has failed.
+func TestSandboxEnded(t *testing.T) {
+	for after, want := range map[time.Duration]bool{0: true, 300 * time.Millisecond: true, time.Second: false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := fake.New(t)
+			c := f.Client(cri.Options{})
+			box, err := runSandbox(t.Context(), c, "p")
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			f.Inject(fake.Fault{Method: "PodSandboxStatus", Answer: func(resp any) any {
+				box := resp.(*runtimeapi.PodSandboxStatusResponse).Status
+				if time.Since(begin) >= after {
+					box.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+				}
+				return resp
+			}})
+			if got := cri.SandboxEnded(t.Context(), c.Runtime, box.PodSandboxId); got != want {
+				t.Errorf("known after %v: %t, want %t", after, got, want)
+			}
+		})
+	}
+}
+
 func TestCallEndsWithTheCallersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fake.New(t)

@@ -43,6 +43,8 @@ type PLEG struct {
 	mu sync.Mutex
 	// marked has the pods with an event since their last reading began. A goroutine of mark waits for each of them.
 	marked sets.Set[types.UID]
+	// starting has the IDs of the containers that the agent starts.
+	starting sets.Set[string]
 }
 
 // New returns a PLEG that has read nothing.
@@ -55,7 +57,31 @@ func New(o Options) *PLEG {
 	}
 	return &PLEG{
 		opts: o, metrics: newMetrics(), table: o.Table, marked: sets.New[types.UID](),
+		starting: sets.New[string](),
 	}
+}
+
+// Starting says that the agent starts a container. Readings that begin before the agent has called judged do not show
+// that the start has failed: the agent may find that the failure is not the container's, and remove it.
+func (p *PLEG) Starting(id string) (judged func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.starting.Insert(id)
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.starting.Delete(id)
+	}
+}
+
+// shown returns the status of a container as readings show it.
+func (p *PLEG) shown(c pod.ContainerStatus) pod.ContainerStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.starting.Has(c.ID) && c.State == pod.StateExited && c.StartedAt.IsZero() {
+		c.State = pod.StateCreated
+	}
+	return c
 }
 
 // Observed returns the last reading of a pod, nil if the runtime does not know the pod.

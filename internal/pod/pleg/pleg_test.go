@@ -156,6 +156,24 @@ func TestIdleCost(t *testing.T) {
 	})
 }
 
+func TestFailedStartIsShownOnceItIsJudged(t *testing.T) {
+	p := New(Options{Table: observed.New()})
+	judged := p.Starting("c")
+	failed := pod.ContainerStatus{ID: "c", State: pod.StateExited}
+	ran, other := failed, failed
+	ran.StartedAt, other.ID = time.Unix(1, 0), "d"
+	for status, want := range map[*pod.ContainerStatus]pod.ContainerState{
+		&failed: pod.StateCreated, &ran: pod.StateExited, &other: pod.StateExited,
+	} {
+		if got := p.shown(*status).State; got != want {
+			t.Errorf("%+v: shown as %s, want %s", status, got, want)
+		}
+	}
+	if judged(); p.shown(failed).State != pod.StateExited {
+		t.Error("hidden after it was judged")
+	}
+}
+
 func TestStuckPodDelaysNoOther(t *testing.T) {
 	run(t, asIs, func(t *testing.T, b *bench) {
 		stuck, _ := b.pod(t, "u1")

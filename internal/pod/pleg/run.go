@@ -186,7 +186,7 @@ func (p *PLEG) detail(ctx context.Context, was, now *pod.Observed, l listed) (*p
 		if err != nil {
 			return nil, fmt.Errorf("status of container %s: %w", c.Id, err)
 		}
-		now.Containers = append(now.Containers, containerStatus(c, r.Status))
+		now.Containers = append(now.Containers, p.shown(containerStatus(c, r.Status)))
 	}
 	order(now)
 	return now, nil

@@ -111,8 +111,7 @@ func (r *runtimeServer) StartContainer(_ context.Context,
 			err = c.log.open()
 		}
 		if err != nil {
-			now := time.Now().UnixNano()
-			c.state, c.started, c.ended = runtimeapi.ContainerState_CONTAINER_EXITED, now, now
+			c.state, c.ended = runtimeapi.ContainerState_CONTAINER_EXITED, time.Now().UnixNano()
 			c.code, c.reason, c.message = 128, "StartError", err.Error()
 			return nil, err
 		}

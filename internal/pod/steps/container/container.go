@@ -75,6 +75,8 @@ type dirs interface {
 // observer reads a pod's state from the runtime before it returns.
 type observer interface {
 	Refresh(ctx context.Context, uid types.UID) error
+	// Starting hides that the start of a container has failed, until judged is called.
+	Starting(id string) (judged func())
 }
 
 // replacements remembers containers that are stopped to be replaced, also for the next agent.
@@ -83,7 +85,7 @@ type replacements interface {
 	Replace(uid types.UID, container, id string) error
 }
 
-// gate limits the number of expensive runtime calls that run on the node at the same time.
+// gate limits the number of expensive runtime calls that run on the node at the same time. leave may be called again.
 type gate interface {
 	Enter(ctx context.Context, pod *corev1.Pod) (leave func(), err error)
 }

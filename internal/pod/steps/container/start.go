@@ -39,7 +39,7 @@ type launch struct {
 
 	turns []<-chan struct{} // closed when this container may be created
 	open  func()            // lets the next container be created; may be called again
-	leave func()            // returns the place in the node's limit
+	leave func()            // returns the place in the node's limit; may be called again
 
 	image  *runtimeapi.Image
 	config *runtimeapi.ContainerConfig
@@ -335,18 +335,17 @@ func (l *launch) preStart(ctx context.Context) error {
 }
 
 func (l *launch) start(ctx context.Context) error {
-	defer func() { l.leave(); l.leave = func() {} }()
+	defer l.s.opts.Observer.Starting(l.id)()
 	call, cancel := settled(ctx)
 	defer cancel()
 	_, err := l.s.opts.Runtime.StartContainer(call, &runtimeapi.StartContainerRequest{ContainerId: l.id})
-	if cri.NeverStarted(err) && cri.SandboxEnded(call, l.s.opts.Runtime, l.sandboxID) {
-		return errors.Join(fmt.Errorf("the pod's sandbox ended meanwhile: %w", err), l.forget(ctx))
+	l.leave()
+	if err == nil {
+		l.event(corev1.EventTypeNormal, reason.Started, "Container started")
+	} else if cri.NeverStarted(err) && cri.SandboxEnded(call, l.s.opts.Runtime, l.sandboxID) {
+		err = errors.Join(fmt.Errorf("the pod's sandbox ended meanwhile: %w", err), l.forget(ctx))
 	}
-	if err != nil {
-		return err
-	}
-	l.event(corev1.EventTypeNormal, reason.Started, "Container started")
-	return nil
+	return err
 }
 
 // forget removes a container that was created and never ran. Left behind it would count as a failure of the container.

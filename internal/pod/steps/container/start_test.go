@@ -180,6 +180,7 @@ func TestFailures(t *testing.T) {
 					c.prepare(b)
 				}
 				b.pass()
+				time.Sleep(time.Second) // the runtime is asked for the sandbox for a moment
 				if err := b.tasks.err("app"); reason.Of(err) != c.reason {
 					t.Errorf("task ended with %v, want %s", err, c.reason)
 				}

@@ -88,7 +88,7 @@ type Options struct {
 }
 
 // Gate limits the number of expensive runtime calls that run at the same time. Enter waits for a place for a call of a
-// pod. leave returns it.
+// pod. leave returns it, and may be called again.
 type Gate interface {
 	Enter(ctx context.Context, pod *corev1.Pod) (leave func(), err error)
 }
