@@ -59,7 +59,7 @@ RULES = Test(Imports|EveryPackage|Decisions|NoInit|Budgets|Docs|ScriptsStay|Outs
 
 check: lint vuln ## formatting, linters (also go vet), vulnerabilities, rules of test/arch_test.go, links, alert rules
 	$(GO) test ./test/ -run '$(RULES)'
-	$(GO) test ./test/leftovers
+	$(GO) test ./test/leftovers ./test/kubelet
 	$(GO) test -C tools/monitoring ./...
 
 lint:

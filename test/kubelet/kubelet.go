@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 )
 
@@ -132,9 +133,36 @@ func RemoveCgroups(name string) {
 	}
 }
 
-// keepMachine records the settings and directories that a kubelet changes outside of its root directory. restore undoes
-// the changes.
+// kept is the state of the machine before the first of the kubelets that run now. Kubelets of several tests run at the
+// same time, and all change the same settings and directories: the last one to end undoes the changes.
+var kept struct {
+	sync.Mutex
+	kubelets int
+	restore  func()
+}
+
+// keepMachine counts a kubelet. restore counts its end.
 func keepMachine() (restore func(), err error) {
+	kept.Lock()
+	defer kept.Unlock()
+	if kept.kubelets == 0 {
+		if kept.restore, err = recordMachine(); err != nil {
+			return nil, err
+		}
+	}
+	kept.kubelets++
+	return func() {
+		kept.Lock()
+		defer kept.Unlock()
+		if kept.kubelets--; kept.kubelets == 0 {
+			kept.restore()
+		}
+	}, nil
+}
+
+// recordMachine records the settings and directories that a kubelet changes outside of its root directory. restore
+// undoes the changes.
+func recordMachine() (restore func(), err error) {
 	values := map[string][]byte{}
 	for _, name := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
 		"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"} {
