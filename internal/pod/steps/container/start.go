@@ -246,8 +246,8 @@ func unusedLog(o *pod.Observed, id string) string {
 	return ""
 }
 
-// dropLog removes the log of a container that never ran. If this agent is killed after it has removed the container,
-// the next agent would take the log for the log of an earlier instance.
+// dropLog removes the log of a container that never ran. It is called before the container is removed: if this agent is
+// killed in between, the next agent would take the log for the log of an earlier instance.
 func (l *launch) dropLog(path string) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.s.opts.Log.Warn("cannot remove the log of a container that never ran", "pod", pod.FullName(l.pod),
@@ -350,11 +350,10 @@ func (l *launch) start(ctx context.Context) error {
 
 // forget removes a container that was created and never ran. Left behind it would count as a failure of the container.
 func (l *launch) forget(ctx context.Context) error {
+	// The log is not always empty: an OCI runtime may have written its error there.
+	l.dropLog(filepath.Join(l.sandbox.GetLogDirectory(), l.config.LogPath))
 	err := l.s.removeOne(ctx, l.pod, l.want.Name, l.id)
-	if l.ended = err == nil; l.ended {
-		// It is not always empty: an OCI runtime may write its errors there.
-		l.dropLog(filepath.Join(l.sandbox.GetLogDirectory(), l.config.LogPath))
-	}
+	l.ended = err == nil
 	return err
 }
 

@@ -180,7 +180,7 @@ func TestFailures(t *testing.T) {
 					c.prepare(b)
 				}
 				b.pass()
-				time.Sleep(time.Second) // the runtime is asked for the sandbox for a moment
+				time.Sleep(time.Second) // in the bubble's time: the agent asks for the sandbox for 300 ms
 				if err := b.tasks.err("app"); reason.Of(err) != c.reason {
 					t.Errorf("task ended with %v, want %s", err, c.reason)
 				}
