@@ -24,7 +24,13 @@ type Identity struct {
 	Shape string `json:"shape"`
 	// Amended holds the changes made over the agent's API.
 	Amended *amendment `json:"amended,omitempty"`
+	// Former are the UIDs that pods of this place had before, the newest last, at most mostFormer. Such a pod ends. It
+	// is not a kubelet's pod, although it may run and have the containers of the manifest.
+	Former []types.UID `json:"former,omitempty"`
 }
+
+// mostFormer is more than the versions of one manifest that can be ending at the same time, apart from faults.
+const mostFormer = 16
 
 // amendment changes the pod of a manifest that the agent must not write.
 type amendment struct {
@@ -40,9 +46,9 @@ func recognize(was Identity, p *pod.Pod) Identity {
 	shape := shapeOf(p.Pod)
 	same := was.Shape == shape && hashed(was.Content) && hashed(p.UID)
 	if was.UID == "" || was.Content != p.UID && !same {
-		return Identity{UID: p.UID, Content: p.UID, Shape: shape}
+		return Identity{UID: p.UID, Content: p.UID, Shape: shape, Former: was.before(p.UID)}
 	}
-	now := Identity{UID: was.UID, Content: p.UID, Shape: shape, Amended: was.Amended}
+	now := Identity{UID: was.UID, Content: p.UID, Shape: shape, Amended: was.Amended, Former: was.Former}
 	if a := was.Amended; a != nil && a.Resources != nil && a.Base != Resources(p.Pod) {
 		now.Amended = nil
 		if len(a.Ephemeral) > 0 {
@@ -52,13 +58,23 @@ func recognize(was Identity, p *pod.Pod) Identity {
 	return now
 }
 
+// before returns the UIDs that the place has had when its pod has the UID now.
+func (i Identity) before(now types.UID) (all []types.UID) {
+	for _, uid := range append(slices.Clone(i.Former), i.UID) {
+		if uid != now && uid != "" {
+			all = append(all, uid)
+		}
+	}
+	return all[max(0, len(all)-mostFormer):]
+}
+
 // adopt returns the identity of a running pod if the manifest does not set a UID. A pod whose manifest has changed
 // since is not adopted.
 func adopt(was, now Identity, runs types.UID) Identity {
-	if !hashed(now.Content) || runs == was.UID || runs == now.UID {
+	if !hashed(now.Content) || runs == was.UID || runs == now.UID || slices.Contains(now.Former, runs) {
 		return now
 	}
-	return Identity{UID: runs, Content: now.Content, Shape: now.Shape}
+	return Identity{UID: runs, Content: now.Content, Shape: now.Shape, Former: was.before(runs)}
 }
 
 // hashed reports whether a UID was made by contentHash. Any other UID was set by the manifest's author, who wants a

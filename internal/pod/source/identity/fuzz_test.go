@@ -19,7 +19,8 @@ func FuzzIdentities(f *testing.F) {
 		Name: "identities.json", Version: 1,
 		Seeds: []string{
 			`{"web.yaml default/web":{"uid":"u1","content":"c1","shape":"s1","amended":{"base":"b",` +
-				`"resources":{"app":{"limits":{"cpu":"2"}}},"ephemeral":[{"name":"debug","image":"i"}]}}}`,
+				`"resources":{"app":{"limits":{"cpu":"2"}}},"ephemeral":[{"name":"debug","image":"i"}]},` +
+				`"former":["u0"]}}`,
 		},
 		Read: func(t *testing.T, dir string) (state, report string) {
 			s := New(filepath.Join(dir, "identities.json"))

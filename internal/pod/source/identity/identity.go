@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -84,7 +85,7 @@ func (s *Identities) Identify(origin string, p *pod.Pod) *pod.Pod {
 			now = adopt(was, now, runs)
 		}
 	}
-	if !known || now != was {
+	if !known || !reflect.DeepEqual(now, was) {
 		s.known[key], s.dirty = now, true
 	}
 	c := *p

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,24 +31,27 @@ func asking(uid types.UID, image, cpu string) *pod.Pod {
 func TestRecognize(t *testing.T) {
 	first := recognize(Identity{}, asking(hashA, "app:1", "100m"))
 	tests := []struct {
-		name string
-		was  Identity
-		now  *pod.Pod
-		uid  types.UID
+		name   string
+		was    Identity
+		now    *pod.Pod
+		uid    types.UID
+		former []types.UID
 	}{
-		{"the same text", first, asking(hashA, "app:1", "100m"), hashA},
-		{"other resources", first, asking(hashB, "app:1", "200m"), hashA},
-		{"another image", first, asking(hashB, "app:2", "100m"), hashB},
-		{"another class", first, asking(hashB, "app:1", ""), hashB},
-		{"a UID of its own", first, asking("mine", "app:1", "200m"), "mine"},
+		{"the same text", first, asking(hashA, "app:1", "100m"), hashA, nil},
+		{"other resources", first, asking(hashB, "app:1", "200m"), hashA, nil},
+		{"another image", first, asking(hashB, "app:2", "100m"), hashB, []types.UID{hashA}},
+		{"another class", first, asking(hashB, "app:1", ""), hashB, []types.UID{hashA}},
+		{"a UID of its own", first, asking("mine", "app:1", "200m"), "mine", []types.UID{hashA}},
 		{"another UID of its own", recognize(Identity{}, asking("mine", "app:1", "100m")),
-			asking("yours", "app:1", "200m"), "yours"},
+			asking("yours", "app:1", "200m"), "yours", []types.UID{"mine"}},
+		{"the earlier image again", recognize(first, asking(hashB, "app:2", "100m")), asking(hashA, "app:1", "100m"),
+			hashA, []types.UID{hashB}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := recognize(tt.was, tt.now)
-			if want := (Identity{UID: tt.uid, Content: tt.now.UID, Shape: shapeOf(tt.now.Pod)}); got != want {
-				t.Errorf("got %+v, want %+v", got, want)
+			want := Identity{UID: tt.uid, Content: tt.now.UID, Shape: shapeOf(tt.now.Pod), Former: tt.former}
+			if diff := cmp.Diff(want, recognize(tt.was, tt.now)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -59,22 +63,25 @@ func TestAdopt(t *testing.T) {
 	edited := asking(hashB, "app:2", "100m")
 	was := recognize(Identity{}, first)
 	tests := []struct {
-		name string
-		was  Identity
-		now  *pod.Pod
-		runs types.UID
-		uid  types.UID
+		name   string
+		was    Identity
+		now    *pod.Pod
+		runs   types.UID
+		uid    types.UID
+		former []types.UID
 	}{
-		{"a kubelet's", Identity{}, first, runs, runs},
-		{"a kubelet's again, after this agent's", was, first, runs, runs},
-		{"the one that it was", was, first, hashA, hashA},
-		{"before the manifest was edited", was, edited, hashA, hashB},
-		{"the manifest says who it is", Identity{}, asking("mine", "app:1", "100m"), runs, "mine"},
+		{"a kubelet's", Identity{}, first, runs, runs, nil},
+		{"a kubelet's again, after this agent's", was, first, runs, runs, []types.UID{hashA}},
+		{"the one that it was", was, first, hashA, hashA, nil},
+		{"before the manifest was edited", was, edited, hashA, hashB, []types.UID{hashA}},
+		{"before an earlier agent saw the edit", recognize(was, edited), edited, hashA, hashB, []types.UID{hashA}},
+		{"the manifest says who it is", Identity{}, asking("mine", "app:1", "100m"), runs, "mine", nil},
 	}
 	for _, tt := range tests {
 		got := adopt(tt.was, recognize(tt.was, tt.now), tt.runs)
-		if want := (Identity{UID: tt.uid, Content: tt.now.UID, Shape: shapeOf(tt.now.Pod)}); got != want {
-			t.Errorf("%s: got %+v, want %+v", tt.name, got, want)
+		want := Identity{UID: tt.uid, Content: tt.now.UID, Shape: shapeOf(tt.now.Pod), Former: tt.former}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
 }
@@ -98,5 +105,17 @@ func TestAmendment(t *testing.T) {
 	want := map[string][]string{"the same manifest": {"300m", "debug"}, "another one": {"200m", "debug"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The list of former UIDs does not grow for ever.
+func TestFormerIsLimited(t *testing.T) {
+	var i Identity
+	for n := range 2 * mostFormer {
+		i = recognize(i, asking(types.UID(fmt.Sprintf("%032x", n)), fmt.Sprintf("app:%d", n), ""))
+	}
+	if newest := types.UID(fmt.Sprintf("%032x", 2*mostFormer-2)); len(i.Former) != mostFormer ||
+		i.Former[mostFormer-1] != newest {
+		t.Errorf("%d former UIDs: %q, want %d up to %s", len(i.Former), i.Former, mostFormer, newest)
 	}
 }
