@@ -61,6 +61,7 @@ func TestChaos(t *testing.T) {
 // chaosPod is a pod that should exist.
 type chaosPod struct {
 	name, kind string
+	version    string            // the label that it should have
 	applied    bool              // by berth apply; otherwise from the manifest directory
 	touched    bool              // the test ended a process of it
 	ids        map[string]string // the ID of each container as it was seen first
@@ -233,8 +234,9 @@ func (c *chaos) put(p *chaosPod) {
 	}
 	spec := strings.NewReplacer("IMAGE", `"example.com/workload:1"`, "NAME", p.name).
 		Replace(chaosSpecs[p.kind])
-	text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {version: v%d}}\nspec: %s\n", p.name,
-		c.dice.Uint32(), spec)
+	p.version = fmt.Sprintf("v%d", c.dice.Uint32())
+	text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {version: %s}}\nspec: %s\n", p.name,
+		p.version, spec)
 	if p.kind == "claim" {
 		text += fmt.Sprintf(chaosClaim, p.name)
 	}
@@ -475,8 +477,11 @@ func (c *chaos) converged(ctx context.Context) error {
 	return c.containersMatch(ctx)
 }
 
-// arrived says whether a pod is in the state that its kind leads to.
+// arrived says whether a pod is the last version, in the state that its kind leads to.
 func arrived(d *chaosPod, p *corev1.Pod) bool {
+	if p.Labels["version"] != d.version {
+		return false
+	}
 	switch d.kind {
 	case "job":
 		// A runtime that is killed while it starts a container does not know whether the container has run.
