@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -14,7 +16,7 @@ type transcript struct {
 	machine string
 	live    bool                // print each line at once
 	test    string              // the test whose output follows
-	pending map[string][]string // the output of tests without a verdict, by name
+	pending map[string][]string // the output of tests that have begun and have no verdict, by name
 	wrong   []string            // tests that failed or skipped, and errors of the guest itself
 	done    bool
 }
@@ -32,6 +34,9 @@ func (t *transcript) line(line string) {
 	line = strings.TrimRight(line, "\r\n")
 	if m := marker.FindStringSubmatch(line); m != nil {
 		t.test = m[1]
+		if _, known := t.pending[t.test]; !known {
+			t.pending[t.test] = nil
+		}
 		return
 	}
 	if message, ok := strings.CutPrefix(line, guestPrefix); ok {
@@ -67,12 +72,12 @@ func (t *transcript) line(line string) {
 	delete(t.pending, name)
 }
 
-// rest prints the output of tests without a verdict.
+// rest prints which tests have no verdict, and their output.
 func (t *transcript) rest() {
 	if t.live {
 		return
 	}
-	for name, lines := range t.pending {
-		fmt.Fprintf(t.out, "--- %s\n%s\n", name, strings.Join(lines, "\n"))
+	for _, name := range slices.Sorted(maps.Keys(t.pending)) {
+		fmt.Fprintln(t.out, strings.Join(append([]string{"--- no verdict: " + name}, t.pending[name]...), "\n"))
 	}
 }

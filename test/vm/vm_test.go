@@ -39,6 +39,8 @@ ok    v2  e2e/good  2.50s
     testscript.go:2: what went wrong
 --- FAIL: TestScript/embedded/bad (2.00s)
 --- SKIP: TestLonely (0.00s)
+--- no verdict: TestScript
+--- no verdict: TestScript/embedded
 vm guest: test.test: exit status 1
 `
 	if d := cmp.Diff(want, out.String()); d != "" {
