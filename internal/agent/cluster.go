@@ -94,6 +94,7 @@ func newStats(a *Agent) (*stats.Stats, error) {
 		CRI: a.machine.engine.Client, Cgroups: a.steps.cgroups.Containers(), Observed: a.tables.observed.Table,
 		Fleet: a.tables.fleet, Named: serve.Named(a.Config), Mounts: a.steps.volumes,
 		Dirs: a.steps.dirs, Endpoint: a.machine.engine.Endpoint(),
+		Disk: a.doors.pressure.disk,
 	}.Stats(stats.Options{
 		Node: a.Config.NodeName, Machine: a.steps.allocations.Machine(), Capacity: a.machine.facts.Capacity,
 		Identity: a.machine.facts.Info, Dir: a.Config.RootDir, Drivers: a.demand.access.Drivers,

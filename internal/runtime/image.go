@@ -169,8 +169,8 @@ func fullName(name string) string {
 	return named.String()
 }
 
-// LayerUsage measures the writable layer of a container now. The CRI reports what containerd measured in the last
-// minute.
+// LayerUsage measures the writable layer of a container now. The CRI reports what containerd measured in the last five
+// minutes.
 func (r *Runtime) LayerUsage(ctx context.Context, container string) (u diskusage.Usage, err error) {
 	server, err := r.server(ctx)
 	if err != nil {

@@ -350,6 +350,12 @@ func (d *Disk) candidates(ctx context.Context, s eviction.Signal,
 	})
 }
 
+// Layers returns the sizes of the writable layers of all pods by container. After an error it returns those that it
+// could read. It may be called from any goroutine.
+func (d *Disk) Layers(ctx context.Context) (map[string]diskusage.Usage, error) {
+	return d.readLayers(ctx, nil)
+}
+
 // layers returns the sizes of the writable layers by container, of one pod or of all. It leaves out what it cannot
 // read.
 func (d *Disk) layers(ctx context.Context, of *corev1.Pod) map[string]diskusage.Usage {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-run/berth/internal/api/stream"
 	"github.com/berth-run/berth/internal/base/cgroupfile"
+	"github.com/berth-run/berth/internal/base/diskusage"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/config"
@@ -42,8 +43,16 @@ type Source struct {
 	// left out.
 	Named map[string]string
 	Dirs  *poddir.Dirs
+	Disk  disk
 	// Endpoint is the address of the runtime. Only a process that listens on unix:///path is measured.
 	Endpoint string
+}
+
+// disk measures what pods use of file systems.
+type disk interface {
+	// Layers returns the sizes of the writable layers of all containers, by container ID. After an error it returns
+	// those that it could read.
+	Layers(context.Context) (map[string]diskusage.Usage, error)
 }
 
 // Stats returns the part that measures the pods of this source and the machine. It sets Root, Host, Source and Now of
@@ -195,17 +204,12 @@ func listener(endpoint string) int {
 
 // Layers implements stats.Source.
 func (s Source) Layers(ctx context.Context) (map[string]stats.Layer, error) {
-	r, err := s.CRI.Runtime.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{})
-	if err != nil {
-		return nil, err
+	sizes, err := s.Disk.Layers(ctx)
+	all := make(map[string]stats.Layer, len(sizes))
+	for id, u := range sizes {
+		all[id] = stats.Layer{Bytes: uint64(u.Bytes), Inodes: uint64(u.Inodes)}
 	}
-	all := make(map[string]stats.Layer, len(r.Stats))
-	for _, c := range r.Stats {
-		w := c.GetWritableLayer()
-		all[c.GetAttributes().GetId()] = stats.Layer{Bytes: w.GetUsedBytes().GetValue(),
-			Inodes: w.GetInodesUsed().GetValue()}
-	}
-	return all, nil
+	return all, err
 }
 
 // Stores implements stats.Source.
