@@ -58,7 +58,7 @@ func recognize(was Identity, p *pod.Pod) Identity {
 	return now
 }
 
-// before returns the UIDs that the place has had when its pod has the UID now.
+// before returns the former UIDs of a place whose pod gets the UID now.
 func (i Identity) before(now types.UID) (all []types.UID) {
 	for _, uid := range append(slices.Clone(i.Former), i.UID) {
 		if uid != now && uid != "" {
@@ -68,10 +68,10 @@ func (i Identity) before(now types.UID) (all []types.UID) {
 	return all[max(0, len(all)-mostFormer):]
 }
 
-// adopt returns the identity of a running pod if the manifest does not set a UID. A pod whose manifest has changed
-// since is not adopted.
+// adopt returns the identity of a running pod if the manifest does not set a UID. A former pod of the place is not
+// adopted: its manifest has changed since.
 func adopt(was, now Identity, runs types.UID) Identity {
-	if !hashed(now.Content) || runs == was.UID || runs == now.UID || slices.Contains(now.Former, runs) {
+	if !hashed(now.Content) || runs == now.UID || slices.Contains(now.Former, runs) {
 		return now
 	}
 	return Identity{UID: runs, Content: now.Content, Shape: now.Shape, Former: was.before(runs)}
