@@ -246,8 +246,8 @@ func unusedLog(o *pod.Observed, id string) string {
 	return ""
 }
 
-// dropLog removes the log of a container that never ran. It is called before the container is removed: if this agent is
-// killed in between, the next agent would take the log for the log of an earlier instance.
+// dropLog removes the log of a container that never ran. The container is removed after its log: if this agent were
+// killed between the two in the other order, the next one would take the log for that of an earlier instance.
 func (l *launch) dropLog(path string) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.s.opts.Log.Warn("cannot remove the log of a container that never ran", "pod", pod.FullName(l.pod),
