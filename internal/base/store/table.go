@@ -56,6 +56,19 @@ func (t *Table[K, V]) Get(key K) (V, bool) {
 	return v, ok
 }
 
+// Where returns the values that match, in no particular order. It is for few values of many: after a Snapshot, the next
+// write copies all rows. matches must not use the table.
+func (t *Table[K, V]) Where(matches func(V) bool) (all []V) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, v := range t.rows {
+		if matches(v) {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
 // Len is the number of rows.
 func (t *Table[K, V]) Len() int {
 	t.mu.Lock()

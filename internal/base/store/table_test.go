@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -223,4 +224,20 @@ func TestConcurrentReadersSeeTheLastState(t *testing.T) {
 		}
 	}
 	wg.Wait()
+}
+
+// Where must not make the next write copy the rows, as a Snapshot does.
+func TestWhere(t *testing.T) {
+	table := New[string, int]()
+	for key, v := range map[string]int{"a": 1, "b": 2, "c": 3} {
+		table.Put(key, v)
+	}
+	got := table.Where(func(v int) bool { return v > 1 })
+	slices.Sort(got)
+	if diff := cmp.Diff([]int{2, 3}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if table.shared {
+		t.Error("the rows are shared")
+	}
 }

@@ -4,10 +4,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/store"
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -29,7 +27,7 @@ type Cluster struct {
 }
 
 func newCluster(m *merge) *Cluster {
-	return &Cluster{Mirrors: m.cluster.Mirrors, merge: m, seen: func() {}}
+	return &Cluster{Mirrors: m.claims.cluster.Mirrors, merge: m, seen: func() {}}
 }
 
 // Replace replaces all pods of the cluster. The first call also replaces the pods of Restore, and Sources.Synced waits
@@ -37,7 +35,7 @@ func newCluster(m *merge) *Cluster {
 func (c *Cluster) Replace(pods []*corev1.Pod) {
 	at := time.Now()
 	c.merge.mu.Lock()
-	c.merge.cluster.Replace(pods, at)
+	c.merge.claims.cluster.Replace(pods, at)
 	c.merge.settle(cluster.Origin, at)
 	c.seen()
 }
@@ -47,13 +45,11 @@ func (c *Cluster) Put(p *corev1.Pod) {
 	m, at := c.merge, time.Now()
 	m.mu.Lock()
 	was, wanted := m.desired.Get(p.UID)
-	now := m.cluster.Put(p, at)
+	now := m.claims.cluster.Put(p, at)
 	switch {
 	case cluster.Mirror(p):
 	case now != nil && wanted && was.Source == pod.SourceAPI && was.Key() == now.Key():
-		if was != now {
-			m.desired.Put(now.UID, now) // the name is the same, so no other pod is concerned
-		}
+		m.settlePods(m.claims.putCluster()) // the name is the same, so no other pod is concerned
 	default:
 		m.settle(cluster.Origin, at)
 		return
@@ -64,7 +60,7 @@ func (c *Cluster) Put(p *corev1.Pod) {
 // Drop removes a pod that the API server does not have any more.
 func (c *Cluster) Drop(p *corev1.Pod) {
 	c.merge.mu.Lock()
-	c.merge.cluster.Drop(p)
+	c.merge.claims.cluster.Drop(p)
 	c.merge.settle(cluster.Origin, time.Now())
 }
 
@@ -73,7 +69,7 @@ func (c *Cluster) Drop(p *corev1.Pod) {
 func (c *Cluster) Restore(pods []*corev1.Pod) {
 	m, at := c.merge, time.Now()
 	m.mu.Lock()
-	if !m.cluster.Restore(pods, at) {
+	if !m.claims.cluster.Restore(pods, at) {
 		m.mu.Unlock()
 		return
 	}
@@ -93,26 +89,13 @@ func (o Objects) Put(v object.Value) { o.merge.setObject(object.KeyOf(v), v) }
 func (o Objects) Drop(key object.Key) { o.merge.setObject(key, nil) }
 
 // setObject sets the cluster's object for key, or removes it if v is nil.
-func (m *merge) setObject(key object.Key, v runtime.Object) {
+func (m *merge) setObject(key object.Key, v object.Value) {
 	m.mu.Lock()
-	m.cluster.SetObject(key, v)
-	switch {
-	case key.Kind == object.RuntimeClass || m.supplied(key):
-		m.settle(cluster.Origin, time.Now()) // it may change pods, or replace an object of a manifest
+	m.claims.setObject(key, v)
+	m.settleObject(key)
+	if key.Kind == object.RuntimeClass || m.claims.supplied(key) {
+		m.settle(cluster.Origin, time.Now()) // it may change pods, or the problems of a manifest
 		return
-	case v != nil:
-		m.hold(key, v)
-	default:
-		m.objects.Delete(key)
 	}
 	m.mu.Unlock()
-}
-
-// refusals returns the pods of the cluster that cannot run here, as problems.
-func (m *merge) refusals() (problems []Problem) {
-	for _, r := range m.cluster.Refusals() {
-		problems = append(problems,
-			Problem{Origin: cluster.Origin, Pod: r.Name, Err: reason.Wrap(reason.FailedValidation, r.Err)})
-	}
-	return problems
 }

@@ -1,62 +1,40 @@
 package source
 
 import (
-	"cmp"
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/source/cluster"
+	"github.com/berth-run/berth/internal/pod/source/content"
+	"github.com/berth-run/berth/internal/pod/source/contest"
 	"github.com/berth-run/berth/internal/pod/source/identity"
 )
 
-// claim is a pod or object that an origin wants, with its place in the order of claims.
-type claim[T any] struct {
-	want  T
-	order uint64 // when its origin first wanted this name; claims of the cluster come last
-	index int    // within its origin
-}
-
-func sortClaims[T any](claims []claim[T]) {
-	slices.SortFunc(claims, func(a, b claim[T]) int {
-		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.index, b.index))
-	})
-}
-
-// resolve gives each name and each UID to its first claim. The other claims are problems until the first is gone. The
-// winners are in the order of their claims.
-func resolve(claims []claim[*pod.Pod]) ([]*pod.Pod, []Problem) {
-	sortClaims(claims)
-	byName := map[types.NamespacedName]*pod.Pod{}
-	byUID := map[types.UID]*pod.Pod{}
-	var winners []*pod.Pod
-	var problems []Problem
-	for _, c := range claims {
-		if first, taken := byName[c.want.Key()]; taken {
-			problems = append(problems,
-				refuse(c.want, "%s: pod %s is already defined by %s: rename it, or remove one of the two",
-					c.want.Origin,
-					c.want.Key(), first.Origin))
-			continue
-		}
-		if first, taken := byUID[c.want.UID]; taken {
-			problems = append(problems,
-				refuse(c.want, "%s: pod %s has the UID %s of pod %s (%s): remove metadata.uid", c.want.Origin,
-					c.want.Key(), c.want.UID, first.Key(), first.Origin))
-			continue
-		}
-		byName[c.want.Key()] = c.want
-		byUID[c.want.UID] = c.want
-		winners = append(winners, c.want)
+// refusal is the problem of a pod whose name or UID another pod has.
+func refusal(l contest.Loss[slot, *pod.Pod]) Problem {
+	p, first := l.Value, l.Winner
+	why := reason.New(reason.FailedValidation,
+		"%s: pod %s is already defined by %s: rename it, or remove one of the two", p.Origin, p.Key(), first.Origin)
+	if l.Key.uid != "" {
+		why = reason.New(reason.FailedValidation, "%s: pod %s has the UID %s of pod %s (%s): remove metadata.uid",
+			p.Origin, p.Key(), p.UID, first.Key(), first.Origin)
 	}
-	return winners, problems
+	return Problem{Origin: p.Origin, Pod: p.Key(), Err: why}
 }
 
-func refuse(p *pod.Pod, format string, args ...any) Problem {
-	return Problem{Origin: p.Origin, Pod: p.Key(), Err: reason.New(reason.FailedValidation, format, args...)}
+// objectRefusal is the problem of an object whose name another one has.
+func objectRefusal(l contest.Loss[slot, *content.Item]) Problem {
+	i, key := l.Value, l.Value.Key()
+	why := reason.New(reason.FailedValidation, "%s: %s is already defined by %s: rename it, or remove one of the two",
+		i.Origin, key, l.Winner.Origin)
+	if l.Winner.Origin == cluster.Origin {
+		why = reason.New(reason.FailedValidation,
+			"%s: %s exists in the cluster too, whose object is used: rename it, or remove one of the two", i.Origin,
+			key)
+	}
+	return Problem{Origin: i.Origin, Err: why}.About(key)
 }
 
 // inPlace reports whether a running pod can change from was to now without a replacement. Only fields may differ that

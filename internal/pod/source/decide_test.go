@@ -1,7 +1,6 @@
 package source
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,71 +8,28 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-run/berth/internal/model/pod"
+	"github.com/berth-run/berth/internal/pod/source/contest"
 	"github.com/berth-run/berth/internal/pod/source/manifest/manifesttest"
 )
 
-func TestResolve(t *testing.T) {
-	tests := []struct {
-		name     string
-		claims   []claim[*pod.Pod]
-		want     []string // origin/name/uid
-		problems []string
-	}{
-		{name: "nothing"},
-		{
-			name:   "all different",
-			claims: []claim[*pod.Pod]{{manifesttest.Pod("b", "2", "f"), 2, 0}, {manifesttest.Pod("a", "1", "f"), 1, 0}},
-			want:   []string{"f/a/1", "f/b/2"},
-		},
-		{
-			name: "the earlier claim wins",
-			claims: []claim[*pod.Pod]{{manifesttest.Pod("a", "1", "late"), 7, 0},
-				{manifesttest.Pod("a", "2", "early"), 3, 0}},
-			want: []string{"early/a/2"},
-			problems: []string{
-				"FailedValidation: late: pod default/a is already defined by early: rename it, or remove " +
-					"one of the two"},
-		},
-		{
-			name:   "twice in one file",
-			claims: []claim[*pod.Pod]{{manifesttest.Pod("a", "2", "f"), 1, 1}, {manifesttest.Pod("a", "1", "f"), 1, 0}},
-			want:   []string{"f/a/1"},
-			problems: []string{
-				"FailedValidation: f: pod default/a is already defined by f: rename it, or remove one of the two"},
-		},
-		{
-			name:   "same UID, other name",
-			claims: []claim[*pod.Pod]{{manifesttest.Pod("a", "1", "f"), 1, 0}, {manifesttest.Pod("b", "1", "g"), 2, 0}},
-			want:   []string{"f/a/1"},
-			problems: []string{
-				"FailedValidation: g: pod default/b has the UID 1 of pod default/a (f): remove metadata.uid"},
-		},
-		{
-			name: "a refused pod refuses nobody",
-			claims: []claim[*pod.Pod]{{manifesttest.Pod("a", "1", "f"), 1, 0}, {manifesttest.Pod("a", "2", "g"), 2, 0},
-				{manifesttest.Pod("b", "2", "h"), 3, 0}},
-			want: []string{"f/a/1", "h/b/2"},
-			problems: []string{
-				"FailedValidation: g: pod default/a is already defined by f: rename it, or remove one of the two"},
-		},
+func TestRefusals(t *testing.T) {
+	c := contest.New[slot, *pod.Pod]()
+	for _, p := range []*pod.Pod{
+		manifesttest.Pod("a", "1", "f"), manifesttest.Pod("a", "2", "g"), manifesttest.Pod("b", "1", "h"),
+		manifesttest.Pod("c", "3", "i"),
+	} {
+		c.Put(p.Origin, podClaim(p, podOfManifest))
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			winners, problems := resolve(tt.claims)
-			var got, texts []string
-			for _, p := range winners {
-				got = append(got, fmt.Sprintf("%s/%s/%s", p.Origin, p.Name, p.UID))
-			}
-			for _, p := range problems {
-				texts = append(texts, p.Err.Error())
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("winners (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tt.problems, texts); diff != "" {
-				t.Errorf("problems (-want +got):\n%s", diff)
-			}
-		})
+	var texts []string
+	for _, l := range c.Lost() {
+		texts = append(texts, refusal(l).Err.Error())
+	}
+	want := []string{
+		"FailedValidation: g: pod default/a is already defined by f: rename it, or remove one of the two",
+		"FailedValidation: h: pod default/b has the UID 1 of pod default/a (f): remove metadata.uid",
+	}
+	if diff := cmp.Diff(want, texts); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 }
 

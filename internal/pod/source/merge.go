@@ -3,9 +3,8 @@ package source
 import (
 	"context"
 	"log/slog"
-	"math"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -36,10 +35,11 @@ type merge struct {
 
 	mu      sync.Mutex
 	origins map[string]offer
-	cluster *cluster.Set
-	order   map[claimed]uint64
-	last    uint64
-	static  *identity.Identities
+	// troubled are the origins with problems.
+	troubled map[string]bool
+	claims   claims
+	static   *identity.Identities
+	// classes are the winners that have a RuntimeClass, by UID.
 	classes map[types.UID]classed
 	changed wake.Signal // wakes keepIdentities
 	// listed are the directories that were read completely.
@@ -62,16 +62,6 @@ type offer struct {
 	faulty  bool             // it has faults, perhaps not reported yet
 }
 
-// claimed identifies a name that an origin wants.
-type claimed struct {
-	origin string
-	key    object.Key
-}
-
-func podKey(name types.NamespacedName) object.Key {
-	return object.Key{Kind: "Pod", Namespace: name.Namespace, Name: name.Name}
-}
-
 func newMerge(o Options) *merge {
 	static := identity.New(o.Identities)
 	static.Running = o.Running
@@ -85,8 +75,8 @@ func newMerge(o Options) *merge {
 		nodeName:       o.NodeName,
 		origins:        map[string]offer{},
 		ignored:        o.Ignored,
-		cluster:        cluster.New(o.NodeName, o.Ignored),
-		order:          map[claimed]uint64{},
+		troubled:       map[string]bool{},
+		claims:         newClaims(o.NodeName, o.Ignored),
 		classes:        map[types.UID]classed{},
 		static:         static,
 		changed:        wake.New(),
@@ -104,12 +94,19 @@ func (m *merge) Put(origin string, w content.Wanted, problems []Problem, at time
 	o.problems, o.dir, o.faulty = problems, w.Dir, w.Faulty
 	m.replaceObjects(&o, w.Objects, at)
 	m.origins[origin] = o
+	if delete(m.troubled, origin); len(o.problems)+len(o.refused) > 0 {
+		m.troubled[origin] = true
+	}
 	m.settle(origin, at)
 }
 
 // replace sets the pods that an origin wants. The caller holds m.mu.
 func (m *merge) replace(origin string, pods []*pod.Pod, at time.Time) {
 	o := m.origins[origin]
+	was := make(map[types.UID]*pod.Pod, len(o.pods))
+	for _, p := range slices.Backward(o.pods) { // of two with one UID, the first counts
+		was[p.UID] = p
+	}
 	adopted := make([]*pod.Pod, len(pods))
 	for i, p := range pods {
 		if kept := m.ignored.Without(p.Pod); kept != p.Pod {
@@ -119,7 +116,7 @@ func (m *merge) replace(origin string, pods []*pod.Pod, at time.Time) {
 		if p.Source != pod.SourceLocal {
 			p = m.static.Identify(origin, p)
 		}
-		adopted[i] = adopt(o.pods, p, at)
+		adopted[i] = adopt(was[p.UID], p, at)
 	}
 	o.base, o.pods = pods, adopted
 	m.origins[origin] = o
@@ -129,39 +126,35 @@ func (m *merge) replace(origin string, pods []*pod.Pod, at time.Time) {
 func (m *merge) Drop(origin string, at time.Time) {
 	m.mu.Lock()
 	delete(m.origins, origin)
+	delete(m.troubled, origin)
 	m.settle(origin, at)
 }
 
 // owner returns the desired pod of this name.
 func (m *merge) owner(name types.NamespacedName) (*pod.Pod, bool) {
-	for _, p := range m.desired.Snapshot().All() {
-		if p.Key() == name {
-			return p, true
-		}
+	for _, p := range m.desired.Where(func(p *pod.Pod) bool { return p.Key() == name }) {
+		return p, true
 	}
 	return nil, false
 }
 
-// adopt gives p the time when its origin first had a pod of this UID. If nothing else has changed, it returns the
-// earlier value, otherwise p.
-func adopt(was []*pod.Pod, p *pod.Pod, at time.Time) *pod.Pod {
-	for _, old := range was {
-		if old.UID != p.UID {
-			continue
+// adopt gives p the time when its origin first had a pod of this UID. was is the origin's pod of this UID until now, or
+// nil. If nothing else has changed, adopt returns it, otherwise p.
+func adopt(was, p *pod.Pod, at time.Time) *pod.Pod {
+	switch was {
+	case nil:
+		if p.Seen.IsZero() {
+			p.Seen = at
 		}
-		if old == p {
-			return old
-		}
-		stamp(p, old.Seen)
-		if same(old, p) {
-			return old
-		}
+		stamp(p, p.Seen)
 		return p
+	case p:
+		return was
 	}
-	if p.Seen.IsZero() {
-		p.Seen = at
+	stamp(p, was.Seen)
+	if same(was, p) {
+		return was
 	}
-	stamp(p, p.Seen)
 	return p
 }
 
@@ -170,32 +163,23 @@ func stamp(p *pod.Pod, seen time.Time) {
 	content.Annotate(p.Pod, pod.AnnotationConfigSeen, seen.Format(time.RFC3339Nano))
 }
 
-// settle updates the tables to what the origins want, and unlocks m.mu. Pods are removed before new ones are added,
-// because a new pod may have the name of an old one.
+// settle updates the tables to what the origins want after a change of one of them, and unlocks m.mu. It looks only at
+// what the change concerns, so that a pod costs the same beside few pods and beside many.
 func (m *merge) settle(origin string, at time.Time) {
-	m.number(origin)
+	o := m.origins[origin]
+	for _, i := range m.claims.putObjects(origin, o.objects) { // first, so that new pods find their objects
+		m.settleObject(i.Key())
+	}
+	if origin == cluster.Origin {
+		m.settlePods(m.claims.putCluster())
+	} else {
+		m.settlePods(m.claims.putPods(origin, o.pods))
+	}
 	m.forget(origin)
-	objectProblems := m.settleObjects() // first, so that new pods find their objects
-	winners, problems := resolve(m.claims())
-	problems = append(problems, objectProblems...)
-	for _, o := range m.origins {
+	problems := m.claims.problems()
+	for name := range m.troubled {
+		o := m.origins[name]
 		problems = append(append(problems, o.problems...), o.refused...)
-	}
-	problems = append(problems, m.refusals()...)
-	wanted := map[types.UID]bool{}
-	m.classify(winners)
-	for _, p := range winners {
-		wanted[p.UID] = true
-	}
-	for uid := range m.desired.Snapshot().All() {
-		if !wanted[uid] {
-			m.desired.Delete(uid)
-		}
-	}
-	for _, p := range winners {
-		if old, ok := m.desired.Get(p.UID); !ok || old != p {
-			m.desired.Put(p.UID, p)
-		}
 	}
 	added, resolved := m.settleProblems(problems, at)
 	answered := m.answered
@@ -218,27 +202,26 @@ func (m *merge) settle(origin string, at time.Time) {
 	}
 }
 
-// number gives each name that an origin newly wants its place in the order of claims. It removes the places of names
-// that the origin does not want any more.
-func (m *merge) number(origin string) {
-	wants := map[claimed]bool{}
-	want := func(key object.Key) {
-		c := claimed{origin, key}
-		wants[c] = true
-		if m.order[c] == 0 {
-			m.last++
-			m.order[c] = m.last
+// settlePods updates the table of pods after a change that touched some of them. Pods are removed before new ones are
+// added, because a new pod may have the name of an old one.
+func (m *merge) settlePods(touched []*pod.Pod) {
+	uids := slices.Sorted(maps.Keys(m.classes)) // a RuntimeClass may have changed
+	for _, p := range touched {
+		uids = append(uids, p.UID)
+	}
+	var wanted []*pod.Pod
+	for _, uid := range uids {
+		if p, _, ok := m.claims.pods.Winner(slot{uid: uid}); ok {
+			wanted = append(wanted, p)
+		} else {
+			delete(m.classes, uid)
+			m.desired.Delete(uid)
 		}
 	}
-	for _, p := range m.origins[origin].pods {
-		want(podKey(p.Key()))
-	}
-	for _, i := range m.origins[origin].objects {
-		want(i.Key())
-	}
-	for c := range m.order {
-		if c.origin == origin && !wants[c] {
-			delete(m.order, c)
+	for _, p := range wanted {
+		p = m.classify(p)
+		if old, ok := m.desired.Get(p.UID); !ok || old != p {
+			m.desired.Put(p.UID, p)
 		}
 	}
 }
@@ -249,10 +232,7 @@ func (m *merge) forget(origin string) {
 	if origin == originLocal || content.Faulty(m.origins[origin].problems) {
 		return
 	}
-	m.static.Retain(func(at string) bool {
-		name, mine := strings.CutPrefix(at, origin+" ")
-		return !mine || m.order[claimed{origin, podKey(content.ParseName(name))}] != 0
-	})
+	m.static.Retain(origin, func(name string) bool { return m.claims.wants(origin, name) })
 	if m.static.Dirty() {
 		m.changed.Wake()
 	}
@@ -271,7 +251,7 @@ func (m *merge) keepIdentities(ctx context.Context, synced <-chan struct{}) erro
 		case <-synced:
 			m.mu.Lock()
 			m.static.Running = nil
-			m.static.Retain(m.isPlace)
+			m.static.RetainAll(m.claims.wants)
 			if m.static.Dirty() {
 				m.changed.Wake()
 			}
@@ -282,35 +262,12 @@ func (m *merge) keepIdentities(ctx context.Context, synced <-chan struct{}) erro
 	return checkpoint.SaveLater(ctx, m.changed.C(), checkpoint.Delay{Before: saveDelay}, m.flush)
 }
 
-func (m *merge) isPlace(at string) bool {
-	for c := range m.order {
-		if c.key.Kind == "Pod" &&
-			identity.Place(c.origin, types.NamespacedName{Namespace: c.key.Namespace, Name: c.key.Name}) == at {
-			return true
-		}
-	}
-	return false
-}
-
 func (m *merge) flush() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.static.Flush(); err != nil {
 		m.log.Warn("save the identities of static pods failed, retrying after the next change", "err", err)
 	}
-}
-
-func (m *merge) claims() []claim[*pod.Pod] {
-	var all []claim[*pod.Pod]
-	for origin, o := range m.origins {
-		for i, p := range o.pods {
-			all = append(all, claim[*pod.Pod]{p, m.order[claimed{origin, podKey(p.Key())}], i})
-		}
-	}
-	for i, p := range m.cluster.Pods() {
-		all = append(all, claim[*pod.Pod]{p, math.MaxUint64, i})
-	}
-	return all
 }
 
 // settleProblems updates the table of problems and returns the new ones and the resolved ones.

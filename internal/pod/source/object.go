@@ -6,8 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/model/object"
+	"github.com/berth-run/berth/internal/pod/source/cluster"
 	"github.com/berth-run/berth/internal/pod/source/content"
 )
 
@@ -29,44 +29,13 @@ func (m *merge) replaceObjects(o *offer, items []*content.Item, at time.Time) {
 	}
 }
 
-// settleObjects updates the table of objects. Each name goes to the cluster, or else to its first claim.
-func (m *merge) settleObjects() (problems []Problem) {
-	var claims []claim[*content.Item]
-	for origin, o := range m.origins {
-		for n, i := range o.objects {
-			claims = append(claims, claim[*content.Item]{i, m.order[claimed{origin, i.Key()}], n})
-		}
-	}
-	sortClaims(claims)
-	first := map[object.Key]*content.Item{}
-	for _, c := range claims {
-		key := c.want.Key()
-		if m.cluster.Object(key) != nil {
-			problems = append(problems, Problem{Origin: c.want.Origin, Err: reason.New(reason.FailedValidation,
-				"%s: %s exists in the cluster too, whose object is used: rename it, or remove one of the two",
-				c.want.Origin, key)}.About(key))
-			continue
-		}
-		if other, taken := first[key]; taken {
-			problems = append(problems, Problem{Origin: c.want.Origin, Err: reason.New(reason.FailedValidation,
-				"%s: %s is already defined by %s: rename it, or remove one of the two", c.want.Origin, key,
-				other.Origin)}.About(key))
-			continue
-		}
-		first[key] = c.want
-	}
-	for key := range m.objects.Snapshot().All() {
-		if first[key] == nil && m.cluster.Object(key) == nil {
-			m.objects.Delete(key)
-		}
-	}
-	for key, i := range first {
+// settleObject updates one name in the table.
+func (m *merge) settleObject(key object.Key) {
+	if i, _, ok := m.claims.items.Winner(slot{name: key}); ok {
 		m.hold(key, i.Value)
+	} else {
+		m.objects.Delete(key)
 	}
-	for key, v := range m.cluster.Objects() {
-		m.hold(key, v)
-	}
-	return problems
 }
 
 // hold puts an object into the table unless it is there already.
@@ -74,16 +43,6 @@ func (m *merge) hold(key object.Key, v runtime.Object) {
 	if old, ok := m.objects.Get(key); !ok || old != v {
 		m.objects.Put(key, v)
 	}
-}
-
-// supplied reports whether an origin wants an object of that name.
-func (m *merge) supplied(key object.Key) bool {
-	for _, o := range m.origins {
-		if slices.ContainsFunc(o.objects, func(i *content.Item) bool { return i.Key() == key }) {
-			return true
-		}
-	}
-	return false
 }
 
 // holder returns the origin's object in the table, false if the name is free or the cluster's.
@@ -97,16 +56,9 @@ func (m *merge) holder(key object.Key) (*content.Item, bool) {
 // offered returns the origin's object in the table, nil if there is none, and what the origin offers. The caller holds
 // m.mu.
 func offered(m *merge, key object.Key) (*content.Item, offer) {
-	row, ok := m.objects.Get(key)
-	if !ok {
+	i, origin, ok := m.claims.items.Winner(slot{name: key})
+	if !ok || i.Origin == cluster.Origin {
 		return nil, offer{}
 	}
-	for _, o := range m.origins {
-		for _, i := range o.objects {
-			if i.Value == row {
-				return i, o
-			}
-		}
-	}
-	return nil, offer{}
+	return i, m.origins[origin]
 }

@@ -2,7 +2,6 @@ package source
 
 import (
 	nodev1 "k8s.io/api/node/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
@@ -14,27 +13,25 @@ type classed struct {
 	class      *nodev1.RuntimeClass
 }
 
-// classify adds the fields of their RuntimeClass to pods, as the API server does at creation. Once admitted, a pod
-// keeps these fields while it stays the same, even if the class changes or is deleted. Pods of the API server have the
-// fields already. The caller holds m.mu.
-func (m *merge) classify(pods []*pod.Pod) {
-	was := m.classes
-	m.classes = map[types.UID]classed{}
-	for i, p := range pods {
-		if p.Spec.RuntimeClassName == nil || p.Source == pod.SourceAPI {
-			continue
-		}
-		c := was[p.UID]
-		class := c.class
-		if class == nil || !m.node.Working(p.UID) {
-			row, _ := m.objects.Get(object.Key{Kind: object.RuntimeClass, Name: *p.Spec.RuntimeClassName})
-			class, _ = row.(*nodev1.RuntimeClass)
-		}
-		if c.from != p || c.class != class {
-			c = classed{from: p, made: withClass(p, class), class: class}
-		}
-		m.classes[p.UID], pods[i] = c, c.made
+// classify adds the fields of its RuntimeClass to a pod, as the API server does at creation. Once admitted, a pod keeps
+// these fields while it stays the same, even if the class changes or is deleted. Pods of the API server have the fields
+// already. The caller holds m.mu.
+func (m *merge) classify(p *pod.Pod) *pod.Pod {
+	if p.Spec.RuntimeClassName == nil || p.Source == pod.SourceAPI {
+		delete(m.classes, p.UID)
+		return p
 	}
+	c := m.classes[p.UID]
+	class := c.class
+	if class == nil || !m.node.Working(p.UID) {
+		row, _ := m.objects.Get(object.Key{Kind: object.RuntimeClass, Name: *p.Spec.RuntimeClassName})
+		class, _ = row.(*nodev1.RuntimeClass)
+	}
+	if c.from != p || c.class != class {
+		c = classed{from: p, made: withClass(p, class), class: class}
+	}
+	m.classes[p.UID] = c
+	return c.made
 }
 
 // withClass returns the pod with the fields of its RuntimeClass.

@@ -169,7 +169,7 @@ func (s *Sources) LocalSynced() <-chan struct{} { return s.local.open }
 func (s *Sources) Supplies(key object.Key) bool {
 	s.merge.mu.Lock()
 	defer s.merge.mu.Unlock()
-	return s.merge.supplied(key)
+	return s.merge.claims.supplied(key)
 }
 
 // latch opens after lift was called as often as it has bolts.

@@ -2,17 +2,14 @@ package cluster
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-run/berth/internal/base/store"
-	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -29,7 +26,13 @@ type Set struct {
 	synced  bool
 	pods    map[types.UID]*pod.Pod
 	refused map[types.UID]Refusal
-	objects map[object.Key]runtime.Object
+	changed map[types.UID]bool // since Changes was called
+}
+
+// Change is a pod that was added or replaced, or that is gone.
+type Change struct {
+	UID types.UID
+	Pod *pod.Pod // nil: it is gone, or cannot run here
 }
 
 // Refusal is a pod that cannot run here, and why.
@@ -42,8 +45,7 @@ type Refusal struct {
 func New(node string, ignored pod.Ignored) *Set {
 	return &Set{
 		Mirrors: store.New[types.NamespacedName, *corev1.Pod](), node: node, ignored: ignored,
-		pods: map[types.UID]*pod.Pod{}, refused: map[types.UID]Refusal{},
-		objects: map[object.Key]runtime.Object{},
+		pods: map[types.UID]*pod.Pod{}, refused: map[types.UID]Refusal{}, changed: map[types.UID]bool{},
 	}
 }
 
@@ -51,6 +53,9 @@ func New(node string, ignored pod.Ignored) *Set {
 func (s *Set) Replace(pods []*corev1.Pod, at time.Time) {
 	was := s.pods
 	s.synced = true
+	for uid := range was {
+		s.changed[uid] = true
+	}
 	s.pods, s.refused = map[types.UID]*pod.Pod{}, map[types.UID]Refusal{}
 	mirrors := map[types.NamespacedName]bool{}
 	for _, p := range pods {
@@ -103,32 +108,32 @@ func (s *Set) Restore(pods []*corev1.Pod, at time.Time) bool {
 // Refusals returns the pods that cannot run here.
 func (s *Set) Refusals() []Refusal { return slices.Collect(maps.Values(s.refused)) }
 
-// Pods returns the pods to run, ordered by the time they were first seen, then by age.
-func (s *Set) Pods() []*pod.Pod {
-	return slices.SortedFunc(maps.Values(s.pods), func(a, b *pod.Pod) int {
+// Changes returns the pods that may have changed since the last call, by the time they were first seen, then by age.
+// The pods that are gone come first.
+func (s *Set) Changes() (all []Change) {
+	var pods []*pod.Pod
+	for uid := range s.changed {
+		if p := s.pods[uid]; p != nil {
+			pods = append(pods, p)
+		} else {
+			all = append(all, Change{UID: uid})
+		}
+	}
+	clear(s.changed)
+	slices.SortFunc(pods, func(a, b *pod.Pod) int {
 		return cmp.Or(a.Seen.Compare(b.Seen), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 			cmp.Compare(a.UID, b.UID))
 	})
-}
-
-// SetObject sets the object for key, or removes it if v is nil.
-func (s *Set) SetObject(key object.Key, v runtime.Object) {
-	if v == nil {
-		delete(s.objects, key)
-		return
+	for _, p := range pods {
+		all = append(all, Change{p.UID, p})
 	}
-	s.objects[key] = v
+	return all
 }
-
-// Object returns the cluster's object for key, or nil.
-func (s *Set) Object(key object.Key) runtime.Object { return s.objects[key] }
-
-// Objects returns all objects.
-func (s *Set) Objects() iter.Seq2[object.Key, runtime.Object] { return maps.All(s.objects) }
 
 func (s *Set) forget(uid types.UID) {
 	delete(s.pods, uid)
 	delete(s.refused, uid)
+	s.changed[uid] = true
 }
 
 func (s *Set) putMirror(p *corev1.Pod) {
@@ -153,6 +158,7 @@ func (s *Set) add(p *corev1.Pod, was *pod.Pod, at time.Time) *pod.Pod {
 	for uid, other := range s.pods { // a name is unique in the API, so the other pod is gone
 		if other.Key() == now.Key() {
 			delete(s.pods, uid)
+			s.changed[uid] = true
 		}
 	}
 	s.pods[p.UID] = now

@@ -30,8 +30,10 @@ type state struct {
 
 func stateOf(s *Set) state {
 	got := state{Refused: map[string]string{}}
-	for _, p := range s.Pods() {
-		got.Pods = append(got.Pods, p.Name+" "+string(p.UID)+" "+p.ResourceVersion)
+	for _, c := range s.Changes() { // of the whole life of the set
+		if p := c.Pod; p != nil {
+			got.Pods = append(got.Pods, p.Name+" "+string(p.UID)+" "+p.ResourceVersion)
+		}
 	}
 	for _, p := range s.Mirrors.Snapshot().All() {
 		got.Mirrors = append(got.Mirrors, p.Name+" "+string(p.UID))
@@ -106,11 +108,50 @@ func TestSameValue(t *testing.T) {
 	s, first := New("node", pod.Ignored{}), time.Unix(100, 0)
 	was := s.Put(apiPod("a", "1", "1", nil), first)
 	s.Replace([]*corev1.Pod{apiPod("a", "1", "1", nil)}, first.Add(time.Minute))
-	if got := s.Pods(); len(got) != 1 || got[0] != was {
+	if got := s.Changes(); len(got) != 1 || got[0].Pod != was {
 		t.Errorf("the same version is %v", got)
 	}
 	if now := s.Put(apiPod("a", "1", "2", nil), first.Add(time.Hour)); now == was || !now.Seen.Equal(first) {
 		t.Errorf("another version was seen at %v", now.Seen)
+	}
+}
+
+func TestChanges(t *testing.T) {
+	s, first := New("node", pod.Ignored{}), time.Unix(100, 0)
+	s.Put(apiPod("b", "2", "1", nil), first.Add(time.Minute))
+	s.Put(apiPod("a", "1", "1", nil), first)
+	s.Put(apiPod("c", "3", "1", nil), first)
+	for _, step := range []struct {
+		does string
+		do   func()
+		want []string
+	}{
+		{"nothing", func() {}, []string{"1", "3", "2"}},
+		{"nothing again", func() {}, nil},
+		{"a drop and a change", func() {
+			s.Put(apiPod("a", "1", "2", nil), first)
+			s.Drop(apiPod("c", "3", "1", nil))
+		}, []string{"3 is gone", "1"}},
+		{"another pod of that name", func() { s.Put(apiPod("a", "4", "1", nil), first) }, []string{"1 is gone", "4"}},
+		{"a pod of another node", func() {
+			p := apiPod("b", "2", "2", nil)
+			p.Spec.NodeName = "other"
+			s.Put(p, first)
+		}, []string{"2 is gone"}},
+		{"a list", func() { s.Replace([]*corev1.Pod{apiPod("d", "5", "1", nil)}, first) }, []string{"4 is gone", "5"}},
+	} {
+		step.do()
+		var got []string
+		for _, c := range s.Changes() {
+			if text := string(c.UID); c.Pod == nil {
+				got = append(got, text+" is gone")
+			} else {
+				got = append(got, text)
+			}
+		}
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.does, diff)
+		}
 	}
 }
 

@@ -3,8 +3,8 @@ package identity
 import (
 	"errors"
 	"io/fs"
-	"maps"
 	"reflect"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -18,8 +18,10 @@ type Identities struct {
 	// Running are the pods that the runtime has already. nil: it is not searched.
 	Running Running
 
-	path     string // empty: in memory only
-	known    map[string]Identity
+	path  string // empty: in memory only
+	known map[string]Identity
+	// places are the keys of known, by origin and NAMESPACE/NAME.
+	places   map[string]map[string]string
 	searched map[string]bool // places that Running was searched for
 	dirty    bool
 }
@@ -32,7 +34,8 @@ type Running interface {
 
 // New returns identities stored in the file at path, or only in memory if path is empty. Call Load to read the file.
 func New(path string) *Identities {
-	return &Identities{path: path, known: map[string]Identity{}, searched: map[string]bool{}}
+	return &Identities{path: path, known: map[string]Identity{}, places: map[string]map[string]string{},
+		searched: map[string]bool{}}
 }
 
 // format is the version of the file.
@@ -50,8 +53,21 @@ func (s *Identities) Load() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	maps.Copy(s.known, known)
+	for place, i := range known {
+		s.set(place, i)
+	}
 	return err
+}
+
+// set stores an identity. An origin may have spaces, a name has none.
+func (s *Identities) set(place string, i Identity) {
+	s.known[place] = i
+	at := strings.LastIndexByte(place, ' ')
+	origin, name := place[:max(at, 0)], place[at+1:]
+	if s.places[origin] == nil {
+		s.places[origin] = map[string]string{}
+	}
+	s.places[origin][name] = place
 }
 
 // Dirty reports whether Flush has changes to write.
@@ -86,7 +102,8 @@ func (s *Identities) Identify(origin string, p *pod.Pod) *pod.Pod {
 		}
 	}
 	if !known || !reflect.DeepEqual(now, was) {
-		s.known[key], s.dirty = now, true
+		s.set(key, now)
+		s.dirty = true
 	}
 	c := *p
 	c.Pod = p.DeepCopy()
@@ -99,13 +116,24 @@ func (s *Identities) Identify(origin string, p *pod.Pod) *pod.Pod {
 	return &c
 }
 
-// Retain removes the identities of places that are not wanted.
-func (s *Identities) Retain(wanted func(place string) bool) {
-	for key := range s.known {
-		if !wanted(key) {
-			delete(s.known, key)
+// Retain removes the identities of an origin's pods that are not wanted. A name is NAMESPACE/NAME.
+func (s *Identities) Retain(origin string, wanted func(name string) bool) {
+	for name, place := range s.places[origin] {
+		if !wanted(name) {
+			delete(s.places[origin], name)
+			delete(s.known, place)
 			s.dirty = true
 		}
+	}
+	if len(s.places[origin]) == 0 {
+		delete(s.places, origin)
+	}
+}
+
+// RetainAll removes the identities of all pods that are not wanted.
+func (s *Identities) RetainAll(wanted func(origin, name string) bool) {
+	for origin := range s.places {
+		s.Retain(origin, func(name string) bool { return wanted(origin, name) })
 	}
 }
 
@@ -115,7 +143,7 @@ func (s *Identities) Amend(origin string, base, now *pod.Pod) error {
 	was := s.known[at]
 	next := was
 	next.Amended = amended(base.Pod, now.Pod)
-	s.known[at] = next
+	s.set(at, next)
 	if err := s.save(); err != nil {
 		s.known[at] = was
 		return err
