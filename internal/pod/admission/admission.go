@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -97,17 +98,20 @@ type PodInfo struct {
 	Terminating bool
 	// EndsBy is the latest end of a terminating pod; zero if that is unknown.
 	EndsBy time.Time
+	// Requests are RequestsOf(Pod), for a caller that keeps them from one question to the next. The rules compute them
+	// if they are unknown.
+	Requests Requests
 }
 
 // others returns the admitted pods without the pod itself.
-func (in In) others() []PodInfo {
-	all := make([]PodInfo, 0, len(in.Admitted))
-	for _, o := range in.Admitted {
-		if o.Pod.UID != in.Pod.UID {
-			all = append(all, o)
+func (in In) others() iter.Seq[PodInfo] {
+	return func(yield func(PodInfo) bool) {
+		for _, o := range in.Admitted {
+			if o.Pod.UID != in.Pod.UID && !yield(o) {
+				return
+			}
 		}
 	}
-	return all
 }
 
 // Config is the part of In that depends on the agent, its runtime and its Node object.

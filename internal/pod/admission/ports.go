@@ -54,7 +54,7 @@ func checkHostPorts(in In) Answer {
 	}
 	var holders []PodInfo
 	var held []string
-	for _, o := range in.others() {
+	for o := range in.others() {
 		for _, theirs := range hostPorts(o.Pod) {
 			for _, h := range wanted {
 				if !h.conflicts(theirs) {

@@ -21,9 +21,9 @@ func victims(in In, short []shortage) ([]PodInfo, bool) {
 		need[s.name] = s.missing()
 	}
 	classes := map[corev1.PodQOSClass][]candidate{}
-	for _, o := range in.others() {
+	for o := range in.others() {
 		if !o.Terminating && preemptable(in, o.Pod) {
-			c := candidate{info: o, requests: requested(o.Pod), priority: pod.Priority(o.Pod)}
+			c := candidate{info: o, requests: o.requested(), priority: pod.Priority(o.Pod)}
 			classes[pod.QOS(o.Pod)] = append(classes[pod.QOS(o.Pod)], c)
 		}
 	}

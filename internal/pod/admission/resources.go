@@ -18,12 +18,23 @@ import (
 // amounts holds CPU in millicores, and every other resource in units or bytes.
 type amounts map[corev1.ResourceName]int64
 
-// requested returns the amounts of the node that a pod uses up: its requests (KEP-753, KEP-2837, with overhead), and
-// one of the node's places for pods. Devices of DRA drivers do not count.
-func requested(p *corev1.Pod) amounts {
+// Requests are the amounts of the node that a pod uses up. The zero value is unknown.
+type Requests struct{ amounts }
+
+// RequestsOf returns the requests of a pod (KEP-753, KEP-2837, with overhead), and one of the node's places for pods.
+// Devices of DRA drivers do not count.
+func RequestsOf(p *corev1.Pod) Requests {
 	a := amountsOf(resourcehelper.PodRequests(pod.WithoutClaimed(p), resourcehelper.PodResourcesOptions{}))
 	a[corev1.ResourcePods] = 1
-	return a
+	return Requests{a}
+}
+
+// requested returns the amounts that the pod uses up.
+func (o PodInfo) requested() amounts {
+	if o.Requests.amounts == nil {
+		return RequestsOf(o.Pod).amounts
+	}
+	return o.Requests.amounts
 }
 
 func amountsOf(list corev1.ResourceList) amounts {
@@ -109,9 +120,9 @@ func checkResources(in In) Answer {
 
 // shortages returns the resources that do not suffice for the pod beside the other pods.
 func shortages(in In) []shortage {
-	want, used, leaving := requested(in.Pod), amounts{}, amounts{}
-	for _, o := range in.others() {
-		r := requested(o.Pod)
+	want, used, leaving := RequestsOf(in.Pod).amounts, amounts{}, amounts{}
+	for o := range in.others() {
+		r := o.requested()
 		used.add(r)
 		if o.Terminating {
 			leaving.add(r)
@@ -173,8 +184,8 @@ func heldDevices(in In) amounts {
 // awaitEnds waits for the terminating pods that hold resources which are short.
 func awaitEnds(in In, short []shortage) Answer {
 	var holders []PodInfo
-	for _, o := range in.others() {
-		r := requested(o.Pod)
+	for o := range in.others() {
+		r := o.requested()
 		if o.Terminating && slices.ContainsFunc(short, func(s shortage) bool { return r[s.name] > 0 }) {
 			holders = append(holders, o)
 		}
@@ -203,7 +214,7 @@ func makeRoom(in In, lasting []shortage) (Answer, bool) {
 		return a, true
 	}
 	var staying []types.UID
-	for _, o := range in.others() {
+	for o := range in.others() {
 		if !o.Terminating && !slices.Contains(a.Preempt, o.Pod.UID) {
 			staying = append(staying, o.Pod.UID)
 		}

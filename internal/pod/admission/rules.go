@@ -102,7 +102,7 @@ func checkNodeAffinity(in In) Answer {
 // be mistaken for each other's.
 func checkName(in In) Answer {
 	var same []PodInfo
-	for _, o := range in.others() {
+	for o := range in.others() {
 		if o.Pod.Namespace == in.Pod.Namespace && o.Pod.Name == in.Pod.Name {
 			same = append(same, o)
 		}

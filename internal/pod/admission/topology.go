@@ -16,7 +16,7 @@ func checkTopology(in In) Answer {
 	}
 	var all, staying []types.UID
 	var ending []PodInfo
-	for _, o := range in.others() {
+	for o := range in.others() {
 		all = append(all, o.Pod.UID)
 		if o.Terminating {
 			ending = append(ending, o)

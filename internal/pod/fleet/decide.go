@@ -26,6 +26,11 @@ func compare(a *pod.Pod, runsA bool, b *pod.Pod, runsB bool) int {
 	)
 }
 
+// byName orders pods by namespace and name.
+func byName(a, b *pod.Pod) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+}
+
 // endsBy returns when the grace period of a stopping pod is over. It is zero for a pod without a stop.
 func endsBy(p *pod.Pod, s *pod.Stop) time.Time {
 	if s == nil {

@@ -175,6 +175,8 @@ type Fleet struct {
 
 	mu      sync.Mutex
 	members map[types.UID]*member
+	// sorted are the members by namespace and name, so that Holders, which each admission needs, need not sort them.
+	sorted []*member
 }
 
 // New makes an empty fleet.
@@ -189,10 +191,23 @@ func (f *Fleet) Restore(pods []*pod.Pod, ended map[types.UID]bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range pods {
-		f.members[p.UID] = &member{pod: p, desired: p, restored: true,
-			verdict: Verdict{Admit: true, Ended: ended[p.UID]}}
+		f.add(&member{pod: p, desired: p, restored: true, verdict: Verdict{Admit: true, Ended: ended[p.UID]}})
 	}
 	close(f.settled)
+}
+
+// add makes m a member. The caller holds the lock.
+func (f *Fleet) add(m *member) {
+	f.members[m.pod.UID] = m
+	at, _ := slices.BinarySearchFunc(f.sorted, m, func(a, b *member) int { return byName(a.pod, b.pod) })
+	f.sorted = slices.Insert(f.sorted, at, m)
+}
+
+// drop removes a member. The caller holds the lock.
+func (f *Fleet) drop(m *member) {
+	delete(f.members, m.pod.UID)
+	at := slices.Index(f.sorted, m) // no binary search: the name of a static pod with a fixed UID can change
+	f.sorted = slices.Delete(f.sorted, at, at+1)
 }
 
 // Register registers the metrics. Call it once.
@@ -259,7 +274,7 @@ func (f *Fleet) workers() []*worker.Worker {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	workers := make([]*worker.Worker, 0, len(f.members))
-	for _, m := range f.members {
+	for _, m := range f.sorted {
 		if m.worker != nil {
 			workers = append(workers, m.worker)
 		}
@@ -277,7 +292,8 @@ type Hang struct {
 func (f *Fleet) Hangs() (all []Hang) {
 	for _, w := range f.workers() {
 		for _, h := range w.Hangs() {
-			all = append(all, Hang{Pod: w.State().Pod, Hang: h})
+			_, p, _ := w.Life()
+			all = append(all, Hang{Pod: p, Hang: h})
 		}
 	}
 	slices.SortFunc(all, func(a, b Hang) int {
@@ -358,10 +374,9 @@ func (f *Fleet) Holders() []Other {
 		worker *worker.Worker
 		ended  bool
 	}
-	var all []holder
-	var others []Other
 	f.mu.Lock()
-	for _, m := range f.members {
+	all, others := make([]holder, 0, len(f.sorted)), make([]Other, 0, len(f.sorted))
+	for _, m := range f.sorted {
 		switch {
 		case m.worker != nil && !m.gone:
 			all = append(all, holder{m.worker, m.verdict.Ended})
@@ -371,15 +386,12 @@ func (f *Fleet) Holders() []Other {
 	}
 	f.mu.Unlock()
 	for _, h := range all {
-		s := h.worker.State()
-		if ended := h.ended || s.Stage == worker.Terminated; !ended || s.Stop != nil && s.Stop.Remove {
-			others = append(others, Other{Pod: s.Pod, Terminating: s.Stop != nil, EndsBy: endsBy(s.Pod, s.Stop)})
+		stage, p, stop := h.worker.Life()
+		if ended := h.ended || stage == worker.Terminated; !ended || stop != nil && stop.Remove {
+			others = append(others, Other{Pod: p, Terminating: stop != nil, EndsBy: endsBy(p, stop)})
 		}
 	}
-	slices.SortFunc(others, func(a, b Other) int {
-		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name),
-			cmp.Compare(a.Pod.UID, b.Pod.UID))
-	})
+	slices.SortFunc(others, func(a, b Other) int { return byName(a.Pod, b.Pod) }) // a name may have changed
 	return others
 }
 
@@ -387,7 +399,7 @@ func (f *Fleet) Holders() []Other {
 func (f *Fleet) Reserved() (kept []Other) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, m := range f.members {
+	for _, m := range f.sorted {
 		if m.worker == nil && m.verdict.Reserve {
 			kept = append(kept, Other{Pod: m.pod})
 		}

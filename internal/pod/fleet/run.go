@@ -120,10 +120,10 @@ func (k *keeper) desireOne(ctx context.Context, c store.Change[types.UID, *pod.P
 		return
 	case m == nil:
 		m = &member{pod: c.Value, desired: c.Value}
-		k.fleet.members[c.Key] = m
+		k.fleet.add(m)
 	case c.Deleted && (m.worker == nil || m.gone):
 		m.endAhead()
-		delete(k.fleet.members, c.Key)
+		k.fleet.drop(m)
 		dropped = !m.gone
 	case c.Deleted:
 		w = m.worker
@@ -197,8 +197,11 @@ func (k *keeper) end(ctx context.Context, m *member) {
 func (k *keeper) resize() {
 	k.fleet.mu.Lock()
 	var list []*member
-	for _, m := range k.fleet.members {
-		if m.worker != nil && m.due && m.worker.State().Stop == nil { // an ending pod keeps its resources
+	for _, m := range k.fleet.sorted {
+		if m.worker == nil || !m.due {
+			continue
+		}
+		if _, _, stop := m.worker.Life(); stop == nil { // an ending pod keeps its resources
 			list = append(list, m)
 		}
 	}
@@ -291,10 +294,8 @@ func (k *keeper) admitOne(ctx context.Context, m *member, kept *[]Other) (again 
 // sources are read. p must not start beside them. A static pod among them is an earlier version of p if p is one too:
 // it ends at once, and not only when all sources are read, because these may need p, as an API server in a static pod.
 func (k *keeper) strangers(ctx context.Context, p *pod.Pod) (all []Other) {
-	for _, o := range k.Observed.Snapshot().All() {
-		if o.Name != p.Name || o.Namespace != p.Namespace {
-			continue
-		}
+	named := func(o *pod.Observed) bool { return o.Name == p.Name && o.Namespace == p.Namespace }
+	for _, o := range k.Observed.Where(named) {
 		if _, member := k.fleet.known(o.UID); member {
 			continue
 		}
@@ -345,7 +346,7 @@ func (k *keeper) waiting() []*member {
 	k.fleet.mu.Lock()
 	defer k.fleet.mu.Unlock()
 	var list []*member
-	for _, m := range k.fleet.members {
+	for _, m := range k.fleet.sorted {
 		if m.worker == nil && !m.verdict.Reject {
 			list = append(list, m)
 		}
@@ -413,7 +414,7 @@ func (k *keeper) bury() {
 			m.desired, m.gone, m.orphan = p, true, false
 			continue
 		}
-		delete(k.fleet.members, uid)
+		k.fleet.drop(m)
 	}
 	k.fleet.mu.Unlock()
 	for _, uid := range ended {
@@ -422,7 +423,7 @@ func (k *keeper) bury() {
 		p, wanted := k.Desired.Get(uid)
 		again := wanted && k.fleet.members[uid] == nil
 		if again {
-			k.fleet.members[uid] = &member{pod: p, desired: p}
+			k.fleet.add(&member{pod: p, desired: p})
 		}
 		k.fleet.mu.Unlock()
 		if again {
@@ -461,7 +462,7 @@ func (k *keeper) adopt(ctx context.Context, o *pod.Observed) (kept bool) {
 	}
 	k.fleet.mu.Lock()
 	m := &member{pod: pod.Orphan(o), orphan: true, verdict: Verdict{Admit: true}}
-	k.fleet.members[o.UID] = m
+	k.fleet.add(m)
 	k.fleet.mu.Unlock()
 	k.fleet.log.Info("ending a pod that no source asks for", "pod", pod.FullName(m.pod.Pod), "uid", o.UID)
 	k.work(ctx, m, pod.Stop{

@@ -3,7 +3,6 @@ package gate
 import (
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -114,14 +113,14 @@ type Pods interface {
 type Gate struct {
 	Options
 	stages []Stage
-
-	mu   sync.Mutex
-	open map[types.UID]*inquiry
+	// requests are used by the fleet's goroutine alone.
+	requests requests
+	open     inquiries
 }
 
 // New makes a gate.
 func New(o Options) *Gate {
-	g := &Gate{Options: o, open: map[types.UID]*inquiry{}}
+	g := &Gate{Options: o, requests: requests{}, open: inquiries{of: map[types.UID]*inquiry{}}}
 	g.stages = g.Stages()
 	return g
 }
@@ -136,10 +135,17 @@ func (g *Gate) Allocate(want *pod.Pod, others []fleet.Other) *pod.Pod {
 // lacks returns a message about the requests of a pod that the node cannot meet beside others. It returns "" if the pod
 // fits.
 func (g *Gate) lacks(p *pod.Pod, others []fleet.Other) string {
-	if answer := admission.Fits(Beside(g.Inputs.Of(p), others)); answer.Verdict != admission.Admitted {
+	if answer := admission.Fits(g.input(p, others)); answer.Verdict != admission.Admitted {
 		return answer.Message
 	}
 	return ""
+}
+
+// input returns the input of the rules about a pod beside others.
+func (g *Gate) input(p *pod.Pod, others []fleet.Other) admission.In {
+	in := Beside(g.Inputs.Of(p), others)
+	g.requests.fill(in.Admitted)
+	return in
 }
 
 func (g *Gate) observed(uid types.UID) *pod.Observed {
@@ -149,6 +155,7 @@ func (g *Gate) observed(uid types.UID) *pod.Observed {
 
 // Beside adds to the input of the rules the pods that hold resources.
 func Beside(in admission.In, others []fleet.Other) admission.In {
+	in.Admitted = slices.Grow(in.Admitted, len(others))
 	for _, o := range others {
 		in.Admitted = append(in.Admitted,
 			admission.PodInfo{Pod: o.Pod.Pod, Terminating: o.Terminating, EndsBy: o.EndsBy})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,12 @@ type inquiry struct {
 	span  trace.Span
 	waits string
 	done  func()
+}
+
+// inquiries are the open ones, by UID.
+type inquiries struct {
+	mu sync.Mutex
+	of map[types.UID]*inquiry
 }
 
 // report records the verdict. A wait is recorded once for each message.
@@ -69,10 +76,10 @@ func (g *Gate) Forget(uid types.UID) { g.close(uid, nil) }
 
 // close ends the inquiry of a pod, if there is one. err is the reason of a rejection.
 func (g *Gate) close(uid types.UID, err error) {
-	g.mu.Lock()
-	i := g.open[uid]
-	delete(g.open, uid)
-	g.mu.Unlock()
+	g.open.mu.Lock()
+	i := g.open.of[uid]
+	delete(g.open.of, uid)
+	g.open.mu.Unlock()
 	if i != nil {
 		i.done()
 		timeline.End(i.span, err)
@@ -81,9 +88,9 @@ func (g *Gate) close(uid types.UID, err error) {
 
 // inquiry returns the inquiry of a pod, and opens it the first time.
 func (g *Gate) inquiry(p *pod.Pod) *inquiry {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if i, ok := g.open[p.UID]; ok {
+	g.open.mu.Lock()
+	defer g.open.mu.Unlock()
+	if i, ok := g.open.of[p.UID]; ok {
 		return i
 	}
 	ctx := context.Background()
@@ -97,7 +104,7 @@ func (g *Gate) inquiry(p *pod.Pod) *inquiry {
 	}
 	i := &inquiry{done: func() {}}
 	i.ctx, i.span = timeline.Start(ctx, "admission")
-	g.open[p.UID] = i
+	g.open.of[p.UID] = i
 	return i
 }
 

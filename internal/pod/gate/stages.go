@@ -107,7 +107,7 @@ func (g *Gate) shutdown(q *question) {
 }
 
 func (g *Gate) rules(q *question) {
-	in := Beside(g.Inputs.Of(q.pod), q.others)
+	in := g.input(q.pod, q.others)
 	in.Running = g.observed(q.pod.UID).Running()
 	q.answer, _ = admission.Admit(in)
 	v := verdict(q.answer)

@@ -191,8 +191,9 @@ func (w *Worker) pass(ctx context.Context) time.Time {
 // setup starts or calls a step's Setup if the steps before it are done.
 func (w *Worker) setup(ctx context.Context, s Step, run *Run, revision int) {
 	w.mu.Lock()
-	turn := s.Setup != nil && !slices.ContainsFunc(s.After, func(name string) bool { return !w.done(name) })
-	turn = turn && (s.Phase != Prepare || !w.done(s.Name))
+	done := func(name string) bool { return w.prepared.done(name, w.revision) }
+	turn := s.Setup != nil && !slices.ContainsFunc(s.After, func(name string) bool { return !done(name) })
+	turn = turn && (s.Phase != Prepare || !done(s.Name))
 	w.mu.Unlock()
 	if !turn {
 		return

@@ -124,7 +124,7 @@ type Worker struct {
 	pod      *pod.Pod
 	hashes   map[string]string // of the containers of pod, by name
 	revision int               // of pod
-	prepared map[string]int    // by step: the revision that it was last done for
+	prepared prepared
 	stop     *pod.Stop
 	cancel   context.CancelFunc // interrupts Setup
 	stage    Stage
@@ -138,7 +138,7 @@ func New(opts Options, p *pod.Pod) *Worker {
 	w := &Worker{
 		opts: opts, uid: p.UID, pod: p, hashes: pod.ContainerHashes(p.Pod),
 		wake: wake.New(), stops: make(chan pod.Stop, 1),
-		prepared: map[string]int{}, cancel: func() {},
+		prepared: prepared{}, cancel: func() {},
 	}
 	w.tasks = newTasks(opts.Now, w)
 	return w
@@ -194,7 +194,7 @@ func (w *Worker) State() State {
 	defer w.mu.Unlock()
 	s := State{Stage: w.stage, Pod: w.pod, Stop: w.stop, Plan: w.plan, Failures: failures}
 	for _, step := range w.opts.Steps {
-		if w.done(step.Name) {
+		if w.prepared.done(step.Name, w.revision) {
 			s.Prepared = append(s.Prepared, step.Name)
 		}
 	}
@@ -204,6 +204,14 @@ func (w *Worker) State() State {
 	return s
 }
 
+// Life returns the parts of State that say whether the pod holds resources. It copies nothing, for callers that look at
+// many workers.
+func (w *Worker) Life() (Stage, *pod.Pod, *pod.Stop) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stage, w.pod, w.stop
+}
+
 func (w *Worker) enter(s Stage) {
 	w.mu.Lock()
 	w.stage = s
@@ -211,8 +219,11 @@ func (w *Worker) enter(s Stage) {
 	w.passed()
 }
 
-// done reports whether a Prepare step has succeeded for the current revision. The caller holds mu.
-func (w *Worker) done(step string) bool {
-	rev, ok := w.prepared[step]
-	return ok && rev == w.revision
+// prepared is the revision of the pod that each Prepare step was last done for.
+type prepared map[string]int
+
+// done reports whether a step has succeeded for a revision.
+func (p prepared) done(step string, revision int) bool {
+	rev, ok := p[step]
+	return ok && rev == revision
 }
