@@ -9,6 +9,8 @@
 //	      +--> Mirrors (the API server's copies of static pods)
 //
 // Package content turns texts into pods and objects, and the packages below it read the directory and the URL.
+// Package contest decides which of several pods or objects gets a name. So a change costs the same beside few pods and
+// beside many.
 //
 // A pod in Desired is ready to run: complete, valid and with its UID. If a manifest without a UID of its own is edited,
 // its pod gets another UID: the old pod ends and a new one starts. If only CPU and memory of containers were edited, it
