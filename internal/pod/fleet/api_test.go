@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -199,4 +200,31 @@ func TestUnheardAPIEndsNothing(t *testing.T) {
 			t.Errorf("member %v, orphan %v, working %v, stop %+v", ok, m.Orphan, m.Working, m.State.Stop)
 		}
 	})
+}
+
+// The members stay sorted, also around a static pod with a fixed UID whose name changes.
+func TestSorted(t *testing.T) {
+	f := New(time.Now, slog.New(slog.DiscardHandler))
+	members := map[string]*member{}
+	for _, name := range []string{"c", "a", "d", "b"} {
+		members[name] = &member{restored: true, pod: &pod.Pod{Pod: &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}}}
+		f.add(members[name])
+	}
+	expect := func(what, want string) {
+		t.Helper()
+		got := ""
+		for _, p := range f.Pods() {
+			got += p.Name
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	expect("added", "abcd")
+	members["a"].pod.Name = "e"
+	expect("one has another name", "bcde")
+	f.drop(members["a"])
+	f.drop(members["c"])
+	expect("dropped", "bd")
 }

@@ -83,9 +83,9 @@ func (c *Contest[K, V]) Put(origin string, claims ...Claim[K, V]) (touched []V) 
 			c.remove(e)
 		}
 	}
-	for i, e := range now {
+	for _, e := range now {
 		if !kept[e] {
-			c.add(now[i])
+			c.add(e)
 		}
 	}
 	if c.origins[origin] = now; len(now) == 0 {
