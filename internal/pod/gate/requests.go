@@ -1,6 +1,8 @@
 package gate
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -11,7 +13,7 @@ import (
 // computed once for each version of a pod, and not for each pod that is admitted beside it.
 type requests map[types.UID]request
 
-// request is what one version of a pod requests.
+// request belongs to one version of a pod.
 type request struct {
 	of *corev1.Pod
 	is admission.Requests
@@ -40,9 +42,6 @@ func (r requests) keep(pods []admission.PodInfo) {
 	for _, o := range pods {
 		kept[o.Pod.UID] = r[o.Pod.UID]
 	}
-	for uid := range r {
-		if _, ok := kept[uid]; !ok {
-			delete(r, uid)
-		}
-	}
+	clear(r)
+	maps.Copy(r, kept)
 }

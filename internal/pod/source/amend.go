@@ -142,7 +142,7 @@ func (m *merge) amend(key types.NamespacedName, change func(*corev1.Pod) error) 
 		return nil, fmt.Errorf("save the change of pod %s: %w", key, err)
 	}
 	m.replace(origin, m.origins[origin].base, time.Now())
-	m.settle(origin, time.Now())
+	m.settleOrigin(origin, time.Now())
 	p, ok := m.desired.Get(now.UID)
 	if !ok {
 		return nil, fmt.Errorf("pod %s: %w", key, ErrNotFound)

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-run/berth/internal/pod/source/contest"
 )
 
-// claims are what the origins and the cluster want, and who gets a name or a UID that several of them want. The lock
-// of merge guards them.
+// claims records what the origins and the cluster want, and decides who gets a name or a UID that several of them want.
+// The lock of merge guards it.
 type claims struct {
 	cluster *cluster.Set
 	pods    *contest.Contest[slot, *pod.Pod]

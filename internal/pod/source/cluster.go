@@ -36,7 +36,7 @@ func (c *Cluster) Replace(pods []*corev1.Pod) {
 	at := time.Now()
 	c.merge.mu.Lock()
 	c.merge.claims.cluster.Replace(pods, at)
-	c.merge.settle(cluster.Origin, at)
+	c.merge.settleCluster(at)
 	c.seen()
 }
 
@@ -51,7 +51,7 @@ func (c *Cluster) Put(p *corev1.Pod) {
 	case now != nil && wanted && was.Source == pod.SourceAPI && was.Key() == now.Key():
 		m.settlePods(m.claims.putCluster()) // the name is the same, so no other pod is concerned
 	default:
-		m.settle(cluster.Origin, at)
+		m.settleCluster(at)
 		return
 	}
 	m.mu.Unlock()
@@ -61,7 +61,7 @@ func (c *Cluster) Put(p *corev1.Pod) {
 func (c *Cluster) Drop(p *corev1.Pod) {
 	c.merge.mu.Lock()
 	c.merge.claims.cluster.Drop(p)
-	c.merge.settle(cluster.Origin, time.Now())
+	c.merge.settleCluster(time.Now())
 }
 
 // Restore adds the pods that the API server had when it was last reachable. The first Replace replaces them; after
@@ -73,7 +73,7 @@ func (c *Cluster) Restore(pods []*corev1.Pod) {
 		m.mu.Unlock()
 		return
 	}
-	m.settle(cluster.Origin, at)
+	m.settleCluster(at)
 }
 
 // Objects returns the receiver of the cluster's objects.
@@ -94,7 +94,7 @@ func (m *merge) setObject(key object.Key, v object.Value) {
 	m.claims.setObject(key, v)
 	m.settleObject(key)
 	if key.Kind == object.RuntimeClass || m.claims.supplied(key) {
-		m.settle(cluster.Origin, time.Now()) // it may change pods, or the problems of a manifest
+		m.settleCluster(time.Now()) // it may change pods, or the problems of a manifest
 		return
 	}
 	m.mu.Unlock()

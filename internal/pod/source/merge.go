@@ -97,7 +97,7 @@ func (m *merge) Put(origin string, w content.Wanted, problems []Problem, at time
 	if delete(m.troubled, origin); len(o.problems)+len(o.refused) > 0 {
 		m.troubled[origin] = true
 	}
-	m.settle(origin, at)
+	m.settleOrigin(origin, at)
 }
 
 // replace sets the pods that an origin wants. The caller holds m.mu.
@@ -127,13 +127,13 @@ func (m *merge) Drop(origin string, at time.Time) {
 	m.mu.Lock()
 	delete(m.origins, origin)
 	delete(m.troubled, origin)
-	m.settle(origin, at)
+	m.settleOrigin(origin, at)
 }
 
 // owner returns the desired pod of this name.
 func (m *merge) owner(name types.NamespacedName) (*pod.Pod, bool) {
-	for _, p := range m.desired.Where(func(p *pod.Pod) bool { return p.Key() == name }) {
-		return p, true
+	if found := m.desired.Where(func(p *pod.Pod) bool { return p.Key() == name }); len(found) > 0 {
+		return found[0], true
 	}
 	return nil, false
 }
@@ -163,18 +163,22 @@ func stamp(p *pod.Pod, seen time.Time) {
 	content.Annotate(p.Pod, pod.AnnotationConfigSeen, seen.Format(time.RFC3339Nano))
 }
 
-// settle updates the tables to what the origins want after a change of one of them, and unlocks m.mu. It looks only at
-// what the change concerns, so that a pod costs the same beside few pods and beside many.
-func (m *merge) settle(origin string, at time.Time) {
+// settleOrigin updates the tables after a change of what an origin wants, and unlocks m.mu.
+func (m *merge) settleOrigin(origin string, at time.Time) {
 	o := m.origins[origin]
 	for _, i := range m.claims.putObjects(origin, o.objects) { // first, so that new pods find their objects
 		m.settleObject(i.Key())
 	}
-	if origin == cluster.Origin {
-		m.settlePods(m.claims.putCluster())
-	} else {
-		m.settlePods(m.claims.putPods(origin, o.pods))
-	}
+	m.settle(origin, m.claims.putPods(origin, o.pods), at)
+}
+
+// settleCluster updates the tables after a change of the cluster's pods or objects, and unlocks m.mu.
+func (m *merge) settleCluster(at time.Time) { m.settle(cluster.Origin, m.claims.putCluster(), at) }
+
+// settle updates the tables after a change of an origin that touched some pods, and unlocks m.mu. It looks only at what
+// the change concerns, so that a pod costs the same beside few pods and beside many.
+func (m *merge) settle(origin string, touched []*pod.Pod, at time.Time) {
+	m.settlePods(touched)
 	m.forget(origin)
 	problems := m.claims.problems()
 	for name := range m.troubled {

@@ -9,8 +9,8 @@ import (
 // Claim is something that an origin wants.
 type Claim[K, V comparable] struct {
 	Value V
-	// Keys are what the claim needs for itself, at least one. The first key names the claim within its origin. While
-	// the origin wants that key, the claim keeps its place in the order.
+	// Keys are the names that the claim needs for itself, at least one. The first key names the claim within its
+	// origin. While the origin wants that key, the claim keeps its place in the order.
 	Keys []K
 	// Rank comes before the order: of two claims, the one with the lower rank wins. Later ranks are for origins that
 	// never take a key from another one.
