@@ -121,12 +121,14 @@ func (h *harness) faultyRuntime(ts *testscript.TestScript, args []string) {
 		d.proxy, err = criproxy.Start(context.Background(), socket, strings.TrimPrefix(d.runtime.Endpoint(), "unix://"))
 		ts.Check(err)
 		ts.Defer(func() { _ = d.proxy.Close() })
-		path := ts.Getenv("CONFIG")
-		config, err := os.ReadFile(path)
-		ts.Check(err)
-		ts.Defer(func() { ts.Check(os.WriteFile(path, config, 0o644)) }) // berth reset uses it at the end
-		ts.Check(os.WriteFile(path,
-			bytes.ReplaceAll(config, []byte(d.runtime.Endpoint()), []byte("unix://"+socket)), 0o644))
+		changeEndpoint := func(from, to string) {
+			path := ts.Getenv("CONFIG")
+			config, err := os.ReadFile(path)
+			ts.Check(err)
+			ts.Check(os.WriteFile(path, bytes.ReplaceAll(config, []byte(from), []byte(to)), 0o644))
+		}
+		changeEndpoint(d.runtime.Endpoint(), "unix://"+socket)
+		ts.Defer(func() { changeEndpoint("unix://"+socket, d.runtime.Endpoint()) }) // berth reset uses it at the end
 	case "heal":
 		d.proxy.Heal()
 	case "await":
