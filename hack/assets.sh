@@ -76,7 +76,8 @@ if [ ! -e "$cache/$key/stamp" ]; then
 	(
 		cd "$build"
 		sums=$(sha256sum -- *)
-		zstd -q --rm -19 -T0 -- *
+		# A window of 1 MiB: the first agent of a root directory decodes in half the time that 8 MiB take, for 1 % more.
+		zstd -q --rm -19 --zstd=wlog=20 -T0 -- *
 		echo "$sums" >SHA256SUMS
 		echo "$key" >stamp
 	)

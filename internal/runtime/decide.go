@@ -9,6 +9,7 @@ import (
 	srvconfig "github.com/containerd/containerd/v2/cmd/containerd/server/config"
 
 	"github.com/berth-run/berth/internal/runtime/network"
+	"github.com/berth-run/berth/internal/runtime/program"
 )
 
 const (
@@ -26,9 +27,7 @@ const metadataPlugin = "io.containerd.metadata.v1.bolt"
 // layout names the files below Config.Root and Config.State.
 type layout struct{ root, state string }
 
-func (l layout) bin() string         { return filepath.Join(l.root, "bin") }
-func (l layout) cniBin() string      { return filepath.Join(l.bin(), "cni") }
-func (l layout) cniBins() []string   { return []string{l.cniBin(), "/opt/cni/bin"} }
+func (l layout) cniBins() []string   { return []string{l.programs().Plugins, "/opt/cni/bin"} }
 func (l layout) cniConf() string     { return filepath.Join(l.root, "cni") }
 func (l layout) ranges() string      { return filepath.Join(l.root, "pod-cidrs") }
 func (l layout) choice() string      { return filepath.Join(l.root, "pod-cidrs-chosen") }
@@ -39,15 +38,10 @@ func (l layout) leases() string      { return filepath.Join(l.state, "leases") }
 func (l layout) records() string     { return filepath.Join(l.root, metadataPlugin, "meta.db") }
 func (l layout) checkpoints() string { return filepath.Join(l.root, "restore") }
 
+func (l layout) programs() program.Programs { return program.In(l.root) }
+
 // program is the path of the link to an installed program.
-func (l layout) program(name string) string {
-	for _, plugin := range cniPlugins {
-		if name == plugin {
-			return filepath.Join(l.cniBin(), name)
-		}
-	}
-	return filepath.Join(l.bin(), name)
-}
+func (l layout) program(name string) string { return l.programs().Path(name) }
 
 // withDefaults returns c with defaults in the network's empty fields.
 func withDefaults(c Config) Config {

@@ -35,6 +35,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime/network/plugin"
 	"github.com/berth-run/berth/internal/runtime/orphan"
 	"github.com/berth-run/berth/internal/runtime/pause"
+	"github.com/berth-run/berth/internal/runtime/program"
 	"github.com/berth-run/berth/internal/runtime/records"
 	"github.com/berth-run/berth/internal/runtime/restore"
 	"github.com/berth-run/berth/internal/runtime/sandbox"
@@ -110,13 +111,13 @@ func New(config Config) *Runtime {
 	fixed := len(config.PodCIDRs) > 0
 	config = withDefaults(config)
 	l := layout{config.Root, config.State}
-	boxes := sandboxes{controller: sandbox.ID, shim: l.program(shimName)}
+	boxes := sandboxes{controller: sandbox.ID, shim: l.program(program.Shim)}
 	return &Runtime{config: config, ready: make(chan struct{}), sandboxes: boxes, headstart: headstart.New(),
 		network: network.New(network.Config{
 			Dir: l.cniConf(), CNIConfDir: config.CNIConfDir, CNIOnly: config.CNIOnly, PodCIDRs: config.PodCIDRs,
 			Fixed: fixed, RangesFile: l.ranges(), ChoiceFile: l.choice(), Owner: config.Owner, StateDir: config.State,
 			Leases: l.leases(), LeaseDir: l.addresses(), BinDirs: l.cniBins(),
-			Bridge: config.Bridge, Log: config.Log,
+			Plugins: l.programs(), Bridge: config.Bridge, Log: config.Log,
 		})}
 }
 
@@ -150,16 +151,12 @@ func (r *Runtime) run(ctx context.Context) error {
 	if err := validate(r.config); err != nil {
 		return err
 	}
-	programs, err := embeddedPrograms()
-	if err != nil {
-		return err
-	}
 	root, err := r.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	h, err := r.prepare(ctx, programs)
+	h, err := r.prepare(ctx)
 	if err != nil {
 		return err
 	}
@@ -172,7 +169,11 @@ func (r *Runtime) run(ctx context.Context) error {
 	})
 	boxes := r.sandboxes
 	if boxes.image == "" && len(r.config.Handlers.Shims()) > 0 {
-		boxes.image = pause.Image(programs[holderName].sum)
+		sums, err := program.Sums()
+		if err != nil {
+			return err
+		}
+		boxes.image = pause.Image(sums[program.Holder])
 	}
 	kept, err := records.Open(r.layout().records(), r.config.Log)
 	if err != nil {
@@ -189,7 +190,7 @@ func (r *Runtime) run(ctx context.Context) error {
 	defer up.stop()
 	up.network, up.handlers, up.headstart = r.network, r.config.Handlers, r.headstart
 	r.config.Handlers.Warn(r.config.Log)
-	if r.sandboxes.shim == r.layout().program(shimName) { // else a test runs the shim of the version before
+	if r.sandboxes.shim == r.layout().program(program.Shim) { // else a test runs the shim of the version before
 		up.logs = logpath.Paths{CRI: up.cri, Others: r.config.Handlers.Shims()}
 	}
 	if err := kept.Verify(namespaces.WithNamespace(ctx, criNamespace), up.client, up.images); err != nil {
@@ -231,7 +232,7 @@ func (r *Runtime) placePause(ctx context.Context, up *server, current string) er
 	if r.sandboxes.image != "" { // a test imports its own
 		return nil
 	}
-	open := func() (io.ReadCloser, error) { return assets.Open(holderName) }
+	open := func() (io.ReadCloser, error) { return assets.Open(program.Holder) }
 	if err := images.Ensure(ctx, open); err != nil {
 		return fmt.Errorf("make the image of pause containers: %w", err)
 	}
@@ -244,8 +245,8 @@ func (r *Runtime) sweep(ctx context.Context, up *server, h host) {
 		r.config.Log.Warn("cannot remove the networks of ended sandboxes, retrying at the next start", "err", err)
 	}
 	orphan.Sweep(namespaces.WithNamespace(ctx, criNamespace), orphan.Runtime{
-		CRI: up.cri, Client: up.client, Shim: shimName, Address: h.address(),
-		Holder: r.layout().program(holderName), Log: r.config.Log,
+		CRI: up.cri, Client: up.client, Shim: program.Shim, Address: h.address(),
+		Holder: r.layout().program(program.Holder), Log: r.config.Log,
 	})
 }
 
@@ -295,7 +296,7 @@ func (r *Runtime) lock(ctx context.Context) (*os.File, error) {
 }
 
 // prepare installs the programs and the network configuration that containerd needs.
-func (r *Runtime) prepare(ctx context.Context, programs map[string]program) (host, error) {
+func (r *Runtime) prepare(ctx context.Context) (host, error) {
 	h, err := inspectHost(r.config)
 	if err != nil {
 		return host{}, err
@@ -318,7 +319,7 @@ func (r *Runtime) prepare(ctx context.Context, programs map[string]program) (hos
 	if err := unixsocket.Sweep(ctx); err != nil {
 		r.config.Log.Warn("cannot remove the sockets of a runtime whose directory is gone", "err", err)
 	}
-	if err := installPrograms(r.layout(), programs); err != nil {
+	if err := r.layout().programs().Install(); err != nil {
 		return host{}, err
 	}
 	return h, r.network.Prepare(ctx, network.Machine{IPv6: h.ipv6, Nftables: packetfilter.Nftables()})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/logfile"
 	"github.com/berth-run/berth/internal/runtime/handler"
+	"github.com/berth-run/berth/internal/runtime/program"
 	"github.com/berth-run/berth/internal/runtime/sandbox"
 	"github.com/berth-run/berth/internal/runtime/tasks"
 )
@@ -29,7 +30,7 @@ func runtimes(c Config, boxes sandboxes) map[string]any {
 	if handlers == nil {
 		handlers = handler.Handlers{}
 	}
-	handlers[defaultHandler] = handler.Handler{Binary: l.program("runc")}
+	handlers[defaultHandler] = handler.Handler{Binary: l.program(program.Runc)}
 	all := map[string]any{}
 	for name, h := range handlers {
 		all[name] = h.Settings(c.SystemdCgroup, boxes.controller, boxes.shim)
@@ -41,7 +42,7 @@ func runtimes(c Config, boxes sandboxes) map[string]any {
 func (r *Runtime) controller(h host) *sandbox.Controller {
 	l := r.layout()
 	return sandbox.New(sandbox.Config{
-		Holder: l.program(holderName),
+		Holder: l.program(program.Holder),
 		Shim:   sandbox.Endpoint{Address: r.tasks(h).Address(), Version: taskVersion},
 		Root:   l.root, State: l.state,
 		SystemdCgroup: r.config.SystemdCgroup, OOMFloor: h.oomFloor, Log: r.config.Log,
@@ -52,7 +53,7 @@ func (r *Runtime) controller(h host) *sandbox.Controller {
 func (r *Runtime) tasks(h host) tasks.Config {
 	l := r.layout()
 	return tasks.Config{
-		Program: l.program(shimName), Root: l.root, State: l.state, Socket: h.shim(), Events: h.events(),
+		Program: l.program(program.Shim), Root: l.root, State: l.state, Socket: h.shim(), Events: h.events(),
 		Checkpoints: l.checkpoints(), Log: r.config.Log,
 		Limits: logfile.Limits{MaxSize: r.config.LogMaxSize, MaxFiles: r.config.LogMaxFiles},
 	}

@@ -1,7 +1,6 @@
 package assets
 
 import (
-	"bytes"
 	"embed"
 	"errors"
 	"io"
@@ -27,14 +26,14 @@ func Sums() ([]byte, error) {
 
 // Open returns the content of a program.
 func Open(name string) (io.ReadCloser, error) {
-	packed, err := files.ReadFile(name + ".zst")
+	packed, err := files.Open(name + ".zst") // unlike ReadFile it makes no copy
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrMissing
 	}
 	if err != nil {
 		return nil, err
 	}
-	decoder, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1))
+	decoder, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func inRoot(root, bridge string, log *slog.Logger) *Network {
 		Dir: filepath.Join(root, "cni"), CNIConfDir: filepath.Join(root, "net.d"), Bridge: bridge, Owner: root,
 		RangesFile: filepath.Join(root, "ranges"), ChoiceFile: filepath.Join(root, "chosen"),
 		StateDir: root, LeaseDir: filepath.Join(root, "ipam"),
-		Leases: filepath.Join(root, "leases"), Log: log,
+		Leases: filepath.Join(root, "leases"), Plugins: noPlugins{}, Log: log,
 	})
 }
 

@@ -133,7 +133,8 @@ func TestRangesOfTheCluster(t *testing.T) {
 	write(t, filepath.Join(confs, "10-net.conf"), "another's")
 	start := func(given ...netip.Prefix) *Network {
 		n := New(Config{Dir: filepath.Join(root, "cni"), RangesFile: filepath.Join(root, "pod-cidrs"), PodCIDRs: given,
-			Fixed: len(given) > 0, CNIConfDir: confs, Log: slog.New(slog.DiscardHandler)})
+			Fixed: len(given) > 0, CNIConfDir: confs, Plugins: noPlugins{},
+			Log: slog.New(slog.DiscardHandler)})
 		if err := n.Prepare(t.Context(), Machine{}); err != nil {
 			t.Fatal(err)
 		}

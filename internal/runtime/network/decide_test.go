@@ -14,9 +14,15 @@ import (
 	"github.com/berth-run/berth/internal/runtime/network/ranges"
 )
 
+// noPlugins are CNI plugins that no test runs.
+type noPlugins struct{}
+
+func (noPlugins) InstallPlugins() error { return nil }
+
 // example is the configuration of a network with one range of each family.
 func example() Config {
 	return Config{
+		Plugins:  noPlugins{},
 		PodCIDRs: prefixes("10.201.0.0/16", "fd62:6572:7468::/64"), Bridge: "berth0", LeaseDir: "/run/berth/ipam",
 		Log: slog.New(slog.DiscardHandler),
 	}

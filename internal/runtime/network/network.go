@@ -48,10 +48,18 @@ type Config struct {
 	LeaseDir string
 	// BinDirs are the directories of the CNI plugins.
 	BinDirs []string
+	// Plugins are the CNI plugins that the runtime brings with it.
+	Plugins Plugins
 	// Bridge is the name of the built-in network and of its bridge device.
 	Bridge string
 	// Log is never nil.
 	Log *slog.Logger
+}
+
+// Plugins are CNI plugins that are installed when they may be used.
+type Plugins interface {
+	// InstallPlugins installs the plugins, unless they are.
+	InstallPlugins() error
 }
 
 // Machine describes the machine's features that the built-in network depends on.
@@ -92,10 +100,20 @@ func (n *Network) Prepare(ctx context.Context, m Machine) error {
 		return fmt.Errorf("set up pod network: %w", err)
 	}
 	n.recallRanges()
-	if err := n.sync(ctx); err != nil {
+	if err := errors.Join(installForAttached(n.config), n.sync(ctx)); err != nil {
 		return fmt.Errorf("set up pod network: %w", err)
 	}
 	return nil
+}
+
+// installForAttached installs the CNI plugins if pods of this runtime are attached to networks of such plugins, which
+// detach them.
+func installForAttached(c Config) error {
+	attached, err := attachments(c)
+	if err != nil || len(attached) == 0 {
+		return err
+	}
+	return c.Plugins.InstallPlugins()
 }
 
 // Close waits for what goes on in the background.
@@ -114,8 +132,12 @@ func (n *Network) syncLocked(ctx context.Context) error {
 		return err
 	}
 	from := n.config.source(len(files) > 0)
-	if from == builtIn {
+	switch from {
+	case builtIn:
 		files, err = n.makeBuiltIn(ctx)
+	case machine:
+		err = n.config.Plugins.InstallPlugins()
+	case noNetwork:
 	}
 	// Also after an error, so that stale files of the machine's configuration do not stay.
 	if err := errors.Join(err, place(n.config.Dir, files)); err != nil {

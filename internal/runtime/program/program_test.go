@@ -1,12 +1,10 @@
-package runtime
+package program
 
 import (
 	"bytes"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,14 +17,8 @@ func TestParseSums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"holder-abababababab", "runc-abababababab"}
-	var files []string
-	for _, p := range got {
-		files = append(files, p.file())
-	}
-	slices.Sort(files)
-	if diff := cmp.Diff(want, files); diff != "" {
-		t.Errorf("installed names (-want +got):\n%s", diff)
+	if diff := cmp.Diff(map[string]string{"runc": sum, "holder": sum}, got); diff != "" {
+		t.Errorf("checksums (-want +got):\n%s", diff)
 	}
 	for _, bad := range []string{"runc\n", "12  runc\n", sum + " runc\n"} {
 		if _, err := parseSums(bad); err == nil {
@@ -35,24 +27,35 @@ func TestParseSums(t *testing.T) {
 	}
 }
 
-// A second installation succeeds, keeps the programs and removes stale files.
-func TestInstallPrograms(t *testing.T) {
-	programs, err := embeddedPrograms()
+// A second installation succeeds, keeps the programs and removes stale files. The plugins are installed on demand.
+func TestInstall(t *testing.T) {
+	_, err := Sums()
 	if err != nil && os.Geteuid() != 0 {
 		t.Skipf("only root's make unit builds the programs: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := layout{root: t.TempDir()}
-	stale := filepath.Join(l.bin(), "runc-0123456789ab")
-	for range 2 {
-		if err := installPrograms(l, programs); err != nil {
+	p := In(t.TempDir())
+	check := func(path string) {
+		t.Helper()
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o111 == 0 {
+			t.Errorf("%s is not executable: %v", path, err)
+		}
+	}
+	stale := filepath.Join(p.Dir, "runc-0123456789ab")
+	for i := range 3 {
+		if err := p.Install(); err != nil {
 			t.Fatal(err)
 		}
-		for name := range maps.Keys(programs) {
-			if info, err := os.Stat(l.program(name)); err != nil || info.Mode().Perm()&0o111 == 0 {
-				t.Errorf("%s is not executable: %v", l.program(name), err)
+		for _, name := range []string{Runc, Shim, Holder} {
+			check(p.Path(name))
+		}
+		for _, name := range plugins {
+			if path := filepath.Join(p.Plugins, name); i > 0 {
+				check(path)
+			} else if _, err := os.Lstat(path); err == nil {
+				t.Errorf("plugin %s is installed before it is needed", name)
 			}
 		}
 		if _, err := os.Stat(stale); err == nil {
@@ -61,13 +64,16 @@ func TestInstallPrograms(t *testing.T) {
 		if err := os.WriteFile(stale, nil, 0o755); err != nil {
 			t.Fatal(err)
 		}
+		if err := p.InstallPlugins(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if out, err := exec.Command(l.program("runc"), "--version").CombinedOutput(); err != nil ||
+	if out, err := exec.Command(p.Path(Runc), "--version").CombinedOutput(); err != nil ||
 		!bytes.Contains(out, []byte("libseccomp")) {
 		t.Errorf("runc has no seccomp: %v\n%s", err, out)
 	}
-	delete(programs, "bridge")
-	if err := installPrograms(l, programs); err == nil || !strings.Contains(err.Error(), "make assets") {
+	err = p.install(map[string]string{}, p.Plugins, "bridge")
+	if err == nil || !strings.Contains(err.Error(), "make assets") {
 		t.Errorf("a build without a program: %v", err)
 	}
 }
