@@ -22,6 +22,7 @@ import (
 	"github.com/berth-run/berth/internal/base/capability"
 	"github.com/berth-run/berth/internal/base/netdump"
 	"github.com/berth-run/berth/internal/base/packetfilter"
+	"github.com/berth-run/berth/internal/base/process"
 	"github.com/berth-run/berth/internal/base/sysctl"
 	"github.com/berth-run/berth/internal/base/unixsocket"
 )
@@ -175,15 +176,8 @@ func readNetworks() (all []Network, err error) {
 
 // processes returns the IDs of the processes with a name.
 func processes(name string) (pids []int) {
-	files, err := filepath.Glob("/proc/[0-9]*/comm")
-	if err != nil {
-		return nil
-	}
-	for _, file := range files {
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && text(file) == name {
-			pids = append(pids, pid)
-		}
-	}
+	pids, _ = process.IDs() // the others have no such process
+	pids = slices.DeleteFunc(pids, func(pid int) bool { return text(process.Path(pid, "comm")) != name })
 	slices.Sort(pids)
 	return pids
 }

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-run/berth/internal/base/process"
 	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/record/podlog"
@@ -88,21 +89,27 @@ func (g *Collector) sweepLinks() error {
 // openBelow returns the pods whose logs any process has open.
 func openBelow(dir string) (map[types.UID]bool, error) {
 	open := map[types.UID]bool{}
-	fds, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	all, err := process.IDs()
 	if err != nil {
-		return nil, fmt.Errorf("list open files: %w", err)
+		return nil, err
 	}
-	for _, fd := range fds {
-		file, err := os.Readlink(fd)
+	for _, id := range all {
+		fds, err := filepath.Glob(process.Path(id, "fd/*"))
 		if err != nil {
-			continue // it was closed meanwhile
+			return nil, fmt.Errorf("list open files: %w", err)
 		}
-		rest, ok := strings.CutPrefix(file, dir+"/")
-		if !ok {
-			continue
+		for _, fd := range fds {
+			file, err := os.Readlink(fd)
+			if err != nil {
+				continue // it was closed meanwhile
+			}
+			rest, ok := strings.CutPrefix(file, dir+"/")
+			if !ok {
+				continue
+			}
+			name, _, _ := strings.Cut(rest, "/")
+			open[types.UID(name[strings.LastIndexByte(name, '_')+1:])] = true
 		}
-		name, _, _ := strings.Cut(rest, "/")
-		open[types.UID(name[strings.LastIndexByte(name, '_')+1:])] = true
 	}
 	return open, nil
 }

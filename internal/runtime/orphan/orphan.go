@@ -8,12 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/internal/base/process"
 )
 
 // CRI is a runtime that lists what it knows.
@@ -103,65 +104,63 @@ func forget(ctx context.Context, r Runtime) (removed []string, err error) {
 // endShims ends the shims of a runtime that have neither a ready sandbox nor a process of a pod. It returns their
 // process IDs. It continues after an error, and returns all errors.
 func endShims(program, address string, sandboxes []string) (ended []int, err error) {
-	return end("shim", func(process int) bool { return isOrphan(process, program, address, sandboxes) })
+	return end("shim", func(id int) bool { return isOrphan(id, program, address, sandboxes) })
 }
 
 // endHolders ends the holders of a program whose sandbox is not ready, such as one whose record is damaged. It returns
 // their process IDs. It continues after an error, and returns all errors.
 func endHolders(program string, sandboxes []string) (ended []int, err error) {
-	return end("holder", func(process int) bool {
-		args := arguments(process)
+	return end("holder", func(id int) bool {
+		args := arguments(id)
 		return len(args) > 1 && args[0] == program && !slices.Contains(sandboxes, args[1])
 	})
 }
 
 // end ends the processes of a kind that are orphans.
-func end(kind string, orphaned func(process int) bool) (ended []int, err error) {
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+func end(kind string, orphaned func(id int) bool) (ended []int, err error) {
+	all, err := process.IDs()
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range files {
-		process, failed := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if failed != nil {
+	for _, id := range all {
+		if !orphaned(id) {
 			continue
 		}
-		// The descriptor stays with this process when its number is given to another one.
-		fd, failed := unix.PidfdOpen(process, 0)
+		fd, failed := unix.PidfdOpen(id, 0)
 		if failed != nil {
 			continue // the process has ended
 		}
-		if orphaned(process) {
+		// Another process may have the ID by now. The descriptor stays with the one that it was opened for.
+		if orphaned(id) {
 			failed = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-			ended = append(ended, process)
+			ended = append(ended, id)
 		}
 		if failed = errors.Join(failed, unix.Close(fd)); failed != nil {
-			err = errors.Join(err, fmt.Errorf("end %s %d: %w", kind, process, failed))
+			err = errors.Join(err, fmt.Errorf("end %s %d: %w", kind, id, failed))
 		}
 	}
 	return ended, err
 }
 
 // arguments returns the arguments of a process, or nil if it has ended.
-func arguments(process int) []string {
-	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(process), "cmdline"))
+func arguments(id int) []string {
+	line, err := os.ReadFile(process.Path(id, "cmdline"))
 	if err != nil {
 		return nil
 	}
 	return strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
 }
 
-func isOrphan(process int, program, address string, sandboxes []string) bool {
-	dir := filepath.Join("/proc", strconv.Itoa(process))
-	args := arguments(process)
+func isOrphan(id int, program, address string, sandboxes []string) bool {
+	args := arguments(id)
 	if args == nil {
 		return false
 	}
-	id, ok := shimOf(args, program, address)
-	if !ok || slices.Contains(sandboxes, id) {
+	sandbox, ok := shimOf(args, program, address)
+	if !ok || slices.Contains(sandboxes, sandbox) {
 		return false
 	}
-	threads, err := filepath.Glob(filepath.Join(dir, "task", "*", "children"))
+	threads, err := filepath.Glob(process.Path(id, "task/*/children"))
 	if err != nil {
 		return false
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-run/berth/internal/base/process"
 	"github.com/berth-run/berth/internal/runtime/assets"
 )
 
@@ -195,7 +196,9 @@ func removeStale(dir string, keep map[string]bool) error {
 			continue
 		}
 		if used == nil {
-			used = executedFiles()
+			if used, err = executedFiles(); err != nil {
+				return err
+			}
 		}
 		if used[path] {
 			continue
@@ -208,13 +211,16 @@ func removeStale(dir string, keep map[string]bool) error {
 }
 
 // executedFiles returns the set of files that processes run from.
-func executedFiles() map[string]bool {
-	links, _ := filepath.Glob("/proc/[0-9]*/exe")
+func executedFiles() (map[string]bool, error) {
+	all, err := process.IDs()
+	if err != nil {
+		return nil, err
+	}
 	used := map[string]bool{}
-	for _, link := range links {
-		if path, err := os.Readlink(link); err == nil {
+	for _, id := range all {
+		if path, err := os.Readlink(process.Path(id, "exe")); err == nil {
 			used[path] = true
 		}
 	}
-	return used
+	return used, nil
 }

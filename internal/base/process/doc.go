@@ -1,0 +1,2 @@
+// Package process finds the processes of the machine in /proc.
+package process
