@@ -23,9 +23,9 @@
 // These parts are Berth's own: the installation of the programs (package program), the sandbox controller (package
 // sandbox), the task plugin (package tasks), the shim, the built-in network (package network) and the in-memory
 // connection. The services of containers and tasks are containerd's, each behind a small part of ours (packages
-// briefspec and exits). Stock containerd are the CRI plugin and its use of CNI for the networks of a CNI
-// configuration. containerd's own sandbox controller and task plugin stay linked for pods of earlier versions, which
-// have pause containers and a shim each.
+// briefspec and exits). containerd looks less often for events to retry (package retries). Stock containerd are the CRI
+// plugin and its use of CNI for the networks of a CNI configuration. containerd's own sandbox controller and task
+// plugin stay linked for pods of earlier versions, which have pause containers and a shim each.
 //
 // Each stock part is named in one place and can be replaced there: the sandbox controller in [serverConfig], the linked
 // plugins in plugins.go, the network in package network.

@@ -38,6 +38,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime/program"
 	"github.com/berth-run/berth/internal/runtime/records"
 	"github.com/berth-run/berth/internal/runtime/restore"
+	"github.com/berth-run/berth/internal/runtime/retries"
 	"github.com/berth-run/berth/internal/runtime/sandbox"
 	"github.com/berth-run/berth/internal/runtime/tasks"
 	"github.com/berth-run/berth/internal/runtime/unpack"
@@ -203,6 +204,10 @@ func (r *Runtime) run(ctx context.Context) error {
 	if err := plugin.Use(up.cri, r.network); err != nil {
 		return err
 	}
+	again, err := retries.Of(up.cri, up.stock)
+	if err != nil {
+		return err
+	}
 	if up.restorer, err = restore.New(up.client, r.layout().checkpoints()); err != nil {
 		return err
 	}
@@ -216,6 +221,7 @@ func (r *Runtime) run(ctx context.Context) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return r.headstart.Run(ctx) })
 	parts.Go(func() error { kept.Run(ctx); return nil })
+	parts.Go(func() error { again.Run(ctx, up.exits.Ended()); return nil })
 	parts.Go(func() error { return r.network.Follow(ctx) })
 	parts.Go(func() error { return r.network.Watch(ctx) })
 	parts.Go(func() error { return r.serve(ctx, up, failed) })

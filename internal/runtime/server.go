@@ -85,6 +85,7 @@ type server struct {
 	handlers    handler.Handlers
 	headstart   *headstart.Headstart
 	exits       *exits.Gate
+	stock       any // containerd's controller of pause containers
 }
 
 // startServer starts containerd and waits until its plugins are ready. It gives up when ctx ends, or when containerd's
@@ -146,10 +147,11 @@ func (s *server) register() (err error) {
 	unpack.RegisterSynced()
 	s.boxes.Register()
 	registry.Register(&plugin.Registration{
-		Type:     plugins.ServerPlugin,
-		ID:       inProcessID,
-		Requires: []plugin.Type{plugins.GRPCPlugin, plugins.CRIServicePlugin, plugins.MetadataPlugin},
-		InitFn:   s.connect,
+		Type: plugins.ServerPlugin,
+		ID:   inProcessID,
+		Requires: []plugin.Type{plugins.GRPCPlugin, plugins.CRIServicePlugin, plugins.MetadataPlugin,
+			plugins.PodSandboxPlugin},
+		InitFn: s.connect,
 	})
 	return nil
 }
@@ -157,10 +159,11 @@ func (s *server) register() (err error) {
 // connect is the plugin's initialiser. It gets the CRI and task services, the image list and a client from the
 // plugins that s depends on.
 func (s *server) connect(ic *plugin.InitContext) (any, error) {
-	var errs [5]error
+	var errs [6]error
 	s.cri, errs[0] = byID[criService](ic, plugins.GRPCPlugin, "cri")
 	s.tasks, errs[1] = byID[registrar](ic, plugins.GRPCPlugin, "tasks")
 	s.images, errs[2] = byID[imageList](ic, plugins.CRIServicePlugin, "images")
+	s.stock, errs[5] = byID[any](ic, plugins.PodSandboxPlugin, "podsandbox")
 	db, err := byID[records.Database](ic, plugins.MetadataPlugin, "bolt")
 	if err == nil {
 		s.records.Follow(db)

@@ -22,11 +22,12 @@ type Gate struct {
 	// reported has the containers whose end was reported, until their task is deleted.
 	reported map[string]bool
 	changed  wake.Broadcast // of reported
+	ended    wake.Signal
 }
 
 // Register puts a gate before containerd's service of tasks. Call it once, before containerd starts.
 func Register() *Gate {
-	g := &Gate{reported: map[string]bool{}}
+	g := &Gate{reported: map[string]bool{}, ended: wake.New()}
 	replace.Plugin(plugins.ServicePlugin, services.TasksService, nil,
 		func(_ *plugin.InitContext, client tasks.TasksClient) (any, error) { return service{client, g}, nil })
 	return g
@@ -52,6 +53,9 @@ func (g *Gate) Close(limit time.Duration) {
 	}
 }
 
+// Ended fires after the end of a container was reported. It has one reader.
+func (g *Gate) Ended() <-chan struct{} { return g.ended.C() }
+
 // report notes that the end of a container is being reported. It returns false if it must not be. The CRI plugin asks
 // again while it handles an end.
 func (g *Gate) report(id string) bool {
@@ -61,6 +65,7 @@ func (g *Gate) report(id string) bool {
 		return false
 	}
 	g.reported[id] = true
+	g.ended.Wake()
 	return true
 }
 

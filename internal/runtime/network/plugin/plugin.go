@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"reflect"
-	"unsafe"
 
 	"github.com/containerd/go-cni"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/runtime/network/link"
+	"github.com/berth-run/berth/internal/runtime/replace"
 )
 
 // Type is the type of the built-in network in containerd's configuration. There is no CNI plugin of this name.
@@ -39,21 +38,12 @@ type plugin struct {
 // The CRI plugin has no option for this. So Use replaces the values in a map that only a private field leads to. The
 // types of the map are public. The error says that containerd has changed, which every test of the runtime notices.
 func Use(service any, n Network) error {
-	at := reflect.ValueOf(service)
-	for _, name := range []string{"Closer", "netPlugin"} {
-		for at.Kind() == reflect.Pointer || at.Kind() == reflect.Interface {
-			at = at.Elem()
-		}
-		if at.Kind() != reflect.Struct || !at.FieldByName(name).IsValid() {
-			return fmt.Errorf("use the built-in network: containerd's CRI plugin has no field %s", name)
-		}
-		at = at.FieldByName(name)
+	stock, err := replace.Field[map[string]cni.CNI](service, "Closer", "netPlugin")
+	if err != nil {
+		return fmt.Errorf("use the built-in network: %w", err)
 	}
-	if want := reflect.TypeFor[map[string]cni.CNI](); at.Type() != want || !at.CanAddr() {
-		return fmt.Errorf("use the built-in network: containerd's CRI plugin has a %s, want a %s", at.Type(), want)
-	}
-	for name, own := range *(*map[string]cni.CNI)(unsafe.Pointer(at.UnsafeAddr())) {
-		(*(*map[string]cni.CNI)(unsafe.Pointer(at.UnsafeAddr())))[name] = plugin{own, n}
+	for name, own := range *stock {
+		(*stock)[name] = plugin{own, n}
 	}
 	return nil
 }
