@@ -14,8 +14,9 @@ import (
 type idleCost struct {
 	Pods    int     `json:"pods"`
 	Seconds float64 `json:"seconds"`
-	// CPUPercent is of all processes: agent with runtime, shim and holders, and the sleeping containers.
-	CPUPercent float64 `json:"cpuPercentOfACore"`
+	// CPUPercent is of all processes but the containers: agent with runtime, shim and holders.
+	CPUPercent      float64 `json:"cpuPercentOfACore"`
+	WorkloadPercent float64 `json:"workloadPercentOfACore"`
 	// PSSMB is of all processes but the containers. RSSMB and PrivateMB are of the agent's process.
 	PSSMB     float64 `json:"pssMB"`
 	RSSMB     float64 `json:"rssMB"`
@@ -33,15 +34,14 @@ var idleGoals = []struct {
 
 // idle measures CPU and memory while pods run and nothing happens.
 func (b *bench) idle(ctx context.Context) error {
-	var all []idleCost
+	b.results.Idle = nil
 	for _, goal := range idleGoals {
 		c, err := b.idleWith(ctx, goal.pods)
 		if err != nil {
 			return err
 		}
-		all = append(all, c)
+		b.results.Idle = append(b.results.Idle, c)
 	}
-	b.results.Idle = all
 	return nil
 }
 
@@ -54,7 +54,7 @@ func (b *bench) idleWith(ctx context.Context, pods int) (c idleCost, err error) 
 	if err := retry.Sleep(ctx, settle); err != nil {
 		return c, err
 	}
-	before, err := b.berth.Group().CPU()
+	ownBefore, workloadBefore, err := b.berth.Group().CPUs()
 	if err != nil {
 		return c, err
 	}
@@ -62,12 +62,13 @@ func (b *bench) idleWith(ctx context.Context, pods int) (c idleCost, err error) 
 	if err := retry.Sleep(ctx, b.watch); err != nil {
 		return c, err
 	}
-	after, err := b.berth.Group().CPU()
+	own, workload, err := b.berth.Group().CPUs()
 	if err != nil {
 		return c, err
 	}
 	c.Seconds = time.Since(begin).Seconds()
-	c.CPUPercent = (after - before).Seconds() / c.Seconds * 100
+	c.CPUPercent = (own - ownBefore).Seconds() / c.Seconds * 100
+	c.WorkloadPercent = (workload - workloadBefore).Seconds() / c.Seconds * 100
 	if c.RSSMB, c.PrivateMB, err = proc.Memory(b.berth.PID()); err != nil {
 		return c, err
 	}
@@ -82,12 +83,11 @@ func idleText(p *page, all []idleCost) {
 	if len(all) == 0 {
 		return
 	}
-	p.line("\n## Idle, over %.0f s\n", all[0].Seconds)
-	p.line("CPU is of all processes together. PSS is of all but the containers: agent with runtime, shim, holders.\n")
-	p.line("| pods | CPU, %% of a core | goal | PSS, MB | goal | of that the agent: RSS, MB | in no file, MB |")
-	p.line("|---|---|---|---|---|---|---|")
+	p.line("\n## Agent, runtime, shim and holders with idle pods, over %.0f s\n", all[0].Seconds)
+	p.line("| pods | CPU, %% of a core | goal | CPU of containers | PSS, MB | goal | agent's RSS, MB | in no file |")
+	p.line("|---|---|---|---|---|---|---|---|")
 	for i, c := range all {
-		p.line("| %d | %.2f | %.2f | %.1f | %.0f | %.1f | %.1f |", c.Pods, c.CPUPercent, idleGoals[i].cpu, c.PSSMB,
-			idleGoals[i].pss, c.RSSMB, c.PrivateMB)
+		p.line("| %d | %.2f | %.2f | %.2f | %.1f | %.0f | %.1f | %.1f |", c.Pods, c.CPUPercent, idleGoals[i].cpu,
+			c.WorkloadPercent, c.PSSMB, idleGoals[i].pss, c.RSSMB, c.PrivateMB)
 	}
 }

@@ -18,6 +18,9 @@ import (
 // groups is the cgroup of all sides. It does not exist before and after the measurement.
 const groups = "/berth-bench"
 
+// workload is the name of the program of the containers.
+const workload = "workload"
+
 // Group is the cgroup of a side. Its child "self" has the side's own process, and with it all programs that the process
 // starts. The other children are the cgroups of pods.
 type Group struct{ side string }
@@ -54,16 +57,36 @@ func (g Group) joinThread() error {
 }
 
 // CPU is the CPU time of everything that has ever run in the group: agent, runtime, shims, runc, and the containers.
-func (g Group) CPU() (time.Duration, error) {
+func (g Group) CPU() (time.Duration, error) { return usage(g.dir()) }
+
+// CPUs is the CPU time of the cgroups that have a process of the workload, and that of everything else in the group.
+func (g Group) CPUs() (own, containers time.Duration, err error) {
+	all, err := g.CPU()
+	if err != nil {
+		return 0, 0, err
+	}
+	err = g.processes(func(dir, exe string, _ int) error {
+		if filepath.Base(exe) != workload {
+			return nil
+		}
+		one, err := usage(dir)
+		containers += one
+		return err
+	})
+	return all - containers, containers, err
+}
+
+// usage is the CPU time of a cgroup with those below it.
+func usage(dir string) (time.Duration, error) {
 	if !v2() {
-		text, err := os.ReadFile(filepath.Join(g.dir(), "cpuacct.usage"))
+		text, err := os.ReadFile(filepath.Join(dir, "cpuacct.usage"))
 		if err != nil {
 			return 0, err
 		}
 		ns, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 		return time.Duration(ns), err
 	}
-	text, err := os.ReadFile(filepath.Join(g.dir(), "cpu.stat"))
+	text, err := os.ReadFile(filepath.Join(dir, "cpu.stat"))
 	if err != nil {
 		return 0, err
 	}
@@ -73,13 +96,26 @@ func (g Group) CPU() (time.Duration, error) {
 			return time.Duration(us) * time.Microsecond, err
 		}
 	}
-	return 0, fmt.Errorf("read the CPU time of %s: no usage_usec in %q", g.name(), text)
+	return 0, fmt.Errorf("read the CPU time of %s: no usage_usec in %q", dir, text)
 }
 
 // PSS returns the memory of all processes in the group without the workload's, in MB. A page that several processes
 // share counts in parts.
 func (g Group) PSS() (mb float64, err error) {
-	err = filepath.WalkDir(g.dir(), func(path string, d fs.DirEntry, err error) error {
+	err = g.processes(func(_, exe string, pid int) error {
+		if filepath.Base(exe) == workload {
+			return nil
+		}
+		part, err := proc.PSS(pid)
+		mb += part
+		return err
+	})
+	return mb, err
+}
+
+// processes calls do for each process in the group, with its cgroup's directory and the path of its program.
+func (g Group) processes(do func(dir, exe string, pid int) error) error {
+	return filepath.WalkDir(g.dir(), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() != "cgroup.procs" {
 			return err
 		}
@@ -89,22 +125,19 @@ func (g Group) PSS() (mb float64, err error) {
 		}
 		for field := range strings.FieldsSeq(string(text)) {
 			exe, err := os.Readlink("/proc/" + field + "/exe")
-			if errors.Is(err, fs.ErrNotExist) || filepath.Base(exe) == "workload" {
-				continue // the process has ended, or is a container
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // the process has ended
 			}
 			pid, err := strconv.Atoi(field)
 			if err != nil {
 				return err
 			}
-			part, err := proc.PSS(pid)
-			if err != nil {
+			if err := do(filepath.Dir(path), exe, pid); err != nil {
 				return err
 			}
-			mb += part
 		}
 		return nil
 	})
-	return mb, err
 }
 
 // removeGroup removes a cgroup of a side with everything below it, in all hierarchies. It keeps cgroups that still have

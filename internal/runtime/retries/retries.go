@@ -13,8 +13,9 @@ const (
 	// often is containerd's own period.
 	often  = time.Second
 	seldom = 30 * time.Second
-	// memory is how long the period is often after the end of a container. containerd's first delays are 1, 2, 4 s.
-	memory = time.Minute
+	// memory is how long the period is often after the end of a container. After containerd's first five delays, 31 s,
+	// the next one is no shorter than seldom.
+	memory = 32 * time.Second
 )
 
 // Retries has the tickers of containerd's event monitors.
