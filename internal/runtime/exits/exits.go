@@ -27,11 +27,13 @@ type Gate struct {
 
 // Register puts a gate before containerd's service of tasks. Call it once, before containerd starts.
 func Register() *Gate {
-	g := &Gate{reported: map[string]bool{}, ended: wake.New()}
+	g := newGate()
 	replace.Plugin(plugins.ServicePlugin, services.TasksService, nil,
 		func(_ *plugin.InitContext, client tasks.TasksClient) (any, error) { return service{client, g}, nil })
 	return g
 }
+
+func newGate() *Gate { return &Gate{reported: map[string]bool{}, ended: wake.New()} }
 
 // Close reports no more ends of containers. It waits until the tasks of those that were reported are deleted, for at
 // most limit: a deletion that fails is tried again by the next runtime.

@@ -33,9 +33,10 @@ func wait(ctx context.Context, t *testing.T, s service, r *tasks.WaitRequest, wa
 // Close waits for the ends that were reported before, and no other end is reported any more.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := service{ended{}, &Gate{reported: map[string]bool{}}}
+		s := service{ended{}, newGate()}
 		one := &tasks.WaitRequest{ContainerID: "one"}
 		wait(t.Context(), t, s, one, 7)
+		<-s.gate.Ended()
 		began := time.Now()
 		closed := make(chan time.Duration)
 		go func() {
@@ -62,7 +63,7 @@ func TestClose(t *testing.T) {
 // Close ends in its time, also if an end is never handled.
 func TestCloseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := service{ended{}, &Gate{reported: map[string]bool{}}}
+		s := service{ended{}, newGate()}
 		wait(t.Context(), t, s, &tasks.WaitRequest{ContainerID: "one"}, 7)
 		began := time.Now()
 		s.gate.Close(time.Second)

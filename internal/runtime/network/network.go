@@ -106,12 +106,11 @@ func (n *Network) Prepare(ctx context.Context, m Machine) error {
 	return nil
 }
 
-// installForAttached installs the CNI plugins if pods of this runtime are attached to networks of such plugins, which
-// detach them.
+// installForAttached installs the CNI plugins if pods of this runtime may be attached to networks of such plugins,
+// which detach them. An error of the list is Sweep's to report.
 func installForAttached(c Config) error {
-	attached, err := attachments(c)
-	if err != nil || len(attached) == 0 {
-		return err
+	if attached, err := attachments(c); err == nil && len(attached) == 0 {
+		return nil
 	}
 	return c.Plugins.InstallPlugins()
 }
