@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/mem"
 
+	"github.com/berth-run/berth/internal/base/idle"
 	"github.com/berth-run/berth/internal/base/pages"
 	"github.com/berth-run/berth/internal/base/wake"
 )
@@ -55,30 +56,19 @@ func (h *Heap) Run(ctx context.Context) error {
 	most := memoryLimit()
 	defer debug.SetMemoryLimit(most)
 	h.Stir() // starting the agent is activity
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-h.active.C():
+	idle.Follow(ctx, h.active.C(), quiet, busy, func(first bool) {
+		if first {
 			debug.SetGCPercent(busyPercent)
-			bound(most)
 		}
-		for began, resting := time.Now(), false; !resting && time.Since(began) < busy; {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-h.active.C():
-				bound(most)
-			case <-time.After(quiet):
-				resting = true
-			}
-		}
+		bound(most)
+	}, func() {
 		debug.SetGCPercent(quietPercent)
 		debug.SetMemoryLimit(most)
 		debug.FreeOSMemory()
 		// The code of a start, for example, is a large part of the program, and was needed for a moment only.
 		_ = pages.Drop() // it only saves memory
-	}
+	})
+	return ctx.Err()
 }
 
 // memoryLimit is the process's own limit, GOMEMLIMIT. It is read once: in a process with several agents, another Heap

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/berth-run/berth/internal/base/idle"
 	"github.com/berth-run/berth/internal/runtime/replace"
 )
 
@@ -34,24 +35,12 @@ func Of(cri, controller any) (*Retries, error) {
 
 // Run sets the periods of the tickers until ctx ends. ended fires after the end of a container.
 func (r *Retries) Run(ctx context.Context, ended <-chan struct{}) {
-	for {
-		r.reset(seldom)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ended:
+	r.reset(seldom)
+	idle.Follow(ctx, ended, memory, 0, func(first bool) {
+		if first {
+			r.reset(often)
 		}
-		r.reset(often)
-		for quiet := false; !quiet; {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ended:
-			case <-time.After(memory):
-				quiet = true
-			}
-		}
-	}
+	}, func() { r.reset(seldom) })
 }
 
 func (r *Retries) reset(period time.Duration) {

@@ -10,10 +10,12 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/manager"
@@ -26,7 +28,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/boot"
+	"github.com/berth-run/berth/internal/base/idle"
 	"github.com/berth-run/berth/internal/base/logfile"
+	"github.com/berth-run/berth/internal/base/pages"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/base/witness"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
 	"github.com/berth-run/berth/internal/runtime/shim/outbox"
@@ -103,7 +108,14 @@ func serve(args []string) error {
 	if err != nil {
 		return err
 	}
-	server, err := ttrpc.NewServer(ttrpc.WithServerHandshaker(ttrpc.UnixSocketRequireSameUser()))
+	calls := wake.New()
+	go trim(calls)
+	stir := func(ctx context.Context, read ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, do ttrpc.Method) (any, error) {
+		calls.Wake()
+		return do(ctx, read)
+	}
+	server, err := ttrpc.NewServer(ttrpc.WithServerHandshaker(ttrpc.UnixSocketRequireSameUser()),
+		ttrpc.WithUnaryServerInterceptor(stir))
 	if err != nil {
 		return err
 	}
@@ -114,6 +126,22 @@ func serve(args []string) error {
 		return err
 	}
 	return syscall.Exec(os.Args[0], continuing(os.Args, containers.outputs()), os.Environ())
+}
+
+const (
+	// quiet is how long the shim must be without calls before it returns memory. busy is the longest time without.
+	quiet = 20 * time.Second
+	busy  = time.Minute
+)
+
+// trim returns memory to the kernel when the shim has nothing to do: that of the code that it has run, and the garbage
+// of its calls.
+func trim(calls wake.Signal) {
+	calls.Wake() // the start of the shim
+	idle.Follow(context.Background(), calls.C(), quiet, busy, func(bool) {}, func() {
+		debug.FreeOSMemory()
+		_ = pages.Drop() // it only saves memory
+	})
 }
 
 // runcBeside is the path of the runc in the directory of a program. The runtime installs both there.
