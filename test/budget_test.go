@@ -39,6 +39,8 @@ var exceptions = map[string]string{
 
 	"internal/docker/dockerstream.Streams.Exec":   "The streaming library sets the parameters of this method.",
 	"internal/docker/dockerstream.Streams.Attach": "The streaming library sets the parameters of this method.",
+	"internal/runtime/attach.Server.Exec":         "The streaming library sets the parameters of this method.",
+	"internal/runtime/attach.Server.Attach":       "The streaming library sets the parameters of this method.",
 }
 
 // shape has the numbers of one struct type that have a budget.

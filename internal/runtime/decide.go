@@ -24,6 +24,9 @@ const (
 // metadataPlugin is containerd's plugin with its database. Its directory has the same name.
 const metadataPlugin = "io.containerd.metadata.v1.bolt"
 
+// streamAddress is the IP address that serves exec, attach and port-forward.
+func (c Config) streamAddress() string { return cmp.Or(c.StreamAddress, "127.0.0.1") }
+
 // layout names the files below Config.Root and Config.State.
 type layout struct{ root, state string }
 
@@ -136,7 +139,7 @@ func serverConfig(c Config, h host, boxes sandboxes, unsynced bool) *srvconfig.C
 			},
 			"io.containerd.grpc.v1.cri": map[string]any{
 				"disable_tcp_service":   true,
-				"stream_server_address": cmp.Or(c.StreamAddress, "127.0.0.1"),
+				"stream_server_address": c.streamAddress(),
 				"stream_server_port":    "0",
 			},
 			"io.containerd.cri.v1.runtime": map[string]any{

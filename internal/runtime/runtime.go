@@ -208,10 +208,7 @@ func (r *Runtime) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if up.restorer, err = restore.New(up.client, r.layout().checkpoints()); err != nil {
-		return err
-	}
-	if up.commands, err = command.New(up.client, criNamespace, r.layout().commands()); err != nil {
+	if err := r.prepareCalls(ctx, up); err != nil {
 		return err
 	}
 	r.sweep(ctx, up, h)
@@ -224,8 +221,20 @@ func (r *Runtime) run(ctx context.Context) error {
 	parts.Go(func() error { again.Run(ctx, up.exits.Ended()); return nil })
 	parts.Go(func() error { return r.network.Follow(ctx) })
 	parts.Go(func() error { return r.network.Watch(ctx) })
+	parts.Go(func() error { return up.attach.Run(ctx) })
 	parts.Go(func() error { return r.serve(ctx, up, failed) })
 	return parts.Wait()
+}
+
+// prepareCalls prepares for the calls that the runtime answers in the place of the CRI plugin.
+func (r *Runtime) prepareCalls(ctx context.Context, up *server) (err error) {
+	if up.restorer, err = restore.New(up.client, r.layout().checkpoints()); err != nil {
+		return err
+	}
+	if up.commands, err = command.New(up.client, criNamespace, r.layout().commands()); err != nil {
+		return err
+	}
+	return up.attach.Listen(ctx, r.config.streamAddress())
 }
 
 // placePause makes the image of pause containers if a handler needs it, and removes those that no pod needs.

@@ -25,6 +25,7 @@ import (
 	"github.com/berth-run/berth/internal/base/guard/rpc"
 	"github.com/berth-run/berth/internal/base/headstart"
 	"github.com/berth-run/berth/internal/base/inflight"
+	"github.com/berth-run/berth/internal/runtime/attach"
 	"github.com/berth-run/berth/internal/runtime/briefspec"
 	"github.com/berth-run/berth/internal/runtime/command"
 	"github.com/berth-run/berth/internal/runtime/exits"
@@ -78,6 +79,7 @@ type server struct {
 	boxes       *sandbox.Controller
 	network     *network.Network
 	commands    command.Runner
+	attach      *attach.Server
 	restorer    *restore.Restorer
 	records     *records.Records
 	importing   sync.Mutex
@@ -150,7 +152,7 @@ func (s *server) register() (err error) {
 		Type: plugins.ServerPlugin,
 		ID:   inProcessID,
 		Requires: []plugin.Type{plugins.GRPCPlugin, plugins.CRIServicePlugin, plugins.MetadataPlugin,
-			plugins.PodSandboxPlugin},
+			plugins.PodSandboxPlugin, plugins.RuntimePluginV2},
 		InitFn: s.connect,
 	})
 	return nil
@@ -159,11 +161,13 @@ func (s *server) register() (err error) {
 // connect is the plugin's initialiser. It gets the CRI and task services, the image list and a client from the
 // plugins that s depends on.
 func (s *server) connect(ic *plugin.InitContext) (any, error) {
-	var errs [6]error
+	var errs [7]error
 	s.cri, errs[0] = byID[criService](ic, plugins.GRPCPlugin, "cri")
 	s.tasks, errs[1] = byID[registrar](ic, plugins.GRPCPlugin, "tasks")
 	s.images, errs[2] = byID[imageList](ic, plugins.CRIServicePlugin, "images")
 	s.stock, errs[5] = byID[any](ic, plugins.PodSandboxPlugin, "podsandbox")
+	running, err := byID[attach.Tasks](ic, plugins.RuntimePluginV2, "task")
+	s.attach, errs[6] = attach.New(s.cri, running, criNamespace), err
 	db, err := byID[records.Database](ic, plugins.MetadataPlugin, "bolt")
 	if err == nil {
 		s.records.Follow(db)
@@ -227,6 +231,9 @@ func (s *server) newGRPC(tracer trace.TracerProvider, log *slog.Logger) (service
 				return nil, err
 			}
 			if answer, ok, err := s.commands.Handle(ctx, req); ok {
+				return answer, err
+			}
+			if answer, ok, err := s.attach.Handle(ctx, req); ok {
 				return answer, err
 			}
 			prepared, err := s.restorer.Before(namespaces.WithNamespace(ctx, criNamespace), req)

@@ -2,57 +2,29 @@ package dockerstream
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
-	"net/http"
-	"net/url"
 
-	"k8s.io/cri-streaming/pkg/streaming"
-
-	"github.com/berth-run/berth/internal/base/limit"
+	"github.com/berth-run/berth/internal/base/streamserver"
 )
-
-// bounds of the streams of all pods. The client is the agent. Every other user of the machine can open connections too,
-// and gets no stream without a token.
-var bounds = limit.Bounds{Connections: 1000, Requests: 1000, AllConnections: 2000}
 
 // Server serves the streams of clients. Its methods GetExec, GetAttach and GetPortForward return the URL for one
 // client.
 type Server struct {
-	streaming.Server
-	streams  *Streams
-	listener net.Listener
-	http     *http.Server
+	*streamserver.Server
+	streams *Streams
 }
 
-// NewServer makes a server that answers at a listener. It does no I/O. The server bounds connections, requests and
-// their bodies. Once a connection is a stream, it ends after four hours without traffic.
+// NewServer makes a server that answers at a listener. It does no I/O.
 func NewServer(streams *Streams, listener net.Listener) (*Server, error) {
-	return newServer(streams, listener, bounds)
-}
-
-func newServer(streams *Streams, listener net.Listener, bounds limit.Bounds) (*Server, error) {
-	config := streaming.DefaultConfig
-	config.BaseURL = &url.URL{Scheme: "http", Host: listener.Addr().String()}
-	s, err := streaming.NewServer(config, streams)
+	server, err := streamserver.New(streams, listener)
 	if err != nil {
-		return nil, fmt.Errorf("make streaming server: %w", err)
+		return nil, err
 	}
-	return &Server{s, streams, limit.Listener(listener, bounds), &http.Server{
-		Handler:           limit.Requests(limit.Bodies(s), bounds, limit.RefuseText),
-		ReadHeaderTimeout: limit.Header,
-		IdleTimeout:       limit.Idle,
-	}}, nil
+	return &Server{server, streams}, nil
 }
 
 // Run serves until ctx ends. It returns when all commands that had to be killed are killed.
 func (s *Server) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { _ = s.http.Close() })
-	defer stop()
 	defer s.streams.kills.Wait()
-	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve streams: %w", err)
-	}
-	return nil
+	return s.Server.Run(ctx)
 }

@@ -31,6 +31,26 @@ type ending struct {
 	readers []*os.File
 }
 
+// endingOf follows the end of the output of a container that has ended. files are its FIFOs, open for writing. endingOf
+// closes them.
+func endingOf(files []*os.File) ending {
+	end := ending{at: time.Now()}
+	for _, file := range files {
+		reader, err := os.OpenFile(file.Name(), os.O_RDONLY|unix.O_NONBLOCK, 0)
+		_ = file.Close()
+		if err == nil {
+			end.readers = append(end.readers, reader)
+		}
+	}
+	return end
+}
+
+func (e ending) close() {
+	for _, reader := range e.readers {
+		_ = reader.Close()
+	}
+}
+
 func newHeld() held { return held{files: map[string][]*os.File{}, ended: map[string]ending{}} }
 
 // outputs returns the FIFOs of a process's output.
@@ -46,15 +66,20 @@ func outputs(stdout, stderr string, terminal bool) (paths []string) {
 
 // hold opens the FIFOs of a container that runs. If that fails, attached clients miss output after the end of a shim.
 func (h *held) hold(id string, paths []string) {
-	var files []*os.File
+	files := openAll(paths)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.files[id] = append(h.files[id], files...)
+}
+
+// openAll opens FIFOs for reading and writing, if they are there.
+func openAll(paths []string) (files []*os.File) {
 	for _, path := range paths {
 		if file, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0); err == nil {
 			files = append(files, file)
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.files[id] = append(h.files[id], files...)
+	return files
 }
 
 // release stops writing to the output of a container that has ended. containerd waits for the end of the process first,
@@ -67,24 +92,17 @@ func (h *held) release(id string) {
 		return
 	}
 	delete(h.files, id)
-	end := ending{at: time.Now()}
-	for _, file := range files {
-		reader, err := os.OpenFile(file.Name(), os.O_RDONLY|unix.O_NONBLOCK, 0)
-		_ = file.Close()
-		if err == nil {
-			end.readers = append(end.readers, reader)
-		}
-	}
-	h.ended[id] = end
+	h.ended[id] = endingOf(files)
 }
 
 // forget closes all files of a container that is deleted.
 func (h *held) forget(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, file := range append(h.files[id], h.ended[id].readers...) {
+	for _, file := range h.files[id] {
 		_ = file.Close()
 	}
+	h.ended[id].close()
 	delete(h.files, id)
 	delete(h.ended, id)
 }
@@ -109,13 +127,19 @@ func (h *held) outputEnds(id string, exited time.Time) bool {
 	h.mu.Lock()
 	end := h.ended[id]
 	h.mu.Unlock()
-	for _, reader := range end.readers {
+	return end.await(exited)
+}
+
+// await waits until the output of a container that has exited has no writer any more. It returns false if there is one
+// when that is over.
+func (e ending) await(exited time.Time) bool {
+	for _, reader := range e.readers {
 		conn, err := reader.SyscallConn()
 		gone := false
 		if err == nil { // a deadline that has passed ends Read before it looks
 			err = conn.Control(func(fd uintptr) { gone = hasNoWriter(fd) })
 		}
-		if err == nil && !gone && reader.SetReadDeadline(end.until(exited)) == nil {
+		if err == nil && !gone && reader.SetReadDeadline(e.until(exited)) == nil {
 			err = conn.Read(hasNoWriter)
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -12,6 +12,7 @@ import (
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/containerd/api/types"
+	tasktypes "github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/core/runtime"
 	shims "github.com/containerd/containerd/v2/core/runtime/v2"
 	"github.com/containerd/containerd/v2/pkg/archive"
@@ -179,18 +180,20 @@ func (m *Manager) load(ctx context.Context, bundle *shims.Bundle) error {
 		return os.RemoveAll(bundle.Path)
 	}
 	t := &task{process{m.shim, bundle.ID, ""}, bundle.Namespace}
-	state, err := t.State(ctx)
+	state, err := t.state(ctx)
 	if errdefs.IsNotFound(err) {
 		return bundle.Delete()
 	}
 	if err != nil {
 		return err
 	}
-	if state.Status == runtime.StoppedStatus && state.Pid == 0 {
+	if state.Status == tasktypes.Status_STOPPED && state.Pid == 0 {
 		return errors.Join(t.undo(ctx), bundle.Delete())
 	}
 	m.add(ctx, t, state.Pid)
-	m.shim.held.hold(t.container, outputs(state.Stdout, state.Stderr, state.Terminal))
+	if !copied(state) {
+		m.shim.held.hold(t.container, outputs(state.Stdout, state.Stderr, state.Terminal))
+	}
 	return nil
 }
 
@@ -200,7 +203,7 @@ func (m *Manager) add(ctx context.Context, t *task, pid uint32) {
 	if fd, err := unix.PidfdOpen(int(pid), 0); pid != 0 && err == nil {
 		file = os.NewFile(uintptr(fd), "pidfd")
 		// If the process had not ended when its pidfd was open, the pidfd is its.
-		if state, err := t.State(ctx); err != nil || state.Status == runtime.StoppedStatus {
+		if state, err := t.state(ctx); err != nil || state.Status == tasktypes.Status_STOPPED {
 			_ = file.Close()
 			file = nil
 		}
@@ -280,7 +283,9 @@ func (m *Manager) Create(ctx context.Context, id string, o runtime.CreateOpts) (
 	if restored {
 		o.Checkpoint = filepath.Join(checkpoint, "checkpoint")
 	}
-	if o.Spec, err = withCRIUConfig(o.Spec, filepath.Join(m.config.bundles(), namespace, id, criuConfig)); err != nil {
+	var logged bool
+	o.Spec, logged, err = readSpec(o.Spec, filepath.Join(m.config.bundles(), namespace, id, criuConfig))
+	if err != nil {
 		return nil, err
 	}
 	bundle, err := shims.NewBundle(ctx, m.config.work(), m.config.bundles(), id, o.Spec)
@@ -288,12 +293,15 @@ func (m *Manager) Create(ctx context.Context, id string, o runtime.CreateOpts) (
 		return nil, err
 	}
 	t := &task{process{m.shim, id, ""}, namespace}
-	pid, err := m.create(ctx, request(bundle.Path, id, o))
+	r := request(bundle.Path, id, o)
+	pid, err := m.create(ctx, r, logged && r.Stdin == "" && !r.Terminal)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create task: %w", err), t.undo(ctx), bundle.Delete())
 	}
 	m.add(ctx, t, pid)
-	m.shim.held.hold(id, outputs(o.IO.Stdout, o.IO.Stderr, o.IO.Terminal))
+	if !copiesOutput(r) {
+		m.shim.held.hold(id, outputs(r.Stdout, r.Stderr, r.Terminal))
+	}
 	if !o.RestoreFromPath && !restored {
 		return t, nil
 	}
@@ -308,9 +316,14 @@ func (m *Manager) Create(ctx context.Context, id string, o runtime.CreateOpts) (
 	return t, nil
 }
 
-// create creates a container in the shim and returns its first process.
-func (m *Manager) create(ctx context.Context, r *taskapi.CreateTaskRequest) (pid uint32, err error) {
+// create creates a container in the shim and returns its first process. If containerd is not to read the output, create
+// changes the request so.
+func (m *Manager) create(ctx context.Context, r *taskapi.CreateTaskRequest, unread bool) (pid uint32, err error) {
 	release, err := holdOutput(ctx, r)
+	if err == nil && unread {
+		release()
+		release, err = makeCopies(r)
+	}
 	if err != nil {
 		return 0, err
 	}

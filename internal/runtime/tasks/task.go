@@ -32,19 +32,31 @@ func (p *process) ID() string {
 	return p.container
 }
 
-// State implements runtime.Process. A container that has ended counts as deleted if its output does not end. containerd
-// would wait for that without a bound, and meanwhile not record that the container has ended.
-func (p *process) State(ctx context.Context) (runtime.State, error) {
-	var s *taskapi.StateResponse
-	err := p.shim.call(ctx, func(shim taskapi.TTRPCTaskService, _ bool) (err error) {
+// state asks the shim for the state of a process.
+func (p *process) state(ctx context.Context) (s *taskapi.StateResponse, err error) {
+	err = p.shim.call(ctx, func(shim taskapi.TTRPCTaskService, _ bool) (err error) {
 		s, err = shim.State(ctx, &taskapi.StateRequest{ID: p.container, ExecID: p.exec})
 		return err
 	})
+	return s, err
+}
+
+// State implements runtime.Process. For a container that has ended it waits until the log is complete. If containerd
+// reads the output, and that does not end, such a container counts as deleted: containerd would wait for the end
+// without a bound, and meanwhile not record that the container has ended.
+func (p *process) State(ctx context.Context) (runtime.State, error) {
+	s, err := p.state(ctx)
 	if err != nil {
 		return runtime.State{}, err
 	}
-	if p.exec == "" && s.Status == tasktypes.Status_STOPPED &&
-		!p.shim.held.outputEnds(p.container, s.ExitedAt.AsTime()) {
+	switch {
+	case p.exec == "" && copied(s):
+		if s.Status == tasktypes.Status_STOPPED {
+			p.awaitLog(ctx, s)
+		}
+		s.Stdout, s.Stderr = "", "" // not for containerd
+	case p.exec == "" && s.Status == tasktypes.Status_STOPPED &&
+		!p.shim.held.outputEnds(p.container, s.ExitedAt.AsTime()):
 		p.shim.config.Log.Warn("a killed shim has the output of an ended container open, not waiting for its end",
 			"container", p.container)
 		return runtime.State{}, fmt.Errorf("task %s: its output does not end: %w", p.container, errdefs.ErrNotFound)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copier writes a copy of the output to a FIFO. containerd reads the FIFO for attached clients. While it has no reader,
-// nothing is written.
+// copier writes a copy of the output to a FIFO, which the runtime reads for attached clients. While it has no reader,
+// nothing is written. It is open until the output has ended, so that a reader sees that end and not another.
 type copier struct {
 	path string
 	file *os.File
@@ -21,10 +21,16 @@ type copier struct {
 // patience is how long a copy may take. The container waits meanwhile, so that an attached client gets all output.
 const patience = time.Second
 
-// open opens the FIFO if it has a reader.
+// open opens the FIFO.
 func (c *copier) open() bool {
 	if c.file == nil {
-		fd, err := unix.Open(c.path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		const flags = unix.O_NONBLOCK | unix.O_CLOEXEC
+		reader, err := unix.Open(c.path, unix.O_RDWR|flags, 0) // one that only writes cannot be the first to open it
+		if err != nil {
+			return false
+		}
+		defer func() { _ = unix.Close(reader) }()
+		fd, err := unix.Open(c.path, unix.O_WRONLY|flags, 0)
 		if err != nil {
 			return false
 		}
@@ -36,6 +42,10 @@ func (c *copier) open() bool {
 // write copies output. A reader that does not read delays it once.
 func (c *copier) write(b []byte) {
 	if len(b) == 0 || c.closed || !c.open() {
+		return
+	}
+	if !c.hasReader() {
+		c.stalled = false
 		return
 	}
 	if c.stalled {
@@ -52,9 +62,23 @@ func (c *copier) write(b []byte) {
 	c.stalled = errors.Is(err, os.ErrDeadlineExceeded)
 }
 
+// hasReader reports whether the FIFO has a reader.
+func (c *copier) hasReader() (has bool) {
+	raw, err := c.file.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = raw.Control(func(fd uintptr) {
+		poll := []unix.PollFd{{Fd: int32(fd)}}
+		_, err := unix.Poll(poll, 0)
+		has = err == nil && poll[0].Revents&unix.POLLERR == 0
+	})
+	return has
+}
+
 // unread reports whether the reader has not read all of the copy.
 func (c *copier) unread() (unread bool) {
-	if c.file == nil || c.stalled {
+	if c.file == nil || c.stalled || !c.hasReader() {
 		return false
 	}
 	raw, err := c.file.SyscallConn()
@@ -62,10 +86,6 @@ func (c *copier) unread() (unread bool) {
 		return false
 	}
 	_ = raw.Control(func(fd uintptr) {
-		poll := []unix.PollFd{{Fd: int32(fd)}}
-		if _, err := unix.Poll(poll, 0); err != nil || poll[0].Revents&unix.POLLERR != 0 {
-			return // no reader
-		}
 		n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
 		unread = err == nil && n > 0
 	})

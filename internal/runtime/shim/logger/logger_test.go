@@ -430,6 +430,31 @@ func TestCopyForClients(t *testing.T) {
 	_ = client.Close()
 }
 
+// A client sees the end of the output when the log is complete, and nothing of the output before it came.
+func TestCopyWithoutClients(t *testing.T) {
+	p := prepare(t, logfile.Limits{})
+	out, stdout := start(t, openLog(t, p), p, "stdout")
+	logged := ""
+	for _, text := range []string{"before\n", "between\n"} { // the copy is made after the log
+		put(t, stdout, text)
+		logged += text
+		eventually.True(t, "output without a client is in the log",
+			func() bool { return p.output(t, "stdout") == logged })
+	}
+	client, err := os.OpenFile(p.streams()["stdout"].Copy, os.O_RDONLY, 0) // waits for a writer
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	put(t, stdout, "after\n")
+	end(t, out)
+	out.CloseCopy()
+	got, err := io.ReadAll(client)
+	if text := strings.TrimPrefix(string(got), "between\n"); err != nil || text != "after\n" {
+		t.Errorf("the client got %q, %v", got, err)
+	}
+}
+
 // Loggers are killed while a container writes to both streams at full speed. The log has every line once and in order,
 // and no file exceeds the limit.
 func TestKilledLogger(t *testing.T) {

@@ -1,7 +1,6 @@
-package dockerstream
+package streamserver
 
 import (
-	"log/slog"
 	"net"
 	"net/http"
 	"testing"
@@ -11,14 +10,14 @@ import (
 	"github.com/berth-run/berth/internal/base/looptest"
 )
 
-// startServer runs a server that has no Docker Engine, until the test ends.
+// startServer runs a server without a runtime, until the test ends.
 func startServer(t *testing.T, b limit.Bounds) *Server {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newServer(New(nil, nil, slog.New(slog.DiscardHandler)), listener, b)
+	s, err := newServer(nil, listener, b)
 	if err != nil {
 		t.Fatal(err)
 	}
