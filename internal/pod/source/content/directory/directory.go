@@ -26,12 +26,17 @@ import (
 // write it again, and scripts write a file in several steps.
 const settleTime = 200 * time.Millisecond
 
+// unlinkTime is settleTime for a file that was removed, and not moved away. git, and scripts that remove a file before
+// they write it again, do so at once.
+const unlinkTime = 80 * time.Millisecond
+
 // Directory reads the manifests of a directory, or one file. It reacts to inotify events and also checks everything
 // once a period. The periodic check is all that works without inotify, for example on some network file systems.
 //
 //	CLOSE_WRITE, MOVED_TO ----> read at once
 //	MODIFY -------------------> wait for CLOSE_WRITE
 //	CREATE, missing, invalid -> read again after settleTime
+//	DELETE -------------------> read again after unlinkTime
 type Directory struct {
 	at     *target
 	node   string
@@ -229,6 +234,8 @@ func (d *Directory) note(path string, e inotify.Event, renamedFrom map[uint32]st
 	case e.Mask&unix.IN_CREATE != 0 && !isWhole(path):
 		d.entry(path).due = now.Add(d.settle)
 		return false
+	case e.Mask&unix.IN_DELETE != 0 && f != nil:
+		f.gone = now.Add(min(unlinkTime, d.settle) - d.settle)
 	case e.Mask&unix.IN_MOVED_FROM != 0:
 		renamedFrom[e.Cookie] = path
 	case e.Mask&unix.IN_MOVED_TO != 0:
@@ -345,8 +352,8 @@ func (d *Directory) pass(path string, f *file, problems []content.Problem, now t
 	d.out.Put(path, w, problems, now)
 }
 
-// lookGone removes a file that has been missing for settleTime. dir is the directory that does not have it, or zero if
-// the directory is not there either.
+// lookGone removes a file that has been missing for settleTime, or unlinkTime. dir is the directory that does not have
+// it, or zero if the directory is not there either.
 func (d *Directory) lookGone(path string, dir object.Directory, now time.Time) {
 	f := d.files[path]
 	if f == nil {

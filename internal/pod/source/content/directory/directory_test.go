@@ -3,8 +3,10 @@ package directory
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -88,6 +90,42 @@ func TestReadsChangedFilesOnly(t *testing.T) {
 	must(t, os.Rename(web, web+"~"))
 	must(t, os.WriteFile(web, []byte(manifestOf("new", "app:1")), 0o644))
 	check(later, false, "new-node")
+}
+
+// A file that was removed counts as missing sooner than one that an editor has moved away. Neither does at once.
+func TestMissingFilesAreWaitedFor(t *testing.T) {
+	dir := t.TempDir()
+	d := New(Options{Path: dir, NodeName: "node", Period: time.Hour, Log: slog.New(slog.DiscardHandler)}, discard{})
+	removed, moved := filepath.Join(dir, "removed.yaml"), filepath.Join(dir, "moved.yaml")
+	write(t, removed, manifestOf("removed", "app:1"))
+	write(t, moved, manifestOf("moved", "app:1"))
+	events := d.at.start()
+	t.Cleanup(d.at.end)
+	now := time.Now()
+	d.refresh(now, true, func() {})
+	must(t, os.Remove(removed))
+	must(t, os.Rename(moved, moved+"~"))
+	for timeout := time.After(patience); d.files[removed].due.IsZero() || d.files[moved].due.IsZero(); {
+		select {
+		case batch := <-events:
+			d.handle(batch, now, func() {})
+		case <-timeout:
+			t.Fatal("an event was lost")
+		}
+	}
+	for after, want := range map[time.Duration][]string{
+		unlinkTime - 1: {removed, moved}, unlinkTime: {moved}, settleTime - 1: {moved}, settleTime: nil,
+	} {
+		later := New(Options{Path: dir, NodeName: "node", Period: time.Hour}, discard{})
+		for path, f := range d.files {
+			kept := *f
+			later.files[path] = &kept
+		}
+		later.lookDue(now.Add(after), func() {})
+		if got := slices.Sorted(maps.Keys(later.files)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+			t.Errorf("after %v: %v, want %v", after, got, want)
+		}
+	}
 }
 
 func must(t *testing.T, err error) {
