@@ -10,7 +10,7 @@
 //   - Signals go through pidfds, never through a process ID that may have a new owner.
 //   - Standard output of a container is a FIFO that it has open for reading and writing. A container can always write:
 //     it keeps the pipe alive itself. The output of commands in it goes to its reader without a copy.
-//   - The log is written here, so that a container never waits for an agent that is away.
+//   - The log is written here, so that a container never waits for an agent that is away. Attached clients get a copy.
 //   - Everything that a next shim needs is in task.json beside the bundle. A shim that is killed takes no container
 //     with it. The agent starts the next shim, which continues.
 //

@@ -28,7 +28,7 @@ import (
 // while the agent and the shim are away. The zero value has none.
 //
 // The output of a process with a log goes to FIFOs beside its bundle. Package logger reads them, writes the log, and
-// copies to the FIFOs of containerd.
+// copies to FIFOs for attached clients.
 type IO struct {
 	mu sync.Mutex
 	// in keeps the FIFO of standard input open for writing, until CloseIO. Without it, the input would end with the
@@ -75,7 +75,7 @@ type Owner struct {
 	Label    string
 }
 
-// Open opens the FIFOs of a process that starts. It waits until containerd has opened its ends.
+// Open opens the FIFOs of a process that starts. It waits until the runtime has opened its ends.
 func (s *IO) Open(ctx context.Context, p Paths, own Owner) error {
 	paths := [3]string{p.In, p.Out, p.Err}
 	if p.Terminal {
@@ -104,7 +104,7 @@ func (s *IO) Open(ctx context.Context, p Paths, own Owner) error {
 	return nil
 }
 
-// openLogged opens an output that is written to a log. path is containerd's FIFO.
+// openLogged opens an output that is written to a log. path is the FIFO for attached clients.
 func (s *IO) openLogged(ctx context.Context, fd int, path string, own Owner, log *logger.Log, l Log) error {
 	reader, err := fifo.OpenFifo(ctx, path, syscall.O_WRONLY, 0)
 	if err != nil {
