@@ -130,3 +130,28 @@ func TestAttach(t *testing.T) {
 	}
 	c.end(t)
 }
+
+// A client attaches to a container that an earlier runtime has started. Another one was attached when that was killed.
+func TestAttachAfterRestart(t *testing.T) {
+	c := serveKillable(t)
+	id, pod := c.sandbox(t, hostPod(c.client, "restart"))
+	writer := c.container(t, id, pod, "writer", "log", "200", "10")
+	before, leave := c.attach(t, writer)
+	last := next(t, before)
+	c.kill(t)
+	leave()
+	c.start(t)
+	after, leave := c.attach(t, writer)
+	defer leave()
+	first := next(t, after)
+	if first <= last {
+		t.Errorf("the client gets line %d, the one before had line %d", first, last)
+	}
+	const lines = 50
+	for i := range lines {
+		if n := next(t, after); n != first+1+i {
+			t.Fatalf("line %d after %d lines from %d on", n, i+1, first)
+		}
+	}
+	c.end(t)
+}
