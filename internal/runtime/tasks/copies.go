@@ -19,14 +19,7 @@ func copiesIn(bundle string) []string {
 
 // copied reports whether the shim copies the output of a container to the FIFOs of its bundle. containerd's own are for
 // containers with a terminal, standard input or no log, and for those of an agent before.
-func copied(s *taskapi.StateResponse) bool {
-	return s.Stdout != "" && s.Stdout == copiesIn(s.Bundle)[0]
-}
-
-// copiesOutput is copied for a container that is being created.
-func copiesOutput(r *taskapi.CreateTaskRequest) bool {
-	return r.Stdout != "" && r.Stdout == copiesIn(r.Bundle)[0]
-}
+func copied(s *taskapi.StateResponse) bool { return filepath.Dir(s.Stdout) == s.Bundle }
 
 // Copies returns the FIFOs to which the shim copies the output of a container while they have a reader: standard output
 // and standard error. ok is false for a container whose output containerd reads, and for one that is gone.
@@ -35,7 +28,7 @@ func (m *Manager) Copies(ctx context.Context, id string) (paths []string, ok boo
 	if err != nil || !m.owns(id) {
 		return nil, false
 	}
-	paths = copiesIn(filepath.Join(m.config.bundles(), namespace, id))
+	paths = copiesIn(m.config.bundle(namespace, id))
 	_, err = os.Stat(paths[0])
 	return paths, err == nil
 }
@@ -51,17 +44,12 @@ func makeCopies(r *taskapi.CreateTaskRequest) (release func(), err error) {
 		}
 	}
 	files := openAll(paths)
-	release = func() {
-		for _, file := range files {
-			_ = file.Close()
-		}
-	}
 	if len(files) < len(paths) {
-		release()
+		closeAll(files)
 		return nil, fmt.Errorf("open the copies of a container's output in %s", r.Bundle)
 	}
 	r.Stdout, r.Stderr = paths[0], paths[1]
-	return release, nil
+	return func() { closeAll(files) }, nil
 }
 
 // awaitLog waits until the log of a container that has ended is complete. The shim then ends the copies of the output.
@@ -69,7 +57,7 @@ func makeCopies(r *taskapi.CreateTaskRequest) (release func(), err error) {
 func (p *process) awaitLog(ctx context.Context, s *taskapi.StateResponse) {
 	_, _ = p.wait(ctx) // until then the shim may still copy
 	end := endingOf(openAll(copiesIn(s.Bundle)))
-	defer end.close()
+	defer closeAll(end.readers)
 	if !end.await(s.ExitedAt.AsTime()) {
 		p.shim.config.Log.Warn("log of an ended container is not complete, not waiting for it", "container",
 			p.container)

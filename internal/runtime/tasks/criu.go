@@ -15,7 +15,7 @@ const criuConfig = "criu.conf"
 
 // readSpec reads a container's specification: whether the shim logs its output. It returns the specification with the
 // path of CRIU's configuration file, as runc expects it. CRIU ignores a missing file.
-func readSpec(spec typeurl.Any, criuConfig string) (_ typeurl.Any, logged bool, err error) {
+func readSpec(spec typeurl.Any, path string) (_ typeurl.Any, logged bool, err error) {
 	var fields map[string]json.RawMessage
 	annotations := map[string]string{}
 	err = json.Unmarshal(spec.GetValue(), &fields)
@@ -25,7 +25,7 @@ func readSpec(spec typeurl.Any, criuConfig string) (_ typeurl.Any, logged bool, 
 	if err != nil {
 		return nil, false, fmt.Errorf("read the specification of a container: %w", err)
 	}
-	annotations["org.criu.config"] = criuConfig
+	annotations["org.criu.config"] = path
 	if fields["annotations"], err = json.Marshal(annotations); err != nil {
 		return nil, false, err
 	}

@@ -2,7 +2,9 @@ package tasks
 
 import (
 	"errors"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -46,18 +48,19 @@ func endingOf(files []*os.File) ending {
 	return end
 }
 
-func (e ending) close() {
-	for _, reader := range e.readers {
-		_ = reader.Close()
+// closeAll closes FIFOs.
+func closeAll[F io.Closer](files []F) {
+	for _, file := range files {
+		_ = file.Close()
 	}
 }
 
 func newHeld() held { return held{files: map[string][]*os.File{}, ended: map[string]ending{}} }
 
-// outputs returns the FIFOs of a process's output.
-func outputs(stdout, stderr string, terminal bool) (paths []string) {
+// outputs returns the FIFOs from which containerd reads a container's output. It does not read those in the bundle.
+func outputs(bundle, stdout, stderr string, terminal bool) (paths []string) {
 	for i, path := range []string{stdout, stderr} {
-		if path == "" || strings.Contains(path, "://") || i > 0 && terminal {
+		if path == "" || strings.Contains(path, "://") || i > 0 && terminal || filepath.Dir(path) == bundle {
 			continue
 		}
 		paths = append(paths, path)
@@ -100,10 +103,8 @@ func (h *held) release(id string) {
 func (h *held) forget(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, file := range h.files[id] {
-		_ = file.Close()
-	}
-	h.ended[id].close()
+	closeAll(h.files[id])
+	closeAll(h.ended[id].readers)
 	delete(h.files, id)
 	delete(h.ended, id)
 }

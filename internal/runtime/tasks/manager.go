@@ -55,6 +55,9 @@ func (c Config) Address() string { return "ttrpc+unix://" + c.Socket }
 // bundles is the directory of the running containers, NAMESPACE/ID.
 func (c Config) bundles() string { return filepath.Join(c.State, "tasks") }
 
+// bundle is the bundle of a container.
+func (c Config) bundle(namespace, id string) string { return filepath.Join(c.bundles(), namespace, id) }
+
 // exits is the directory of the exits of containers that were just deleted, NAMESPACE/ID.
 func (c Config) exits() string { return filepath.Join(c.State, "exits") }
 
@@ -191,9 +194,7 @@ func (m *Manager) load(ctx context.Context, bundle *shims.Bundle) error {
 		return errors.Join(t.undo(ctx), bundle.Delete())
 	}
 	m.add(ctx, t, state.Pid)
-	if !copied(state) {
-		m.shim.held.hold(t.container, outputs(state.Stdout, state.Stderr, state.Terminal))
-	}
+	m.shim.held.hold(t.container, outputs(bundle.Path, state.Stdout, state.Stderr, state.Terminal))
 	return nil
 }
 
@@ -284,7 +285,7 @@ func (m *Manager) Create(ctx context.Context, id string, o runtime.CreateOpts) (
 		o.Checkpoint = filepath.Join(checkpoint, "checkpoint")
 	}
 	var logged bool
-	o.Spec, logged, err = readSpec(o.Spec, filepath.Join(m.config.bundles(), namespace, id, criuConfig))
+	o.Spec, logged, err = readSpec(o.Spec, filepath.Join(m.config.bundle(namespace, id), criuConfig))
 	if err != nil {
 		return nil, err
 	}
@@ -299,9 +300,7 @@ func (m *Manager) Create(ctx context.Context, id string, o runtime.CreateOpts) (
 		return nil, errors.Join(fmt.Errorf("create task: %w", err), t.undo(ctx), bundle.Delete())
 	}
 	m.add(ctx, t, pid)
-	if !copiesOutput(r) {
-		m.shim.held.hold(id, outputs(r.Stdout, r.Stderr, r.Terminal))
-	}
+	m.shim.held.hold(id, outputs(r.Bundle, r.Stdout, r.Stderr, r.Terminal))
 	if !o.RestoreFromPath && !restored {
 		return t, nil
 	}
@@ -321,7 +320,7 @@ func (m *Manager) Create(ctx context.Context, id string, o runtime.CreateOpts) (
 func (m *Manager) create(ctx context.Context, r *taskapi.CreateTaskRequest, unread bool) (pid uint32, err error) {
 	release, err := holdOutput(ctx, r)
 	if err == nil && unread {
-		release()
+		release() // containerd sees the end of an empty output
 		release, err = makeCopies(r)
 	}
 	if err != nil {
@@ -345,20 +344,15 @@ func (m *Manager) create(ctx context.Context, r *taskapi.CreateTaskRequest, unre
 // for the end of the output. It would then be gone when the next shim creates the container.
 func holdOutput(ctx context.Context, r *taskapi.CreateTaskRequest) (release func(), err error) {
 	var files []io.Closer
-	release = func() {
-		for _, file := range files {
-			_ = file.Close()
-		}
-	}
-	for _, path := range outputs(r.Stdout, r.Stderr, r.Terminal) {
+	for _, path := range outputs(r.Bundle, r.Stdout, r.Stderr, r.Terminal) {
 		file, err := fifo.OpenFifo(ctx, path, unix.O_WRONLY, 0) // waits for the reader, as the shim does
 		if err != nil {
-			release()
+			closeAll(files)
 			return nil, fmt.Errorf("open output %s: %w", path, err)
 		}
 		files = append(files, file)
 	}
-	return release, nil
+	return func() { closeAll(files) }, nil
 }
 
 // request is the request to create a container.
@@ -455,7 +449,7 @@ func (m *Manager) Delete(ctx context.Context, id string) (*runtime.Exit, error) 
 	if err != nil && !errdefs.IsNotFound(err) {
 		return nil, fmt.Errorf("delete task %s: %w", id, err)
 	}
-	bundle := &shims.Bundle{ID: id, Path: filepath.Join(m.config.bundles(), namespace, id), Namespace: namespace}
+	bundle := &shims.Bundle{ID: id, Path: m.config.bundle(namespace, id), Namespace: namespace}
 	if failed := bundle.Delete(); failed != nil {
 		return nil, fmt.Errorf("delete bundle of task %s: %w", id, failed)
 	}
