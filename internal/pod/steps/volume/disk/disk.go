@@ -72,7 +72,8 @@ func (f Formatter) Mount(ctx context.Context, d Disk) error {
 	if programs.Interface == nil {
 		programs.Interface = exec.New()
 	}
-	mounter := mountutils.NewSafeFormatAndMount(kernel{ctx: ctx, runner: f.Runner}, programs)
+	kernel := &kernel{ctx: ctx, runner: f.Runner}
+	mounter := mountutils.NewSafeFormatAndMount(kernel, programs)
 	fsType := d.FSType
 	if fsType == "" { // Kubernetes' default: the file system on the device
 		if fsType, err = mounter.GetDiskFormat(d.Device); err != nil {
@@ -83,7 +84,12 @@ func (f Formatter) Mount(ctx context.Context, d Disk) error {
 				d.Device)
 		}
 	}
-	return programs.explain(d.Device, mounter.FormatAndMount(d.Device, d.Target, fsType, options))
+	err = mounter.FormatAndMount(d.Device, d.Target, fsType, options)
+	if kernel.damaged {
+		return fmt.Errorf("the file system of %s is damaged, and the kernel does not mount it: repair it by hand: %w",
+			d.Device, err)
+	}
+	return programs.explain(d.Device, err)
 }
 
 // kernel is the interface through which mount-utils mounts. It calls the kernel instead of mount(8). FormatAndMount
@@ -92,9 +98,12 @@ type kernel struct {
 	mountutils.Interface                 // nil
 	ctx                  context.Context //nolint:containedctx // the interface has none
 	runner               mount.Runner
+	// damaged: the kernel found damage that fsck -a did not look for, because the superblock says that the file system
+	// is clean. mount-utils keeps only the text of the kernel's error.
+	damaged bool
 }
 
-func (k kernel) MountSensitive(source, target, fsType string, options, sensitive []string) error {
+func (k *kernel) MountSensitive(source, target, fsType string, options, sensitive []string) error {
 	o, err := mount.Parse(slices.Concat(options, sensitive))
 	if err != nil {
 		return err
@@ -104,6 +113,8 @@ func (k kernel) MountSensitive(source, target, fsType string, options, sensitive
 	call := mount.Call{Source: source, Target: target, Type: fsType, Flags: o.Flags, Data: strings.Join(o.Data, ",")}
 	for giveUp := time.Now().Add(busyPatience); ; {
 		err := k.runner.Mount(ctx, call)
+		// ext4 and xfs call these two EFSCORRUPTED and EFSBADCRC.
+		k.damaged = errors.Is(err, unix.EUCLEAN) || errors.Is(err, unix.EBADMSG)
 		if !errors.Is(err, unix.EBUSY) || time.Now().After(giveUp) {
 			return err
 		}
