@@ -57,6 +57,14 @@ func (d *Driver) Attach(ctx context.Context, client kubernetes.Interface) error 
 		if va.Spec.Attacher != d.Name {
 			continue
 		}
+		// The watch also reports versions from before this attacher's last change, and a step for one would come twice.
+		va, err := a.attachments().Get(ctx, va.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
 		if err := a.reconcile(ctx, va); err != nil {
 			return err
 		}
