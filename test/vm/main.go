@@ -39,6 +39,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/opencontainers/cgroups"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -111,6 +112,30 @@ func boots() []boot {
 	}}
 }
 
+// anywhere lists the scripts and packages that need nothing of a machine but its version of cgroups. A host that has
+// this version runs them itself.
+var anywhere = []string{"drift", "resize", "pod/steps/cgroup"}
+
+// beyond returns the boots without what a host with this version of cgroups, v1 or v2, shows itself.
+func beyond(host string, all []boot) []boot {
+	shown := func(name string) bool { return slices.Contains(anywhere, name) }
+	for i, b := range all {
+		if b.machine == host {
+			all[i].scripts = slices.DeleteFunc(b.scripts, shown)
+			all[i].units = slices.DeleteFunc(b.units, shown)
+		}
+	}
+	return all
+}
+
+// cgroupsOfHost returns the version of the host's cgroups, v1 or v2.
+func cgroupsOfHost() string {
+	if cgroups.IsCgroup2UnifiedMode() {
+		return "v2"
+	}
+	return "v1"
+}
+
 // longBoots lists the scripts that run with -long instead: each takes minutes.
 func longBoots() []boot {
 	eviction := []string{"eviction", "eviction-many", "eviction-disk", "eviction-images", "eviction-pids",
@@ -155,8 +180,11 @@ func run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	all := boots()
-	if *long {
+	switch {
+	case *long:
 		all = longBoots()
+	case *only == "": // a script that is asked for by name runs anyway
+		all = beyond(cgroupsOfHost(), all)
 	}
 	var chosen []started
 	for _, b := range all {

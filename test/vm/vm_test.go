@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,5 +69,23 @@ func TestLoadOrderPutsDependenciesFirst(t *testing.T) {
 	if _, err := loadOrder([]string{"none"}, depends); err == nil ||
 		err.Error() != "module none: there is no such file" {
 		t.Errorf("load order of an unknown module: error %v", err)
+	}
+}
+
+func TestHostShowsWhatItCan(t *testing.T) {
+	for host, want := range map[string][]string{
+		"v1": {"v2 drift", "v2 resize", "v2 pod/steps/cgroup"}, "v2": {"v1 drift", "v1 resize", "v1 pod/steps/cgroup"},
+	} {
+		var got []string
+		for _, b := range beyond(host, boots()) {
+			for _, name := range slices.Concat(b.scripts, b.units) {
+				if slices.Contains(anywhere, name) {
+					got = append(got, b.machine+" "+name)
+				}
+			}
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("host with %s (-want +got):\n%s", host, d)
+		}
 	}
 }
