@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 
+	_ "github.com/berth-run/berth/internal/base/firstgc" // commands end before they would collect garbage
 	"github.com/berth-run/berth/internal/base/heap"
 	"github.com/berth-run/berth/internal/base/mount"
 	"github.com/berth-run/berth/internal/cli"
