@@ -6,7 +6,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"testing"
-	"time"
+
+	"github.com/berth-run/berth/internal/base/eventually"
 )
 
 // childEnv is set in the process that this test starts, because the collections of a test program itself come when
@@ -38,10 +39,12 @@ func TestFirstCollection(t *testing.T) {
 	if collections() == before {
 		t.Error("no collection with 40 MiB")
 	}
-	for debug.SetGCPercent(later) == first { // the runtime calls the cleanup a moment after the collection
-		debug.SetGCPercent(first)
-		time.Sleep(time.Millisecond)
-	}
+	// The runtime calls the cleanup a moment after the collection.
+	eventually.True(t, "Go's default percentage", func() bool {
+		now := debug.SetGCPercent(later)
+		debug.SetGCPercent(now)
+		return now == later
+	})
 }
 
 func litter(mib int) {

@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	utilexec "k8s.io/utils/exec"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/mount"
 	"github.com/berth-run/berth/internal/base/roottest"
 	"github.com/berth-run/berth/internal/pod/steps/volume"
@@ -192,17 +192,17 @@ func TestDevice(t *testing.T) {
 // moment of an unmount has a copy of the mount, and the end of the last copy writes the superblock.
 func free(t *testing.T, device string) {
 	t.Helper()
-	for {
+	eventually.True(t, "no mount of "+device, func() bool {
 		f, err := os.OpenFile(device, os.O_RDWR|os.O_EXCL, 0)
-		if err == nil {
-			f.Close()
-			return
+		if errors.Is(err, unix.EBUSY) {
+			return false
 		}
-		if !errors.Is(err, unix.EBUSY) {
+		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		f.Close()
+		return true
+	})
 }
 
 func TestMountRefusesOtherDevices(t *testing.T) {
