@@ -45,7 +45,8 @@ func (r *Runtime) controller(h host) *sandbox.Controller {
 		Holder: l.program(program.Holder),
 		Shim:   sandbox.Endpoint{Address: r.tasks(h).Address(), Version: taskVersion},
 		Root:   l.root, State: l.state,
-		SystemdCgroup: r.config.SystemdCgroup, OOMFloor: h.oomFloor, Log: r.config.Log,
+		SystemdCgroup: r.config.SystemdCgroup, OOMFloor: h.oomFloor, Headstart: r.headstart,
+		Log: r.config.Log,
 	})
 }
 

@@ -271,8 +271,8 @@ func (s *server) newGRPC(tracer trace.TracerProvider, log *slog.Logger) (service
 // startsProcess reports whether a call, or the next one of its caller, starts a process in a cgroup.
 func startsProcess(req any) bool {
 	switch req.(type) {
-	case *runtimeapi.RunPodSandboxRequest, *runtimeapi.CreateContainerRequest, *runtimeapi.StartContainerRequest,
-		*runtimeapi.ExecSyncRequest, *runtimeapi.ExecRequest:
+	case *runtimeapi.CreateContainerRequest, *runtimeapi.StartContainerRequest, *runtimeapi.ExecSyncRequest,
+		*runtimeapi.ExecRequest:
 		return true
 	}
 	return false

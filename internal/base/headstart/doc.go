@@ -4,4 +4,6 @@
 // less than 15 ms ago (cgroup_threadgroup_rwsem). The first process of each pod and of each container moves into its
 // cgroup, so each move would wait. When a caller expects a move, the package writes its own process into the cgroup
 // where it already is. This changes nothing. It repeats the write for a while, so that the move finds the wait done.
+//
+// During the wait the kernel makes and removes no cgroup. So a caller who has to make one does that first.
 package headstart

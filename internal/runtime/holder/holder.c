@@ -3,6 +3,7 @@
 //
 // Usage: holder ID STEP... The ID is for people who read a list of processes. Each step is a letter with its value:
 //
+//	c6          moves to the cgroup whose file tasks, or cgroup.procs, is descriptor 6
 //	n6          joins the namespace of descriptor 6
 //	u100663296  makes new namespaces (flags of clone(2))
 //	r           becomes root of the joined user namespace
@@ -29,7 +30,7 @@
 #include <stddef.h>
 
 #define WRITE_CLOEXEC 02000001
-#define FILES 16
+#define FILES 32
 
 #if defined(__x86_64__)
 #define ARCHITECTURE AUDIT_ARCH_X86_64
@@ -117,6 +118,13 @@ static long sysctl(char *assignment)
 	return wrote < 0 ? wrote : 0;
 }
 
+static long move(long file)
+{
+	long wrote = call(__NR_write, file, (long)"0", 1, 0, 0);
+
+	return wrote < 0 ? wrote : 0;
+}
+
 static long fork(long flags)
 {
 	long child = call(__NR_clone, flags | SIGCHLD, 0, 0, 0, 0);
@@ -167,6 +175,8 @@ static long step(char *text)
 	char *value = text + 1;
 
 	switch (*text) {
+	case 'c':
+		return move(number(value));
 	case 'n':
 		return call(__NR_setns, number(value), 0, 0, 0, 0);
 	case 'u':

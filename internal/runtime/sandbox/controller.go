@@ -16,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/base/headstart"
 	"github.com/berth-run/berth/internal/runtime/sandbox/holder"
 )
 
@@ -31,6 +32,8 @@ type Config struct {
 	SystemdCgroup bool
 	// OOMFloor is the lowest OOM score that this process may give to another one.
 	OOMFloor int
+	// Headstart is told of each holder: its pod's first container moves to a cgroup soon.
+	Headstart *headstart.Headstart
 	// Log is never nil.
 	Log *slog.Logger
 }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	core "github.com/containerd/containerd/v2/core/sandbox"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
+	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/manager"
 	"github.com/opencontainers/selinux/go-selinux"
 	"github.com/opencontainers/selinux/go-selinux/label"
@@ -64,24 +67,32 @@ func (c *Controller) start(id string, b *box) (err error) {
 	return c.startHolder(id, b)
 }
 
-// startHolder starts the holder of a sandbox. The holder goes on without this process only once its record is on disk.
+// startHolder starts the holder of a sandbox in its cgroup. The holder goes on without this process only once its
+// record is on disk.
 func (c *Controller) startHolder(id string, b *box) error {
 	config, err := holderConfig(id, b)
 	if err != nil {
 		return err
 	}
-	group, err := cgroupOf(b.CgroupParent, id, b.Systemd)
+	group, err := b.cgroup(id)
 	if err != nil {
 		return err
+	}
+	if group != nil && !b.Systemd {
+		if err := group.Apply(noProcess); err != nil {
+			return err
+		}
+		paths := maps.Clone(group.GetPaths())
+		delete(paths, "devices") // cgroupOf leaves it out
+		config.Cgroups = slices.Collect(maps.Values(paths))
 	}
 	if b.holder, err = c.starter.Start(config); err != nil {
 		return err
 	}
-	if err = b.holder.AdjustOOM(max(oomScore, c.config.OOMFloor)); err == nil && group != nil {
-		groups, failed := manager.New(group)
-		if err = failed; err == nil {
-			err = groups.Apply(b.holder.PID)
-		}
+	// The pod's first container moves soon. Any earlier, the wait would delay the cgroup above.
+	c.config.Headstart.Expect()
+	if err = b.holder.AdjustOOM(max(oomScore, c.config.OOMFloor)); err == nil && group != nil && b.Systemd {
+		err = group.Apply(b.holder.PID) // systemd makes the cgroup of a process that exists
 	}
 	b.Holder = b.holder.Identity
 	c.mu.Lock()
@@ -96,6 +107,18 @@ func (c *Controller) startHolder(id string, b *box) error {
 		return fmt.Errorf("set up holder: %w", err)
 	}
 	return b.holder.Release()
+}
+
+// noProcess makes the cgroups library create a cgroup without moving a process there.
+const noProcess = -1
+
+// cgroup returns the cgroup of a sandbox, or nil if the pod names none.
+func (b *box) cgroup(id string) (cgroups.Manager, error) {
+	group, err := cgroupOf(b.CgroupParent, id, b.Systemd)
+	if err != nil || group == nil {
+		return nil, err
+	}
+	return manager.New(group)
 }
 
 func holderConfig(id string, b *box) (holder.Config, error) {
@@ -173,16 +196,12 @@ func (c *Controller) removeCgroup(id string) error {
 	if errdefs.IsNotFound(err) {
 		return nil
 	}
-	if err != nil || b.holder == nil && b.Holder.PID == 0 {
-		return err
-	}
-	group, err := cgroupOf(b.CgroupParent, id, b.Systemd)
-	if err != nil || group == nil {
-		return err
-	}
-	groups, err := manager.New(group)
 	if err != nil {
 		return err
 	}
-	return groups.Destroy()
+	group, err := b.cgroup(id)
+	if err != nil || group == nil {
+		return err
+	}
+	return group.Destroy()
 }

@@ -41,6 +41,9 @@ type Config struct {
 	Sysctls  []Sysctl
 	// Label is the SELinux label of the process. Empty: it inherits one.
 	Label string
+	// Cgroups are the directories of the cgroup that the holder starts in: one in each hierarchy. In other hierarchies
+	// it starts in the cgroup of this process.
+	Cgroups []string
 }
 
 // Starter starts holders.
@@ -49,6 +52,7 @@ type Starter struct {
 	code    *os.File // a read-only copy of the program
 	mounts  *os.File // a mount namespace without files
 	sysctls *os.File
+	into    bool // clone(2) can make a process in another cgroup (CLONE_INTO_CGROUP)
 }
 
 // NewStarter returns a starter for the installed program. dir is an empty directory.
@@ -57,7 +61,7 @@ type Starter struct {
 // host through it. So all holders share one empty mount namespace. And they run from a copy of the program in a
 // read-only file system: otherwise such a process could open the program as /proc/1/exe and replace its content.
 func NewStarter(program, dir string) (*Starter, error) {
-	s := &Starter{program: program}
+	s := &Starter{program: program, into: startsInto()}
 	if err := s.enter(dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("make a mount namespace for holders: %w", err), s.close())
 	}
@@ -158,21 +162,27 @@ func copyProgram(dir string, program []byte) (code *os.File, err error) {
 // Start starts a holder. The holder ends with this process unless it is released.
 func (s *Starter) Start(c Config) (*Process, error) {
 	joined, err := c.join()
-	defer func() {
-		for _, file := range joined {
-			_ = file.Close()
-		}
-	}()
+	defer func() { closeAll(joined) }()
 	if err != nil {
 		return nil, err
 	}
+	in, err := openCgroups(c.Cgroups, s.into)
+	defer in.close()
+	if err != nil {
+		return nil, fmt.Errorf("open cgroup: %w", err)
+	}
 	list, actions := steps(c.Namespaces, c.Hostname, c.Sysctls)
+	moves, moved := in.steps(firstDescriptor + len(joined))
+	list, actions = append(moves, list...), append(moved, actions...)
 	// A holder outlives every context of this process.
 	command := exec.CommandContext(context.Background(), codePath, append([]string{c.ID}, list...)...)
 	command.Args[0] = s.program // for people, and for a later agent that looks for holders
 	command.Env = []string{}
-	command.ExtraFiles = slices.Concat([]*os.File{s.sysctls, s.mounts, s.code}, joined)
+	command.ExtraFiles = slices.Concat([]*os.File{s.sysctls, s.mounts, s.code}, joined, in.files)
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if in.unified != nil {
+		command.SysProcAttr.UseCgroupFD, command.SysProcAttr.CgroupFD = true, int(in.unified.Fd())
+	}
 	p, err := launch(command, c.Label, actions)
 	if err != nil {
 		return nil, fmt.Errorf("start holder: %w", err)
