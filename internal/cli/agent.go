@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"github.com/berth-run/berth/internal/cli/printer"
 	"github.com/berth-run/berth/internal/cli/process"
 	"github.com/berth-run/berth/internal/config"
+	"github.com/berth-run/berth/internal/config/recall"
 	"github.com/berth-run/berth/internal/runtime"
 )
 
@@ -42,9 +44,28 @@ func makeAgent(f config.Flags, ready chan<- struct{}, log *slog.Logger) (*agent.
 		Verbosity: process.Verbosity(log), Ready: ready, Log: log}), nil
 }
 
+// lastRunDir describes the default of --run-dir for commands that work on what an agent has left.
+const lastRunDir = "the last agent's"
+
+// withRunDir returns flags with the --run-dir of the last agent on the root directory, unless they name one: the mounts
+// and the state of the pods are there.
+func withRunDir(f config.Flags, log *slog.Logger) config.Flags {
+	if f.RunDir != "" {
+		return f
+	}
+	last, err := recall.Load(cmp.Or(f.RootDir, config.DefaultRootDir), recall.SystemFile)
+	if err != nil {
+		log.Warn("using the default --run-dir, because that of the last agent is unknown", "err", err)
+		return f
+	}
+	f.RunDir = last.RunDir
+	return f
+}
+
 // resetAgent removes everything that agents have left on a root directory.
 func resetAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
 	f.Apart = true
+	f = withRunDir(f, log)
 	c, err := loadConfig(f, log)
 	if err != nil {
 		return err
@@ -57,6 +78,7 @@ func resetAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
 func standaloneRuntime(ctx context.Context, f config.Flags, log *slog.Logger) (r *runtime.Runtime,
 	unlock func() error, err error) {
 	f.Apart = true
+	f = withRunDir(f, log)
 	c, err := loadConfig(f, log)
 	if err != nil {
 		return nil, nil, err

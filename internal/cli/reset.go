@@ -50,6 +50,7 @@ func resetCommand(a *app) *cobra.Command {
 		},
 	}
 	agentflag.Config(cmd, &f)
+	agentflag.RunDir(cmd, &f, lastRunDir)
 	l.add(cmd, slog.LevelWarn)
 	cmd.Flags().BoolVar(&yes, "yes", false, "confirm that all pods and their data are removed")
 	return cmd

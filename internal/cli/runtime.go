@@ -49,6 +49,7 @@ func runtimeCommand(a *app) *cobra.Command {
 	cmd.Flags().StringArrayVar(&load, "image-archive", nil, "image archive `file` to load first; may be repeated")
 	command.Mark(cmd.MarkFlagFilename("image-archive"))
 	agentflag.Config(cmd, &f)
+	agentflag.RunDir(cmd, &f, lastRunDir)
 	l.add(cmd, slog.LevelInfo)
 	return cmd
 }

@@ -59,11 +59,16 @@ func (s *span) Set(text string) error {
 	return nil
 }
 
+// RunDir adds the flag for the directory of the runtime's mounts. byDefault describes its default value.
+func RunDir(cmd *cobra.Command, f *config.Flags, byDefault string) {
+	cmd.Flags().StringVar(&f.RunDir, "run-dir", "", "`directory` for mounts of the runtime (default "+byDefault+")")
+	mark(cmd.MarkFlagDirname("run-dir"))
+}
+
 // Node adds the flags that only the daemon has.
 func Node(cmd *cobra.Command, f *config.Flags) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.RunDir, "run-dir", "",
-		"`directory` for mounts of the runtime (default /run/berth, or run in another --root-dir)")
+	RunDir(cmd, f, "/run/berth, or run in another --root-dir")
 	flags.StringVar(&f.HostnameOverride, "hostname-override", "", "the node's `name` (default: the host name)")
 	flags.TextVar((*process.Addresses)(&f.NodeIPs), "node-ip", process.Addresses(nil),
 		"the node's IP `address`, or one of each family separated by a comma; 0.0.0.0 or :: stands for the default "+
@@ -73,7 +78,6 @@ func Node(cmd *cobra.Command, f *config.Flags) {
 		"CredentialProviderConfig `file`, or a directory of them, for the plugins that supply registry credentials")
 	flags.StringVar(&f.Providers.BinDir, "image-credential-provider-bin-dir", "",
 		"`directory` with the plugins' programs")
-	mark(cmd.MarkFlagDirname("run-dir"))
 	mark(cmd.MarkFlagDirname("image-credential-provider-bin-dir"))
 	flags.StringVar(&f.Lock.File, "lock-file", "",
 		"`file` to lock at the start; the agent waits while another process holds the lock")
