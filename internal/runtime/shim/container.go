@@ -314,16 +314,8 @@ func (c *container) terminal(r *child.Reaper, p *process, socket *runc.Socket) e
 	return nil
 }
 
-// removeRoot unmounts the root file system of a container that is deleted, and removes its directory. The machine's
-// table of mounts is long if it has many containers: it is read only if there are other mounts too.
-func (c *container) removeRoot() error {
-	rootfs := filepath.Join(c.record.Bundle, "rootfs")
-	_ = unix.Unmount(rootfs, unix.UMOUNT_NOFOLLOW) // else it cannot be removed
-	if err := unix.Rmdir(rootfs); err == nil || errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	return mount.UnmountRecursive(rootfs, 0)
-}
+// root is the directory of the container's root file system.
+func (c *container) root() string { return filepath.Join(c.record.Bundle, "rootfs") }
 
 // unfinished returns the file that runc writes before it renames it to a PID file. A runc that is killed leaves it.
 func unfinished(pidFile string) string {
@@ -341,7 +333,7 @@ func (c *container) discard() {
 	if err := cgroup.Remove(c.record.ID, c.spec().Cgroup()); err != nil {
 		warn(c.record.ID, err)
 	}
-	if err := mount.UnmountRecursive(filepath.Join(c.record.Bundle, "rootfs"), 0); err != nil {
+	if err := mount.UnmountRecursive(c.root(), 0); err != nil {
 		warn(c.record.ID, err)
 	}
 	// runc does not create a container while the file is there that it renames to the PID file.

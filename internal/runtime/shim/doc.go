@@ -14,9 +14,9 @@
 //   - Everything that a next shim needs is in task.json beside the bundle. A shim that is killed takes no container
 //     with it. The agent starts the next shim, which continues.
 //
-// Parts: package child waits for processes, cgroup reads and watches cgroups, stdio opens FIFOs, logger writes logs,
-// outbox delivers events. The registry has all containers, and the keeper creates, follows and removes them. A witness
-// (package witness) shows the agent that the shim was killed.
+// Parts: package child waits for processes, cgroup reads and watches cgroups, rootfs mounts root file systems, stdio
+// opens FIFOs, logger writes logs, outbox delivers events. The registry has all containers, and the keeper creates,
+// follows and removes them. A witness (package witness) shows the agent that the shim was killed.
 //
 // A terminal needs an owner that outlives the shim, since its end hangs up the container. That is a process of this
 // program for each terminal, in mode "console".

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	eventstypes "github.com/containerd/containerd/api/events"
-	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/go-runc"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -21,6 +20,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime/shim/oci"
 	"github.com/berth-run/berth/internal/runtime/shim/outbox"
 	"github.com/berth-run/berth/internal/runtime/shim/record"
+	"github.com/berth-run/berth/internal/runtime/shim/rootfs"
 	"github.com/berth-run/berth/internal/runtime/shim/stdio"
 )
 
@@ -48,16 +48,12 @@ func (k *keeper) paths(c *container, p *process) stdio.Paths {
 }
 
 // create mounts a container's root file system and creates its first process.
-func (k *keeper) create(ctx context.Context, c *container, rootfs []*mountProto) error {
+func (k *keeper) create(ctx context.Context, c *container, root []*mountProto) error {
 	if err := c.record.Write(); err != nil {
 		return err
 	}
-	mounts := make([]mount.Mount, len(rootfs))
-	for i, m := range rootfs {
-		mounts[i] = mount.Mount{Type: m.Type, Source: m.Source, Target: m.Target, Options: m.Options}
-	}
-	if err := mount.All(mounts, filepath.Join(c.record.Bundle, "rootfs")); err != nil {
-		return fmt.Errorf("mount root file system: %w", err)
+	if err := rootfs.Mount(root, c.root()); err != nil {
+		return err
 	}
 	if c.record.Runtime.Checkpoint != "" {
 		// The reader of the output would be gone at the start.
@@ -315,7 +311,7 @@ func (k *keeper) delete(ctx context.Context, c *container) error {
 			return err
 		}
 	}
-	if err := c.removeRoot(); err != nil {
+	if err := rootfs.Remove(c.root()); err != nil {
 		return fmt.Errorf("unmount root file system: %w", err)
 	}
 	if !created && !init.NeverRan {

@@ -1,0 +1,2 @@
+// Package rootfs mounts and removes the root file systems of containers.
+package rootfs
