@@ -24,9 +24,9 @@
 // sandbox), the task plugin (package tasks), the shim, the built-in network (package network), the output for attached
 // clients (package attach) and the in-memory connection. The services of containers and tasks are containerd's, each
 // behind a small part of ours (packages briefspec and exits). containerd looks less often for events to retry (package
-// retries). Stock containerd are the CRI plugin and its use of CNI for the networks of a CNI configuration.
-// containerd's own sandbox controller and task plugin stay linked for pods of earlier versions, which have pause
-// containers and a shim each.
+// retries) and for the mount of cgroups (package cgroupmount). Stock containerd are the CRI plugin and its use of CNI
+// for the networks of a CNI configuration. containerd's own sandbox controller and task plugin stay linked for pods of
+// earlier versions, which have pause containers and a shim each.
 //
 // Each stock part is named in one place and can be replaced there: the sandbox controller in [serverConfig], the linked
 // plugins in plugins.go, the network in package network.

@@ -28,6 +28,7 @@ import (
 	"github.com/berth-run/berth/internal/base/pages"
 	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/runtime/assets"
+	"github.com/berth-run/berth/internal/runtime/cgroupmount"
 	"github.com/berth-run/berth/internal/runtime/command"
 	"github.com/berth-run/berth/internal/runtime/handler"
 	"github.com/berth-run/berth/internal/runtime/logpath"
@@ -202,6 +203,9 @@ func (r *Runtime) run(ctx context.Context) error {
 	}
 	defer r.network.Close()
 	if err := plugin.Use(up.cri, r.network); err != nil {
+		return err
+	}
+	if err := cgroupmount.Use(up.cri); err != nil {
 		return err
 	}
 	again, err := retries.Of(up.cri, up.stock)

@@ -38,13 +38,15 @@ type request struct {
 	id  string
 }
 
-// Context returns the context for a call of the CRI. In it, the calls that start and end containers get only the
-// specifications that they need. The others they read for events.
+// Context returns the context for a call of the CRI. In it, the calls that start, report and end containers get only
+// the specifications that they need. The others they read for events.
 func Context(ctx context.Context, req any) context.Context {
 	needs := request{all: true}
 	switch r := req.(type) {
 	case *runtimeapi.StartContainerRequest:
 		needs = request{id: r.GetContainerId()}
+	case *runtimeapi.ContainerStatusRequest:
+		needs = request{all: r.GetVerbose()}
 	case *runtimeapi.CreateContainerRequest, *runtimeapi.StopContainerRequest, *runtimeapi.RemoveContainerRequest,
 		*runtimeapi.StopPodSandboxRequest, *runtimeapi.RemovePodSandboxRequest:
 		needs = request{}

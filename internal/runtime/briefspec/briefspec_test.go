@@ -86,7 +86,8 @@ func TestSpecificationsAreBriefForEvents(t *testing.T) {
 	}{
 		"the end of a container": {limited, true},
 		"NRI":                    {t.Context(), false},
-		"status of it":           {call(&runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true}), false},
+		"status of it":           {call(&runtimeapi.ContainerStatusRequest{ContainerId: id}), true},
+		"verbose status of it":   {call(&runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: true}), false},
 		"command in it":          {call(&runtimeapi.ExecSyncRequest{ContainerId: id}), false},
 		"change of it":           {call(&runtimeapi.UpdateContainerResourcesRequest{ContainerId: id}), false},
 		"start of it":            {call(&runtimeapi.StartContainerRequest{ContainerId: id}), false},
