@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/bench/disk"
 	"github.com/berth-run/berth/bench/side"
 )
 
@@ -137,15 +138,11 @@ func partNames() []string {
 }
 
 func run(ctx context.Context, o options) (err error) {
-	dir, err := os.MkdirTemp("", "bb") // short: unix sockets lie below it
+	own, err := disk.New()
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err == nil { // after an error, a process may still use the directory
-			err = os.RemoveAll(dir)
-		}
-	}()
+	defer func() { err = errors.Join(err, own.Close()) }()
 	b := &bench{options: o, results: results{Machine: machine(), Date: time.Now().UTC().Format(time.DateOnly)}}
 	if o.keep && len(o.only) > 0 {
 		if err := b.results.keep(o.out, o.only); err != nil {
@@ -160,15 +157,18 @@ func run(ctx context.Context, o options) (err error) {
 		if err := b.results.measureBinary(); err != nil {
 			return err
 		}
-		if b.berth, err = side.StartBerth(ctx, filepath.Join(dir, "a")); err != nil {
+		dirs := func(name string) side.Dirs { // short: sockets lie below it
+			return side.Dirs{Root: filepath.Join(own.Dir, name), Run: filepath.Join(own.Memory, name)}
+		}
+		if b.berth, err = side.StartBerth(ctx, dirs("a")); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, b.berth.Close()) }()
-		if b.floor, err = side.StartFloor(ctx, filepath.Join(dir, "f")); err != nil {
+		if b.floor, err = side.StartFloor(ctx, dirs("f")); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, b.floor.Close()) }()
-		if b.bare, err = side.PrepareBare(ctx, b.floor, filepath.Join(dir, "r")); err != nil {
+		if b.bare, err = side.PrepareBare(ctx, b.floor, dirs("r")); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, b.bare.Close()) }()

@@ -29,7 +29,7 @@ const settle = 15 * time.Second
 // idle returns the CPU of an agent while pods with limits of local storage do nothing, in percent of a core. root is
 // its directory, and lines are the lines of its configuration.
 func idle(ctx context.Context, root, lines string, pods int, watch time.Duration) (percent float64, err error) {
-	agent, err := side.StartBerthWith(ctx, root, lines)
+	agent, err := side.StartBerthWith(ctx, side.Dirs{Root: root}, lines)
 	if err != nil {
 		return 0, err
 	}

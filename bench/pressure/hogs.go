@@ -62,7 +62,7 @@ func hunt(ctx context.Context, root string, count int) (h hogs, err error) {
 	if err != nil {
 		return h, err
 	}
-	agent, err := side.StartBerthWith(ctx, root, lines)
+	agent, err := side.StartBerthWith(ctx, side.Dirs{Root: root}, lines)
 	if err != nil {
 		return h, err
 	}

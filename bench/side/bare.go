@@ -24,7 +24,7 @@ import (
 type Bare struct {
 	floor *Floor
 	runc  string // the embedded runc
-	dir   string // of bundles and of runc's state
+	dirs  Dirs   // of bundles, and of runc's state
 	image string // the files of the image
 	group Group
 
@@ -38,16 +38,16 @@ type barePod struct {
 	bundle string
 }
 
-// PrepareBare makes the files that all containers of the side share. dir is a new directory.
-func PrepareBare(ctx context.Context, floor *Floor, dir string) (*Bare, error) {
-	b := &Bare{floor: floor, dir: dir, image: filepath.Join(dir, "image"), group: Group{"bare"},
+// PrepareBare makes the files that all containers of the side share, in new directories.
+func PrepareBare(ctx context.Context, floor *Floor, dirs Dirs) (*Bare, error) {
+	b := &Bare{floor: floor, dirs: dirs, image: filepath.Join(dirs.Root, "image"), group: Group{"bare"},
 		pods: map[string]*barePod{}}
 	found, err := filepath.Glob(filepath.Join(floor.Root, "runtime", "bin", "runc-*"))
 	if err != nil || len(found) != 1 {
 		return nil, fmt.Errorf("find the embedded runc: %d files match, want 1 (%w)", len(found), err)
 	}
 	b.runc = found[0]
-	if err := errors.Join(b.group.make(), os.MkdirAll(b.image, 0o755)); err != nil {
+	if err := errors.Join(b.group.make(), os.MkdirAll(b.image, 0o755), os.MkdirAll(dirs.Run, 0o755)); err != nil {
 		return nil, err
 	}
 	const name = "image"
@@ -137,7 +137,7 @@ func (b *Bare) prepare(ctx context.Context, name string, s Shape) (*barePod, err
 	if err != nil {
 		return nil, err
 	}
-	bare := &barePod{floorPod: p, bundle: filepath.Join(b.dir, name)}
+	bare := &barePod{floorPod: p, bundle: filepath.Join(b.dirs.Root, name)}
 	b.mu.Lock()
 	b.pods[name] = bare
 	b.mu.Unlock()
@@ -182,6 +182,9 @@ func (b *Bare) writeBundle(dir string, spec *specs.Spec) error {
 		unix.Mount("overlay", root, "overlay", 0, options))
 }
 
+// log is the file of runc's messages.
+func (b *Bare) log() string { return filepath.Join(b.dirs.Run, "log") }
+
 // do executes runc in the side's cgroup. Its output is discarded, because the container inherits the descriptors.
 func (b *Bare) do(ctx context.Context, args ...string) error {
 	result := make(chan error, 1)
@@ -191,11 +194,11 @@ func (b *Bare) do(ctx context.Context, args ...string) error {
 			result <- err
 			return
 		}
-		args := append([]string{"--root", filepath.Join(b.dir, "state"), "--log", filepath.Join(b.dir, "log")}, args...)
+		args := append([]string{"--root", filepath.Join(b.dirs.Run, "state"), "--log", b.log()}, args...)
 		result <- exec.CommandContext(ctx, b.runc, args...).Run()
 	}()
 	if err := <-result; err != nil {
-		text, _ := os.ReadFile(filepath.Join(b.dir, "log"))
+		text, _ := os.ReadFile(b.log())
 		return fmt.Errorf("runc %s: %w\n%s", args[0], err, text)
 	}
 	return nil

@@ -21,21 +21,22 @@ type Berth struct {
 	Client *client.Client // of the local API
 }
 
-// StartBerth starts an agent on a root directory, with the image loaded.
-func StartBerth(ctx context.Context, root string) (*Berth, error) {
-	return StartBerthWith(ctx, root, thresholds)
+// StartBerth starts an agent on its directories, with the image loaded.
+func StartBerth(ctx context.Context, dirs Dirs) (*Berth, error) {
+	return StartBerthWith(ctx, dirs, thresholds)
 }
 
 // StartBerthWith starts an agent with these lines in its KubeletConfiguration.
-func StartBerthWith(ctx context.Context, root, lines string) (*Berth, error) {
-	b := newBerth(root, Group{"berth"})
+func StartBerthWith(ctx context.Context, dirs Dirs, lines string) (*Berth, error) {
+	b := newBerth(dirs, Group{"berth"})
 	return b, b.start(ctx, lines+"podCIDR: \"10.205.1.0/24,fd00:be:1::/64\"\n")
 }
 
 // newBerth describes an agent and its pods.
-func newBerth(root string, group Group) *Berth {
+func newBerth(dirs Dirs, group Group) *Berth {
+	root := dirs.Root
 	return &Berth{Process: Process{
-		Root: root, Stamps: filepath.Join(root, "stamps"), Suffix: "-bench", group: group,
+		Dirs: dirs, Stamps: filepath.Join(root, "stamps"), Suffix: "-bench", group: group,
 		remains: []string{
 			filepath.Join(root, "pods", "*"), filepath.Join(root, "logs", "*"),
 			"/sys/fs/cgroup/*" + group.name() + "/kubepods/besteffort/pod*",

@@ -160,7 +160,7 @@ func (d *Docker) withPrefix(prefix string) (containers []string) {
 
 // StartBerthOnDocker starts an agent on a root directory that uses a Docker Engine, with the image loaded.
 func StartBerthOnDocker(ctx context.Context, root string, d *Docker) (*Berth, error) {
-	b := newBerth(root, Group{d.group.side + "/agent"})
+	b := newBerth(Dirs{Root: root}, Group{d.group.side + "/agent"})
 	config := thresholds + fmt.Sprintf("containerRuntimeEndpoint: docker://%s\npodCIDR: \"10.205.3.0/24\"\n",
 		d.daemon.Endpoint())
 	return b, b.start(ctx, config)

@@ -42,10 +42,11 @@ type floorPod struct {
 	ended   bool     // the pod is being removed, so its containers must not restart
 }
 
-// StartFloor starts the embedded runtime alone on a root directory, with the image loaded.
-func StartFloor(ctx context.Context, root string) (*Floor, error) {
+// StartFloor starts the embedded runtime alone on its directories, with the image loaded.
+func StartFloor(ctx context.Context, dirs Dirs) (*Floor, error) {
+	root := dirs.Root
 	f := &Floor{
-		Process: Process{Root: root, Stamps: filepath.Join(root, "stamps"), group: Group{"floor"}, remains: []string{
+		Process: Process{Dirs: dirs, Stamps: filepath.Join(root, "stamps"), group: Group{"floor"}, remains: []string{
 			filepath.Join(root, "logs", "*"),
 			"/sys/fs/cgroup/*/berth-bench/floor/pod-*", "/sys/fs/cgroup/berth-bench/floor/pod-*",
 		}},

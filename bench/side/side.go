@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,9 +54,22 @@ type Hosted interface {
 	Host() *Process
 }
 
-// Process is a side's process with its root directory and its CRI client.
+// Dirs are the directories of a side. State that does not survive a reboot is in Run, or in Root if Run is empty.
+type Dirs struct{ Root, Run string }
+
+// onDirs are the flags of a program of Berth that works on the directories of a side.
+func onDirs(d Dirs) []string {
+	flags := []string{"--root-dir", d.Root}
+	if d.Run != "" {
+		flags = append(flags, "--run-dir", d.Run)
+	}
+	return flags
+}
+
+// Process is a side's process with its directories and its CRI client.
 type Process struct {
-	Root   string
+	Dirs
+
 	Stamps string // the directory of the pods' stamps
 	// Suffix is the end that the side adds to the names of pods. Berth adds the node's name to pods from manifests.
 	Suffix string
@@ -115,7 +129,7 @@ func (p *Process) launch(config string, args ...string) error {
 	if err := install(binary(p.Root)); err != nil {
 		return err
 	}
-	args = append(args, "--log-level", "warn", "--root-dir", p.Root, "--config", p.config())
+	args = slices.Concat(args, onDirs(p.Dirs), []string{"--log-level", "warn", "--config", p.config()})
 	p.cmd = exec.Command(binary(p.Root), args...)
 	p.cmd.Stderr = os.Stderr
 	if err := p.cmd.Start(); err != nil {
@@ -131,8 +145,8 @@ func RemoveGroups() error { return removeGroup(".") }
 func (p *Process) Close() error {
 	err := p.cmd.Process.Signal(unix.SIGTERM)
 	_ = p.cmd.Wait() // the error says that the signal ended it
-	out, resetErr := exec.Command(binary(p.Root), "reset", "--yes", "--root-dir", p.Root, "--config",
-		p.config()).CombinedOutput()
+	args := append(onDirs(p.Dirs), "reset", "--yes", "--config", p.config())
+	out, resetErr := exec.Command(binary(p.Root), args...).CombinedOutput()
 	if resetErr != nil {
 		err = errors.Join(err, fmt.Errorf("reset: %w\n%s", resetErr, out))
 	}
