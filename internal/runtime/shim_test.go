@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,6 +24,17 @@ import (
 	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/pausetest"
 )
+
+// A shim starts with the sandbox, so that the first container does not wait for it.
+func TestShimStartsWithTheSandbox(t *testing.T) {
+	c := serveKillable(t)
+	c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("early")})
+	eventually.True(t, "a shim runs", func() bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(running(c.dir))), func(program string) bool {
+			return strings.HasPrefix(filepath.Base(program), "containerd-shim")
+		})
+	})
+}
 
 // The shim is killed again and again while a container writes and commands are executed. No container ends, no output
 // is lost, and the exit code of a container that ends in between is known.

@@ -44,11 +44,18 @@ type Endpoint struct {
 	Version uint32 // of the task API
 }
 
+// Shim is the node's shim.
+type Shim interface {
+	// Prepare announces a container. It returns at once.
+	Prepare()
+}
+
 // Controller implements containerd's sandbox controller.
 type Controller struct {
 	config  Config
 	files   files
 	starter *holder.Starter
+	shim    Shim
 
 	mu      sync.Mutex
 	boxes   map[string]*box

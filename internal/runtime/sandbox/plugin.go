@@ -38,9 +38,21 @@ func New(config Config) *Controller {
 // Register registers the controller as a plugin of containerd.
 func (c *Controller) Register() {
 	registry.Register(&plugin.Registration{
-		Type:   plugins.SandboxControllerPlugin,
-		ID:     ID,
-		InitFn: func(*plugin.InitContext) (any, error) { return c, c.load() },
+		Type:     plugins.SandboxControllerPlugin,
+		ID:       ID,
+		Requires: []plugin.Type{plugins.RuntimePluginV2},
+		InitFn: func(ic *plugin.InitContext) (any, error) {
+			tasks, err := ic.GetByID(plugins.RuntimePluginV2, "task")
+			if err != nil {
+				return nil, fmt.Errorf("start sandbox controller: %w", err)
+			}
+			shim, ok := tasks.(Shim)
+			if !ok {
+				return nil, fmt.Errorf("start sandbox controller: the task plugin has the unexpected type %T", tasks)
+			}
+			c.shim = shim
+			return c, c.load()
+		},
 	})
 }
 

@@ -22,12 +22,13 @@ import (
 // stopTimeout bounds the removal of a sandbox that could not start, and of one without a caller.
 const stopTimeout = 10 * time.Second
 
-// Start implements sandbox.Controller: it starts the holder. The node's shim starts with the first container.
+// Start implements sandbox.Controller: it starts the holder. The node's shim starts meanwhile if there is none.
 func (c *Controller) Start(ctx context.Context, id string) (core.ControllerInstance, error) {
 	created, err := c.box(id)
 	if err != nil {
 		return core.ControllerInstance{}, err
 	}
+	c.shim.Prepare()
 	started := &box{record: created.record, config: created.config, ended: make(chan struct{})}
 	started.Created = time.Now()
 	spec, err := typeurl.MarshalAny(started.spec())

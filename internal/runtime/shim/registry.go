@@ -25,8 +25,8 @@ type registry struct {
 var errEnding = errors.New("the shim is ending")
 
 const (
-	// firstTime is how long a new shim waits for its first container.
-	firstTime = 10 * time.Second
+	// firstTime is how long a new shim waits for its first container. It starts with the sandbox of a pod.
+	firstTime = 3 * time.Second
 	// idleTime is how long a shim waits for another container after its last one.
 	idleTime = 500 * time.Millisecond
 )

@@ -266,6 +266,16 @@ func (m *Manager) Close() error {
 	return m.shim.end()
 }
 
+// Prepare starts a shim if there is none, and returns at once. Call it when a container will soon be created, which
+// then does not wait for the shim. An error has no effect before that: Create tries again.
+func (m *Manager) Prepare() {
+	go func() {
+		if _, err := m.shim.connect(); err != nil {
+			m.config.Log.Debug("cannot start the shim ahead of a container", "err", err)
+		}
+	}()
+}
+
 // Create implements runtime.PlatformRuntime.
 func (m *Manager) Create(ctx context.Context, id string, o runtime.CreateOpts) (runtime.Task, error) {
 	if o.Runtime != m.config.Program {
