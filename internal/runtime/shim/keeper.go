@@ -29,6 +29,7 @@ type keeper struct {
 	registry *registry
 	reaper   *child.Reaper
 	outbox   *outbox.Outbox
+	groups   cgroup.Finder
 	ooms     cgroup.OOMWatch
 	boot     string // the kernel's ID of this boot
 	exits    string // directory for the exits of deleted containers
@@ -136,7 +137,7 @@ func (k *keeper) created(c *container, pid int) error {
 		c.init.state.Phase = record.Created
 		return c.save()
 	}
-	paths, err := cgroup.Paths(pid)
+	paths, err := k.groups.Paths(pid)
 	if err == nil {
 		err = k.openCgroup(c, paths)
 	}
@@ -148,7 +149,7 @@ func (k *keeper) created(c *container, pid int) error {
 
 // openCgroup opens a container's cgroup for statistics, and watches it for OOM kills.
 func (k *keeper) openCgroup(c *container, paths map[string]string) error {
-	group, err := cgroup.Open(c.record.ID, paths)
+	group, err := k.groups.Open(c.record.ID, paths)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,20 +31,24 @@ type Group struct {
 const unified = ""
 
 // Paths finds the cgroup of a container by its first process: the path in each hierarchy.
-func Paths(pid int) (map[string]string, error) {
+func (f *Finder) Paths(pid int) (map[string]string, error) {
 	if cgroups.Mode() == cgroups.Unified {
 		path, err := cgroup2.PidGroupPath(pid)
 		return map[string]string{unified: path}, err
 	}
+	if err := f.read(); err != nil {
+		return nil, err
+	}
+	all, err := cgroup1.ParseCgroupFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return nil, fmt.Errorf("find the cgroup of process %d: %w", pid, err)
+	}
 	paths := map[string]string{}
-	find := cgroup1.PidPath(pid)
-	for _, name := range cgroup1.Subsystems() {
-		path, err := find(name)
-		switch {
-		case err == nil:
-			paths[string(name)] = path
-		case !errors.Is(err, cgroup1.ErrControllerNotActive):
-			return nil, err
+	for name, root := range f.roots {
+		if path, ok := all[name]; ok {
+			if paths[name], err = below(root, path); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return paths, nil
@@ -53,7 +56,7 @@ func Paths(pid int) (map[string]string, error) {
 
 // Open opens the cgroup of a container. Each path must name the container: the kernel shows the root cgroup for a
 // process that is ending, and to kill the processes there would end the machine.
-func Open(container string, paths map[string]string) (*Group, error) {
+func (f *Finder) Open(container string, paths map[string]string) (*Group, error) {
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("open cgroup of container %s: %w", container, os.ErrNotExist)
 	}
@@ -66,12 +69,15 @@ func Open(container string, paths map[string]string) (*Group, error) {
 		v2, err := cgroup2.Load(path)
 		return &Group{v2: v2, memory: filepath.Join("/sys/fs/cgroup", path, "memory.events")}, err
 	}
+	if err := f.read(); err != nil {
+		return nil, err
+	}
 	v1, err := cgroup1.Load(func(name cgroup1.Name) (string, error) {
 		if path, ok := paths[string(name)]; ok {
 			return path, nil
 		}
 		return "", cgroup1.ErrControllerNotActive
-	})
+	}, cgroup1.WithHierarchy(func() ([]cgroup1.Subsystem, error) { return f.subsystems, nil }))
 	if err != nil {
 		return nil, err
 	}

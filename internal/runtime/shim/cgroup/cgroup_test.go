@@ -22,7 +22,7 @@ func TestOpenOfOthersFails(t *testing.T) {
 		{"no container", "", map[string]string{unified: "/pods"}},
 		{"no path", "c1", nil},
 	} {
-		if group, err := Open(test.container, test.paths); err == nil {
+		if group, err := new(Finder).Open(test.container, test.paths); err == nil {
 			t.Errorf("%s: opened %+v", test.name, group)
 		}
 	}
