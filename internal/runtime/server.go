@@ -33,6 +33,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime/logpath"
 	"github.com/berth-run/berth/internal/runtime/network"
 	"github.com/berth-run/berth/internal/runtime/records"
+	"github.com/berth-run/berth/internal/runtime/replace"
 	"github.com/berth-run/berth/internal/runtime/restore"
 	"github.com/berth-run/berth/internal/runtime/sandbox"
 	"github.com/berth-run/berth/internal/runtime/spans"
@@ -162,13 +163,13 @@ func (s *server) register() (err error) {
 // plugins that s depends on.
 func (s *server) connect(ic *plugin.InitContext) (any, error) {
 	var errs [7]error
-	s.cri, errs[0] = byID[criService](ic, plugins.GRPCPlugin, "cri")
-	s.tasks, errs[1] = byID[registrar](ic, plugins.GRPCPlugin, "tasks")
-	s.images, errs[2] = byID[imageList](ic, plugins.CRIServicePlugin, "images")
-	s.stock, errs[5] = byID[any](ic, plugins.PodSandboxPlugin, "podsandbox")
-	running, err := byID[attach.Tasks](ic, plugins.RuntimePluginV2, "task")
+	s.cri, errs[0] = replace.ByID[criService](ic, plugins.GRPCPlugin, "cri")
+	s.tasks, errs[1] = replace.ByID[registrar](ic, plugins.GRPCPlugin, "tasks")
+	s.images, errs[2] = replace.ByID[imageList](ic, plugins.CRIServicePlugin, "images")
+	s.stock, errs[5] = replace.ByID[any](ic, plugins.PodSandboxPlugin, "podsandbox")
+	running, err := replace.ByID[attach.Tasks](ic, plugins.RuntimePluginV2, "task")
 	s.attach, errs[6] = attach.New(s.cri, running, criNamespace), err
-	db, err := byID[records.Database](ic, plugins.MetadataPlugin, "bolt")
+	db, err := replace.ByID[records.Database](ic, plugins.MetadataPlugin, "bolt")
 	if err == nil {
 		s.records.Follow(db)
 	}
@@ -176,16 +177,6 @@ func (s *server) connect(ic *plugin.InitContext) (any, error) {
 	s.client, errs[4] = containerd.New("", containerd.WithDefaultNamespace(criNamespace),
 		containerd.WithInMemoryServices(ic))
 	return s, errors.Join(errs[:]...)
-}
-
-// byID is the plugin of a type with an ID.
-func byID[T any](ic *plugin.InitContext, of plugin.Type, id string) (found T, err error) {
-	got, err := ic.GetByID(of, id)
-	found, ok := got.(T)
-	if err == nil && !ok {
-		err = fmt.Errorf("containerd's plugin %s %q has the unexpected type %T", of, id, got)
-	}
-	return found, err
 }
 
 // Start implements the interface of containerd's server plugins. There is no socket to listen on.

@@ -7,6 +7,16 @@ import (
 	"github.com/containerd/plugin/registry"
 )
 
+// ByID returns the plugin of a type with an ID, which the plugin that is being initialised requires.
+func ByID[T any](ic *plugin.InitContext, of plugin.Type, id string) (found T, err error) {
+	got, err := ic.GetByID(of, id)
+	found, ok := got.(T)
+	if err == nil && !ok {
+		err = fmt.Errorf("containerd's plugin %s %q has the unexpected type %T", of, id, got)
+	}
+	return found, err
+}
+
 // Plugin puts a part of ours in the place of the plugin of a type with an ID. replace gets the plugin, which it may
 // use. before runs before that is initialised, unless it is nil. An error of either fails the initialisation, and so
 // does a plugin that is no T.

@@ -32,7 +32,7 @@ type Config struct {
 	SystemdCgroup bool
 	// OOMFloor is the lowest OOM score that this process may give to another one.
 	OOMFloor int
-	// Headstart is told of each holder: its pod's first container moves to a cgroup soon.
+	// Headstart begins the kernel's wait for the move of a pod's first container, once the holder runs.
 	Headstart *headstart.Headstart
 	// Log is never nil.
 	Log *slog.Logger

@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/selinux/go-selinux"
 
 	"github.com/berth-run/berth/internal/base/checkpoint"
+	"github.com/berth-run/berth/internal/runtime/replace"
 	"github.com/berth-run/berth/internal/runtime/sandbox/holder"
 )
 
@@ -41,16 +42,10 @@ func (c *Controller) Register() {
 		Type:     plugins.SandboxControllerPlugin,
 		ID:       ID,
 		Requires: []plugin.Type{plugins.RuntimePluginV2},
-		InitFn: func(ic *plugin.InitContext) (any, error) {
-			tasks, err := ic.GetByID(plugins.RuntimePluginV2, "task")
-			if err != nil {
+		InitFn: func(ic *plugin.InitContext) (_ any, err error) {
+			if c.shim, err = replace.ByID[Shim](ic, plugins.RuntimePluginV2, "task"); err != nil {
 				return nil, fmt.Errorf("start sandbox controller: %w", err)
 			}
-			shim, ok := tasks.(Shim)
-			if !ok {
-				return nil, fmt.Errorf("start sandbox controller: the task plugin has the unexpected type %T", tasks)
-			}
-			c.shim = shim
 			return c, c.load()
 		},
 	})
