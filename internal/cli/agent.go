@@ -62,11 +62,15 @@ func withRunDir(f config.Flags, log *slog.Logger) config.Flags {
 	return f
 }
 
+// loadApart reads the configuration of a command that works on a root directory in the place of an agent.
+func loadApart(f config.Flags, log *slog.Logger) (*config.Config, error) {
+	f.Apart = true
+	return loadConfig(withRunDir(f, log), log)
+}
+
 // resetAgent removes everything that agents have left on a root directory.
 func resetAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
-	f.Apart = true
-	f = withRunDir(f, log)
-	c, err := loadConfig(f, log)
+	c, err := loadApart(f, log)
 	if err != nil {
 		return err
 	}
@@ -77,9 +81,7 @@ func resetAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
 // and resets, so that none of them works there until the caller calls unlock.
 func standaloneRuntime(ctx context.Context, f config.Flags, log *slog.Logger) (r *runtime.Runtime,
 	unlock func() error, err error) {
-	f.Apart = true
-	f = withRunDir(f, log)
-	c, err := loadConfig(f, log)
+	c, err := loadApart(f, log)
 	if err != nil {
 		return nil, nil, err
 	}
