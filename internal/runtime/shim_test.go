@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/pausetest"
+	children "github.com/berth-run/berth/internal/runtime/shim/child"
 )
 
 // A shim starts with the sandbox, so that the first container does not wait for it.
@@ -156,24 +158,9 @@ func TestShimKilledWhileItCreates(t *testing.T) {
 	steps := []string{"task.json", "rootfs/workload", "log.json", "init.pid"}
 	for round, file := range slices.Concat(steps, steps) {
 		name := fmt.Sprint("main", round)
-		created, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{
-			PodSandboxId: id, SandboxConfig: pod,
-			Config: &cri.ContainerConfig{
-				Metadata: &cri.ContainerMetadata{Name: name}, Image: &cri.ImageSpec{Image: imageName},
-				Args: []string{"print", "up", "then", "sleep"}, LogPath: name + ".log",
-				Linux: &cri.LinuxContainerConfig{},
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		shim := shimPID(t, dir)
-		started := make(chan error, 1)
-		go func() {
-			_, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: created.ContainerId})
-			started <- err
-		}()
-		file = filepath.Join(dir, "state/tasks/k8s.io", created.ContainerId, file)
+		container, started := c.starting(t, id, pod, name)
+		file = filepath.Join(dir, "state/tasks/k8s.io", container, file)
 		eventually.True(t, file+" is there", func() bool {
 			_, err := os.Stat(file)
 			return err == nil
@@ -181,18 +168,140 @@ func TestShimKilledWhileItCreates(t *testing.T) {
 		if err := unix.Kill(shim, unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		select {
-		case err := <-started:
-			if err != nil {
-				t.Errorf("round %d: %v", round, err)
-			}
-		case <-time.After(timeout):
-			t.Fatalf("round %d: the creation hangs", round)
-		}
+		started()
 		eventually.True(t, "output is in the log",
 			func() bool { return strings.Contains(readFile(filepath.Join(dir, "logs", name+".log")), "up") })
 	}
 	c.end(t)
+}
+
+// The shim is killed while it starts a container: the first process has found a reader of its FIFO, and writes after
+// the shim has ended. So it fails. The next shim creates it again, and the start succeeds.
+func TestShimKilledWhileItStarts(t *testing.T) {
+	c := serveKillable(t)
+	dir := c.dir
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("starting")})
+	c.container(t, id, pod, "first", "sleep")
+	const hits, rounds = 3, 50
+	var containers []string
+	for hit, round := 0, 0; hit < hits; round++ {
+		if round == rounds {
+			t.Fatalf("only %d of %d containers waited for their start", hit, rounds)
+		}
+		name := fmt.Sprint("main", round)
+		container, started := c.starting(t, id, pod, name)
+		init := await(t, filepath.Join(dir, "state/tasks/k8s.io", container, "init.pid"))
+		if stopped(t, init, func() {
+			shim := shimPID(t, dir)
+			if err := unix.Kill(shim, unix.SIGKILL); err != nil {
+				t.Error(err)
+			}
+			eventually.True(t, "the shim has ended", func() bool {
+				stat, err := children.ReadStat(shim)
+				return err != nil || stat.State == "Z"
+			})
+		}) {
+			hit++
+		}
+		started()
+		log := filepath.Join(dir, "logs", name+".log")
+		eventually.True(t, "output is in the log",
+			func() bool { return strings.Contains(readFile(log), "stdout F up") })
+		if strings.Contains(readFile(log), "stderr") {
+			t.Errorf("round %d: the log has output of the process that failed: %s", round, readFile(log))
+		}
+		containers = append(containers, container)
+	}
+	if err := unix.Kill(shimPID(t, dir), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range containers {
+		if status := c.status(t, id); status.State != cri.ContainerState_CONTAINER_RUNNING {
+			t.Errorf("container %s after the end of another shim: %v", status.Metadata.Name, status)
+		}
+	}
+	c.end(t)
+}
+
+// starting creates a container that writes into the log NAME.log and sleeps, and starts it in the background. started
+// waits for the start, and fails the test if that fails or hangs.
+func (c *client) starting(t *testing.T, sandbox string, pod *cri.PodSandboxConfig, name string) (id string,
+	started func()) {
+	t.Helper()
+	created, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{
+		PodSandboxId: sandbox, SandboxConfig: pod,
+		Config: &cri.ContainerConfig{
+			Metadata: &cri.ContainerMetadata{Name: name}, Image: &cri.ImageSpec{Image: imageName},
+			Args: []string{"print", "up", "then", "sleep"}, LogPath: name + ".log",
+			Linux: &cri.LinuxContainerConfig{},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error, 1)
+	go func() {
+		_, err := c.StartContainer(t.Context(), &cri.StartContainerRequest{ContainerId: created.ContainerId})
+		result <- err
+	}()
+	return created.ContainerId, func() {
+		t.Helper()
+		select {
+		case err := <-result:
+			if err != nil {
+				t.Errorf("start of %s: %v", name, err)
+			}
+		case <-time.After(timeout):
+			t.Fatalf("the start of %s hangs", name)
+		}
+	}
+}
+
+// await waits for a PID file, and returns its content. It looks without a pause: the process goes on at once.
+func await(t *testing.T, file string) (pid int) {
+	t.Helper()
+	for until := time.Now().Add(timeout); time.Now().Before(until); {
+		if pid, err := strconv.Atoi(readFile(file)); err == nil {
+			return pid
+		}
+	}
+	t.Fatalf("%s is not there", file)
+	return 0
+}
+
+// stopped calls do after a process that waits for the start of its container has opened the FIFO, and before it
+// writes. It returns false if the process no longer waits.
+func stopped(t *testing.T, pid int, do func()) bool {
+	t.Helper()
+	goruntime.LockOSThread()
+	defer goruntime.UnlockOSThread()
+	wait := func() {
+		t.Helper()
+		var status unix.WaitStatus
+		eventually.True(t, "the process stops", func() bool {
+			n, err := unix.Wait4(pid, &status, unix.WALL|unix.WNOHANG, nil)
+			return err == nil && n == pid
+		})
+	}
+	if err := unix.PtraceSeize(pid); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.PtraceDetach(pid) }()
+	if err := unix.PtraceInterrupt(pid); err != nil {
+		t.Fatal(err)
+	}
+	wait()
+	if !strings.HasPrefix(readFile(fmt.Sprintf("/proc/%d/comm", pid)), "runc:[") {
+		return false
+	}
+	for range 2 { // the beginning of the system call that opens the FIFO, and its end
+		if err := unix.PtraceSyscall(pid, 0); err != nil {
+			t.Fatal(err)
+		}
+		wait()
+	}
+	do()
+	return true
 }
 
 // The OCI runtime is killed while it creates a container, after it has made the container's cgroup and before it has

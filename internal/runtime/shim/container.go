@@ -23,6 +23,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime/shim/oci"
 	"github.com/berth-run/berth/internal/runtime/shim/record"
 	"github.com/berth-run/berth/internal/runtime/shim/stdio"
+	"github.com/berth-run/berth/internal/runtime/shim/terminal"
 )
 
 // container is one container and its processes.
@@ -300,7 +301,7 @@ func (c *container) terminal(r *child.Reaper, p *process, socket *runc.Socket) e
 	}
 	pty := os.NewFile(uintptr(dup), "terminal")
 	defer pty.Close()
-	pid, ended, err := startConsole(r, &p.stdio, pty)
+	pid, ended, err := terminal.Start(r, &p.stdio, pty)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/berth-run/berth/internal/runtime/shim/criu"
 	"github.com/berth-run/berth/internal/runtime/shim/oci"
+	"github.com/berth-run/berth/internal/runtime/shim/terminal"
 )
 
 type mountProto = types.Mount
@@ -96,7 +97,7 @@ func (s *service) ResizePty(_ context.Context, r *taskapi.ResizePtyRequest) (*em
 		return nil, err
 	}
 	if state := c.stateOf(p); state.Console != 0 {
-		err = resizeConsole(state.Console, state.ConsoleStarted, r.Width, r.Height)
+		err = terminal.Resize(state.Console, state.ConsoleStarted, r.Width, r.Height)
 	}
 	return &emptypb.Empty{}, errgrpc.ToGRPC(err)
 }

@@ -15,8 +15,9 @@
 //     with it. The agent starts the next shim, which continues.
 //
 // Parts: package child waits for processes, cgroup reads and watches cgroups, rootfs mounts root file systems, stdio
-// opens FIFOs, logger writes logs, outbox delivers events. The registry has all containers, and the keeper creates,
-// follows and removes them. A witness (package witness) shows the agent that the shim was killed.
+// opens FIFOs, logger writes logs, terminal owns terminals, outbox delivers events. The registry has all containers,
+// and the keeper creates, follows and removes them. A witness (package witness) shows the agent that the shim was
+// killed.
 //
 // A terminal needs an owner that outlives the shim, since its end hangs up the container. That is a process of this
 // program for each terminal, in mode "console".

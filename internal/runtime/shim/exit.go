@@ -18,14 +18,14 @@ func deletionOf(state record.Process) *taskapi.DeleteResponse {
 	}
 }
 
-// keepExit writes the exit of a container that is being deleted into a file of its own. The agent may be killed before
-// it has recorded the answer to the deletion.
-func (k *keeper) keepExit(c *container) error {
+// keepExit writes the exit of a container that is being deleted into a file below the directory exits. The agent may be
+// killed before it has recorded the answer to the deletion.
+func (c *container) keepExit(exits string) error {
 	content, err := proto.Marshal(deletionOf(c.stateOf(c.init)))
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(k.exits, c.record.Namespace)
+	dir := filepath.Join(exits, c.record.Namespace)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

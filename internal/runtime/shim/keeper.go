@@ -41,7 +41,7 @@ type keeper struct {
 // paths returns the files of a process's standard I/O. Only the first process of a container has a log.
 func (k *keeper) paths(c *container, p *process) stdio.Paths {
 	paths := stdio.Paths{In: p.state.Stdin, Out: p.state.Stdout, Err: p.state.Stderr, Terminal: p.state.Terminal,
-		InputClosed: p.state.InputClosed}
+		InputClosed: p.state.InputClosed, Repeated: p.state.Repeated}
 	if p == c.init && c.record.Log != "" {
 		paths.Log = &stdio.Log{Path: c.record.Log, Dir: c.record.Bundle, Limits: k.limits}
 	}
@@ -63,6 +63,11 @@ func (k *keeper) create(ctx context.Context, c *container, root []*mountProto) e
 		}
 		return k.created(c, 0)
 	}
+	return k.createInit(ctx, c)
+}
+
+// createInit creates the first process of a container whose root file system is mounted.
+func (k *keeper) createInit(ctx context.Context, c *container) error {
 	pidFile := c.pidFile()
 	return k.spawn(ctx, c, c.init, pidFile, func(socket runc.ConsoleSocket) error {
 		err := c.runc.Create(k.frugal(ctx, c), c.record.ID, c.record.Bundle, &runc.CreateOpts{
@@ -316,7 +321,7 @@ func (k *keeper) delete(ctx context.Context, c *container) error {
 		return fmt.Errorf("unmount root file system: %w", err)
 	}
 	if !created && !init.NeverRan {
-		if err := k.keepExit(c); err != nil {
+		if err := c.keepExit(k.exits); err != nil {
 			return fmt.Errorf("keep exit: %w", err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime/shim/builtin"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
 	"github.com/berth-run/berth/internal/runtime/shim/record"
+	"github.com/berth-run/berth/internal/runtime/shim/terminal"
 )
 
 // restore continues with the containers of a shim before. pidfds has descriptors of their first processes, from
@@ -25,6 +26,10 @@ func (k *keeper) restore(tasks string, pidfds map[string]int) {
 			continue
 		}
 		pidfd, ok := pidfds[recorded.ID]
+		if ok && recorded.Init.Repeated {
+			_ = unix.Close(pidfd) // it may be of the process before
+			ok = false
+		}
 		if !ok {
 			pidfd = -1
 		}
@@ -45,6 +50,10 @@ func (k *keeper) restoreContainer(r record.Container, pidfd int) {
 			c.discard()
 			k.registry.set(r.ID, nil)
 		}()
+		return
+	}
+	if r.Boot == k.boot && c.startFailed() {
+		k.repeat(c)
 		return
 	}
 	for id, state := range r.Execs {
@@ -106,7 +115,7 @@ func (k *keeper) adopt(c *container, p *process, pidfd int) {
 		return
 	}
 	if state.Console != 0 {
-		p.console = watchConsole(state)
+		p.console = terminal.Watch(state.Console, state.ConsoleStarted)
 	}
 	if exits, ok := k.reaper.Own(state.Pid); ok {
 		p.pidfd, _ = unix.PidfdOpen(state.Pid, 0)
@@ -140,25 +149,4 @@ func (k *keeper) lost(c *container, p *process) {
 		k.publishExit(c, p, exit, 0)
 		p.finish()
 	}()
-}
-
-// watchConsole returns a channel that closes when the owner of a terminal has ended.
-func watchConsole(state record.Process) <-chan struct{} {
-	done := make(chan struct{})
-	fd, ok := child.Open(state.Console, state.ConsoleStarted)
-	if !ok {
-		close(done)
-		return done
-	}
-	exits, err := child.Watch(state.Console, fd)
-	_ = unix.Close(fd)
-	if err != nil {
-		close(done)
-		return done
-	}
-	go func() {
-		defer close(done)
-		<-exits
-	}()
-	return done
 }

@@ -36,6 +36,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime/shim/child"
 	"github.com/berth-run/berth/internal/runtime/shim/outbox"
 	"github.com/berth-run/berth/internal/runtime/shim/socket"
+	"github.com/berth-run/berth/internal/runtime/shim/terminal"
 )
 
 func main() {
@@ -47,8 +48,8 @@ func main() {
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == "serve":
 		err = serve(os.Args[2:])
-	case len(os.Args) > 1 && os.Args[1] == "console":
-		runConsole()
+	case len(os.Args) > 1 && os.Args[1] == terminal.Command:
+		terminal.Run()
 	default:
 		// containerd executes "delete" for containers whose shim is of a version before, and "-info".
 		shim.RunShim(context.Background(), manager.NewShimManager("io.containerd.runc.v2"))
@@ -134,8 +135,8 @@ const (
 	busy  = time.Minute
 )
 
-// trim returns memory to the kernel when the shim has nothing to do: that of the code that it has run, and the garbage
-// of its calls.
+// trim returns memory to the kernel when the shim has nothing to do: the pages of the code that it has run, and the
+// garbage of its calls.
 func trim(calls wake.Signal) {
 	calls.Wake() // the start of the shim
 	idle.Follow(context.Background(), calls.C(), quiet, busy, func(bool) {}, func() {

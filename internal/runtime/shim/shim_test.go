@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/berth-run/berth/internal/runtime/shim/builtin"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
 	"github.com/berth-run/berth/internal/runtime/shim/record"
 )
@@ -121,6 +122,40 @@ func TestStartOfEndedProcess(t *testing.T) {
 			case !one.started && !errdefs.IsFailedPrecondition(errgrpc.ToNative(err)):
 				t.Errorf("%s: start of process %q: %v, want a failed precondition", name, exec, err)
 			}
+		}
+	}
+}
+
+// A start was cut short if the process has ended beside its FIFO, or if a shim that created it again has ended.
+func TestStartFailed(t *testing.T) {
+	self, err := child.ReadStat(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	alive := record.Process{Phase: record.Created, Pid: os.Getpid(), Started: self.Started}
+	ended := record.Process{Phase: record.Created, Pid: os.Getpid(), Started: self.Started + 1}
+	for name, tt := range map[string]struct {
+		init        record.Process
+		waits, want bool
+	}{
+		"waits for its start":        {alive, true, false},
+		"has ended before its start": {ended, true, true},
+		"has ended after its start":  {ended, false, false},
+		"is created again":           {record.Process{Phase: record.Created, Repeated: true}, false, true},
+		"is a checkpoint":            {record.Process{Phase: record.Created}, false, false},
+		"runs":                       {record.Process{Phase: record.Running, Pid: 1, Repeated: true}, false, false},
+	} {
+		c := newContainer(record.Container{ID: "c", Runtime: record.Runtime{Root: t.TempDir()}, Init: tt.init})
+		if tt.waits {
+			if err := os.MkdirAll(c.stateDir(), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(builtin.FIFO(c.stateDir()), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := c.startFailed(); got != tt.want {
+			t.Errorf("the start of a process that %s has failed: %t, want %t", name, got, tt.want)
 		}
 	}
 }

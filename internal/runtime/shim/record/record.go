@@ -58,7 +58,9 @@ type Process struct {
 	Started uint64 `json:"started,omitempty"` // clock ticks after the boot, see proc_pid_stat(5)
 	Status  uint32 `json:"status,omitempty"`
 	// NeverRan says that the first process of a container has ended without a start.
-	NeverRan bool      `json:"neverRan,omitempty"`
+	NeverRan bool `json:"neverRan,omitempty"`
+	// Repeated says that the first process was created again because its start was cut short. Pid is 0 until then.
+	Repeated bool      `json:"repeated,omitempty"`
 	ExitedAt time.Time `json:"exitedAt,omitzero"`
 	Stdin    string    `json:"stdin,omitempty"`
 	Stdout   string    `json:"stdout,omitempty"`

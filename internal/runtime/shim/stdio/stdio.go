@@ -49,6 +49,8 @@ type Paths struct {
 	Terminal bool
 	// InputClosed says that CloseInput has ended the input.
 	InputClosed bool
+	// Repeated says that the process is created again. Its output may have lost its reader since the first time.
+	Repeated bool
 	// Log says where the output is logged, nil for a process without a log.
 	Log *Log
 }
@@ -75,7 +77,8 @@ type Owner struct {
 	Label    string
 }
 
-// Open opens the FIFOs of a process that starts. It waits until the runtime has opened its ends.
+// Open opens the FIFOs of a process that starts. It waits until the runtime has opened its ends, unless the process is
+// created again.
 func (s *IO) Open(ctx context.Context, p Paths, own Owner) error {
 	paths := [3]string{p.In, p.Out, p.Err}
 	if p.Terminal {
@@ -91,6 +94,13 @@ func (s *IO) Open(ctx context.Context, p Paths, own Owner) error {
 	}
 	for fd, path := range paths {
 		var err error
+		if p.Repeated && fd > 0 && path != "" {
+			reader, err := openFIFO(path, os.O_RDWR)
+			if err != nil {
+				return err
+			}
+			defer reader.Close()
+		}
 		if log != nil && fd > 0 && path != "" {
 			err = s.openLogged(ctx, fd, path, own, log, *p.Log)
 		} else {
