@@ -132,10 +132,14 @@ func inLanguage(r *http.Request, text string) string {
 	return text
 }
 
-// policy allows the page its own files and connections, and nothing inline.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; " +
-	"trusted-types 'none'"
+// reloads is the source expression of the one inline script of the page. It loads the page again if a file of the page
+// does not arrive: Chromium drops its requests when the network of the machine changes, as with each pod that starts.
+const reloads = "'sha256-o8tbcj2S4DlJ5XZPuyC6masaWRUR+tQ5VuLcQm4KND8='"
+
+// policy allows the page its own files and connections, and nothing else inline.
+const policy = "default-src 'none'; script-src 'self' " + reloads + "; style-src 'self'; img-src 'self'; " +
+	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+	"require-trusted-types-for 'script'; trusted-types 'none'"
 
 // secure sets the headers that every answer has.
 func secure(h http.Header) {

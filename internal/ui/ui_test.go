@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"maps"
@@ -279,6 +280,22 @@ func TestEveryAnswerHasThePolicy(t *testing.T) {
 	}
 	if strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") || strings.Contains(policy, "data:") {
 		t.Errorf("the policy allows something inline or foreign: %s", policy)
+	}
+}
+
+func TestPolicyNamesTheInlineScript(t *testing.T) {
+	files, err := pageFiles()
+	if err != nil {
+		t.Skipf("%v; run make assets", err)
+	}
+	text, err := unpack(files["index.html"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, script, _ := bytes.Cut(text, []byte("<script>"))
+	script, _, _ = bytes.Cut(script, []byte("</script>"))
+	if got := source(script); got != reloads {
+		t.Errorf("the inline script of the page is %s, the policy allows %s", got, reloads)
 	}
 }
 

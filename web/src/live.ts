@@ -7,14 +7,22 @@ interface Frozen { at: string; node: string; answers: Record<string, unknown> }
 
 export const frozen: Frozen | undefined = EXPORTED ? JSON.parse(document.getElementById("state")!.textContent!) : undefined;
 
+// request asks the page's server. It asks once more if a GET gets no answer: Chromium drops its requests when the network
+// of the machine changes, as with each pod that starts. What changes something is not repeated, because it may have been
+// done.
 export async function request(method: string, path: string, body?: unknown): Promise<Response> {
   if (frozen) {
     const answer = frozen.answers[path];
     if (method !== "GET" || answer === undefined) throw new Error(t("This is not a part of the exported page."));
     return new Response(typeof answer === "string" ? answer : JSON.stringify(answer));
   }
-  const r = await fetch(path, { method, body: body === undefined ? undefined : JSON.stringify(body),
+  const ask = () => fetch(path, { method, body: body === undefined ? undefined : JSON.stringify(body),
     headers: body === undefined ? {} : { "Content-Type": "application/json" } });
+  const r = await ask().catch(async e => {
+    if (method !== "GET") throw e;
+    await new Promise(passed => setTimeout(passed, again));
+    return ask();
+  });
   if (r.ok) return r;
   const text = await r.text();
   let message = text.trim() || r.statusText;
@@ -67,7 +75,7 @@ export function lines(line: (text: string) => void): (text: string) => void {
   };
 }
 
-export const again = 1000; // milliseconds until a lost stream is opened again
+export const again = 1000; // milliseconds until a lost stream is opened again, or a lost request is repeated
 
 // keepOpen opens a stream again after each end, until the returned function is called. begin returns what takes the text
 // of a new stream. lost gets the cause of each end.
