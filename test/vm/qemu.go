@@ -28,7 +28,7 @@ func (b boot) start(ctx context.Context, on platform, disk string, commands []co
 			return err
 		}
 	}
-	initrd := disk + "." + b.machine
+	initrd := disk + "." + b.name()
 	if err := initramfs(initrd, on, j); err != nil {
 		return fmt.Errorf("make the initramfs: %w", err)
 	}
@@ -36,7 +36,7 @@ func (b boot) start(ctx context.Context, on platform, disk string, commands []co
 	if err != nil {
 		return err
 	}
-	return newTranscript(os.Stdout, b.machine).follow(qemu, console)
+	return newTranscript(os.Stdout, b.name()).follow(qemu, console)
 }
 
 // follow reads the console until the machine is off. It returns an error if the guest reported one, or did not finish
@@ -64,13 +64,12 @@ func (t *transcript) follow(qemu *exec.Cmd, console io.Reader) (err error) {
 
 // topology returns the options for the CPUs and the NUMA nodes. The machine systemd has nodeCount nodes in one socket,
 // and a last-level cache for each pair of CPUs. The nodes 0 to 2 have CPUs, and the nodes 0 and 2 are the nearest ones.
-// The machines v1 and v2 have two nodes, each a socket with a cache, and cores with two threads. For the machine debian
-// nothing depends on that. It has two CPUs, with which it takes a third of the time.
+// The machines v1 and v2 have two nodes, each a socket with a cache, and cores with two threads.
 func (b boot) topology() []string {
-	switch b.machine {
-	case "debian":
-		return []string{"-smp", "2", "-m", "2G"}
-	case "v1", "v2":
+	switch {
+	case b.plain:
+		return []string{"-smp", "2", "-m", "4G"}
+	case b.machine == "v1" || b.machine == "v2":
 		return []string{
 			"-smp", "8,sockets=2,cores=2,threads=2", "-m", "4G",
 			"-object", "memory-backend-ram,id=m0,size=2G", "-numa", "node,nodeid=0,cpus=0-3,memdev=m0",
