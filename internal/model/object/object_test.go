@@ -2,6 +2,7 @@ package object
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,5 +47,20 @@ func TestJoined(t *testing.T) {
 	table.Put(key, &corev1.Secret{})
 	if _, err := objects.Secret("default", "app"); err != nil {
 		t.Errorf("an object in the table: %v", err)
+	}
+}
+
+func TestUnanswered(t *testing.T) {
+	unknown := &Unknown{Key{ConfigMap, "default", "app"}}
+	for want, errs := range map[bool][]error{
+		true: {unknown, fmt.Errorf("mount: %w", errors.Join(unknown, unknown))},
+		false: {nil, &Missing{unknown.Key}, errors.New("disk full"), errors.Join(unknown, errors.New("disk full")),
+			&Lacking{unknown.Key, fmt.Errorf("%w: %w", unknown, errors.New("forbidden"))}},
+	} {
+		for _, err := range errs {
+			if Unanswered(err) != want {
+				t.Errorf("%v: %t", err, !want)
+			}
+		}
 	}
 }

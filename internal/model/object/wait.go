@@ -1,5 +1,7 @@
 package object
 
+import "slices"
+
 // Missing is the error for an object that does not exist.
 type Missing struct{ Key Key }
 
@@ -22,6 +24,20 @@ type Lacking struct {
 func (e *Lacking) Error() string { return e.Err.Error() }
 
 func (e *Lacking) Unwrap() error { return e.Err }
+
+// Unanswered reports whether err says only that the API server has not answered about some objects yet. Each pod of a
+// cluster begins in this way, so it is no failure.
+func Unanswered(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // the function itself visits all leaves of the error tree
+	case *Unknown:
+		return true
+	case interface{ Unwrap() error }:
+		return Unanswered(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), func(inner error) bool { return !Unanswered(inner) })
+	}
+	return false
+}
 
 // Waits returns the objects after whose change a retry of what failed with err makes sense. only says that no other
 // event makes a retry worthwhile.

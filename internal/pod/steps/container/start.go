@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/internal/base/logfile"
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/cri"
+	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/plan"
 	"github.com/berth-run/berth/internal/pod/steps/container/handler"
@@ -106,12 +107,12 @@ func (l *launch) do(ctx context.Context, p piece) (err error) {
 	return err
 }
 
-// recordResult reports a failure to users, or clears the last one after a success. An interrupted start is neither.
+// recordResult reports a failure to users, or clears the last one after a success. An interrupted start is neither. A
+// start that waits for an answer of the API server is no failure: the status shows it, and no event.
 func (l *launch) recordResult(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	l.s.metrics.count(l.pod, l.want.Name, err)
 	l.s.with(l.pod.UID, func(life *life) {
 		if err == nil {
 			delete(life.failed, l.want.Name)
@@ -119,6 +120,10 @@ func (l *launch) recordResult(ctx context.Context, err error) {
 			life.failed[l.want.Name] = err
 		}
 	})
+	if object.Unanswered(err) {
+		return
+	}
+	l.s.metrics.count(l.pod, l.want.Name, err)
 	if err != nil {
 		why, text := failureEvent(reason.Of(err), reason.Message(err), l.id, l.want.Name)
 		l.event(corev1.EventTypeWarning, why, text)
@@ -247,7 +252,7 @@ func unusedLog(o *pod.Observed, id string) string {
 }
 
 // dropLog removes the log of a container that never ran. The container is removed after its log: if this agent were
-// killed between the two in the other order, the next one would take the log for that of an earlier instance.
+// killed between the two in the other order, the next agent would take the log for an earlier instance's.
 func (l *launch) dropLog(path string) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.s.opts.Log.Warn("cannot remove the log of a container that never ran", "pod", pod.FullName(l.pod),

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-run/berth/internal/base/reason"
 	"github.com/berth-run/berth/internal/base/safepath"
 	"github.com/berth-run/berth/internal/model/intree"
+	"github.com/berth-run/berth/internal/model/object"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/worker"
 	"github.com/berth-run/berth/internal/record/event"
@@ -130,7 +131,7 @@ func (v *Volumes) mount(ctx context.Context, r Request) (err error) {
 	defer func() { timeline.End(span, err) }()
 	done, err := v.publish(ctx, r)
 	if err != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !object.Unanswered(err) {
 			v.reportFailure(r, err)
 		}
 		return fmt.Errorf("mount volume %q: %w", name, err)
