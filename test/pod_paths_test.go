@@ -46,7 +46,6 @@ var plainOpens = map[string]string{
 	"internal/pod/steps/poddir/dns.go":                 "The administrator configures the path.",
 	"internal/pod/steps/poddir/files.go":               "O_EXCL makes one file. The administrator chose the other.",
 	"internal/pod/steps/poddir/poddir.go":              "The administrator configures the path.",
-	"internal/pod/steps/container/env.go":              "It opens an inode whose type it has checked.",
 	"internal/pod/steps/container/host.go":             "The files are in /proc.",
 	"internal/node/stats/sample.go":                    "The files are in /proc and in cgroup file systems.",
 	"internal/node/stats/process.go":                   "The file is in /proc.",

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
@@ -85,14 +83,7 @@ func readEnvFile(volume, path string) (string, error) {
 		return "", err
 	}
 	defer at.Close()
-	info, err := at.Stat()
-	switch {
-	case err != nil:
-		return "", err
-	case !info.Mode().IsRegular():
-		return "", errors.New("it is not a regular file")
-	}
-	f, err := os.Open("/proc/self/fd/" + strconv.Itoa(int(at.Fd())))
+	f, err := safepath.Read(at)
 	if err != nil {
 		return "", err
 	}
