@@ -47,8 +47,10 @@ type Directory struct {
 
 	files   map[string]*file
 	last    object.Directory // the directory that the manifests were read from
+	judged  object.Directory // the directory whose missing files count as removed
 	missing time.Time        // since when the manifests are missing; zero: they are not
-	recheck time.Time        // when to report missing manifests; zero: they are reported, or not missing
+	recheck time.Time        // when to read everything again; zero: at the next event
+	late    bool             // a complete read is reported as soon as finish allows it
 }
 
 // file is the state of one manifest file.
@@ -126,6 +128,7 @@ func (d *Directory) Run(ctx context.Context, seen func()) error {
 
 // refresh reads everything. If aim, it first finds out again what is at the path.
 func (d *Directory) refresh(now time.Time, aim bool, seen func()) {
+	d.late = false
 	err := error(nil)
 	if aim {
 		for _, f := range d.files {
@@ -139,7 +142,7 @@ func (d *Directory) refresh(now time.Time, aim bool, seen func()) {
 		seen()
 		return
 	}
-	d.missing, d.recheck = time.Time{}, time.Time{}
+	d.missing, d.recheck, d.judged = time.Time{}, time.Time{}, at.dir
 	if err == nil {
 		err = d.scan(at.dir, now)
 	}
@@ -151,7 +154,19 @@ func (d *Directory) refresh(now time.Time, aim bool, seen func()) {
 	}
 	d.out.List(d.at.above(), at.dir)
 	d.out.Drop(d.whole(), now)
-	seen()
+	d.finish(seen)
+}
+
+// finish reports a complete read. While a manifest of an earlier agent is missing, and may come back, it leaves that
+// to the next call: the pods of the manifest would end although nobody has removed it.
+func (d *Directory) finish(seen func()) {
+	d.late = false
+	for _, f := range d.files {
+		d.late = d.late || !f.passed && !f.wanted.Empty()
+	}
+	if !d.late {
+		seen()
+	}
 }
 
 // whole is the origin of problems of the whole directory. It differs from every file's path.
@@ -213,6 +228,9 @@ func (d *Directory) handle(batch []inotify.Event, now time.Time, seen func()) {
 		if f := d.files[path]; f == nil || f.writing.IsZero() {
 			d.look(path, now)
 		}
+	}
+	if d.late {
+		d.finish(seen)
 	}
 }
 
@@ -298,6 +316,9 @@ func (d *Directory) lookDue(now time.Time, seen func()) {
 	for _, path := range due {
 		d.look(path, now)
 	}
+	if d.late {
+		d.finish(seen)
+	}
 }
 
 // look reads a file and passes on what it wants now.
@@ -359,8 +380,8 @@ func (d *Directory) lookGone(path string, dir object.Directory, now time.Time) {
 	if f == nil {
 		return
 	}
-	if dir.IsZero() && d.keep && d.at.reads(path) {
-		f.due = now.Add(d.settle) // refresh decides about the whole directory before that
+	if d.keep && dir != d.judged && d.at.reads(path) {
+		d.recheck = now.Add(d.settle) // the directory itself has gone since refresh looked at it
 		return
 	}
 	if f.gone.IsZero() {
