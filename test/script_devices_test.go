@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"google.golang.org/grpc"
@@ -158,19 +159,50 @@ func (h *harness) cdiSpec(ts *testscript.TestScript, args []string) {
 // cdiVendor returns the directory where runtimes look for CDI specifications, and a vendor's domain that no other
 // script has. It sets $CDI to the domain. The vendor's specifications are removed when the script ends.
 func cdiVendor(ts *testscript.TestScript) (dir, vendor string) {
-	dir, vendor = "/var/run/cdi", fmt.Sprintf("test%d.example.com", ts.Value(daemonKey{}).(*daemon).place)
+	vendor = fmt.Sprintf("test%d.example.com", ts.Value(daemonKey{}).(*daemon).place)
 	ts.Setenv("CDI", vendor)
-	_, err := os.Stat(dir)
-	made := errors.Is(err, os.ErrNotExist)
-	ts.Check(os.MkdirAll(dir, 0o755))
+	release, err := cdi.use()
+	ts.Check(err)
 	ts.Defer(func() {
-		files, _ := filepath.Glob(filepath.Join(dir, vendor+"*.json"))
+		files, _ := filepath.Glob(filepath.Join(cdi.path, vendor+"*.json"))
 		for _, file := range files {
 			_ = os.Remove(file)
 		}
-		if made {
-			_ = os.Remove(dir) // fails if another program has a file there by now
-		}
+		release()
 	})
-	return dir, vendor
+	return cdi.path, vendor
+}
+
+// cdi is the directory where runtimes look for CDI specifications. All scripts use it, several at a time.
+var cdi = sharedDir{path: "/var/run/cdi"}
+
+// sharedDir is a directory of the machine that several scripts use at the same time.
+type sharedDir struct {
+	path string
+
+	mu    sync.Mutex
+	users int
+	made  bool // the first of the users made it
+}
+
+// use makes the directory if there is none. The last of its users then removes it when it calls release. A script that
+// removed the directory while another one was about to write a file would make that script fail.
+func (d *sharedDir) use() (release func(), err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.users == 0 {
+		_, err := os.Stat(d.path)
+		d.made = errors.Is(err, os.ErrNotExist)
+	}
+	if err := os.MkdirAll(d.path, 0o755); err != nil {
+		return nil, err
+	}
+	d.users++
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.users--; d.users == 0 && d.made {
+			_ = os.Remove(d.path) // fails if another program has a file there by now
+		}
+	}, nil
 }

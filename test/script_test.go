@@ -435,10 +435,12 @@ func (h *harness) await(ts *testscript.TestScript, args []string) {
 	fail(ts, "%s is not %s: %s", args[0], args[1], last)
 }
 
-// fail ends the script, after it has logged the ends of the logs of the agent and of the containers. A log of a
-// container may be on a file system that does not answer.
+// reportTime is how long a part of the report of fail may take.
+const reportTime = 5 * time.Second
+
+// fail ends the script, after it has logged the ends of the logs of the agent and of the containers, and the agent's
+// warnings. A log of a container may be on a file system that does not answer.
 func fail(ts *testscript.TestScript, format string, args ...any) {
-	const patience = 5 * time.Second
 	found := make(chan []string, 1)
 	go func() {
 		logs, _ := filepath.Glob(filepath.Join(rootOf(ts), "logs/*/*/*.log"))
@@ -450,11 +452,28 @@ func fail(ts *testscript.TestScript, format string, args ...any) {
 	select {
 	case logs := <-found:
 		ts.Logf("%s", strings.Join(logs, "\n"))
-	case <-time.After(patience):
-		ts.Logf("the logs of the containers cannot be read within %v", patience)
+	case <-time.After(reportTime):
+		ts.Logf("the logs of the containers cannot be read within %v", reportTime)
 	}
 	ts.Logf("%s", logEnd(ts.MkAbs("agent.log")))
+	ts.Logf("%s", warnings(ts))
 	ts.Fatalf(format, args...)
+}
+
+// warnings returns the agent's events of type Warning, a line each.
+func warnings(ts *testscript.TestScript) string {
+	ctx, cancel := context.WithTimeout(context.Background(), reportTime)
+	defer cancel()
+	list, err := clientOf(ts).Events(ctx, client.Select{Fields: "type=" + corev1.EventTypeWarning})
+	if err != nil {
+		return fmt.Sprintf("the events cannot be listed: %v", err)
+	}
+	lines := []string{"warnings:"}
+	for _, e := range list.Items {
+		lines = append(lines,
+			fmt.Sprintf("%s/%s %s: %s", e.InvolvedObject.Namespace, e.InvolvedObject.Name, e.Reason, e.Message))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // logEnd returns the path and the last bytes of a log.
