@@ -48,6 +48,7 @@ run() {
 	log=$out/$name.$$.log
 	start=$(date +%s)
 	result=ok
+	# An input that takes 10 s fails its target. So targets do not run with the lowest priority beside other work.
 	(
 		cd "$package"
 		ulimit -v $limit

@@ -59,7 +59,8 @@ func (g Group) joinThread() error {
 // CPU is the CPU time of everything that has ever run in the group: agent, runtime, shims, runc, and the containers.
 func (g Group) CPU() (time.Duration, error) { return usage(g.dir()) }
 
-// CPUs is the CPU time of the cgroups that have a process of the workload, and that of everything else in the group.
+// CPUs returns the CPU time of the group without the containers, and the CPU time of the containers: the cgroups that
+// have a process of the workload.
 func (g Group) CPUs() (own, containers time.Duration, err error) {
 	all, err := g.CPU()
 	if err != nil {
