@@ -210,10 +210,10 @@ import (
 // image, $ARCHIVE its archive, $REGISTRY a registry that never answers, $PLACE a number that no other script has at the
 // same time, and $PORT and $PORT2 host ports that no other script uses.
 //
-// Conditions: [embedded], [containerd] and [docker] name the runtime. [old-docker] is the machine's own Engine, not
-// that of make docker-latest. [userns], [apparmor], [kmsg] and [cgroup2] ask whether the kernel has the feature. [vm]
-// holds in the machine of make vmtest, which has 8 CPUs on 2 NUMA nodes and which a script may change at will.
-// [systemd] holds in the machine of make vmtest whose init is systemd.
+// Conditions: [embedded], [containerd] and [docker] name the runtime. [old-docker] is the machine's own Engine, not the
+// one of make docker-latest. [userns], [apparmor], [kmsg] and [cgroup2] ask whether the kernel has the feature. [vm]
+// holds in the machines of make vmtest, which a script may change at will. [systemd] holds in the one whose init is
+// systemd.
 func (h *harness) commands() map[string]func(*testscript.TestScript, bool, []string) {
 	positive := func(usage string, least, most int,
 		f func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {

@@ -310,8 +310,8 @@ func (d *Disk) removeDead(ctx context.Context, cause string) ([]string, error) {
 	return dead, err
 }
 
-// free frees the layers of removed containers, and reports whether it has. It may take several looks. A runtime that
-// cannot be asked for it frees them by itself.
+// free frees the layers of removed containers, and reports whether it has. It may take several looks. A runtime
+// without such a call frees them by itself.
 func (d *Disk) free(ctx context.Context) bool {
 	if d.o.Layers == nil {
 		d.account.later(time.Now())

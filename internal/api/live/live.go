@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/base/wake"
 )
 
-// Changes has what wakes when an answer changes, by the name of the answer.
+// Changes has the broadcasts that wake when an answer changes, by the name of the answer.
 type Changes map[string][]*wake.Broadcast
 
 // The names of the answers.

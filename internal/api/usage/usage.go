@@ -18,7 +18,7 @@ import (
 // Period is the time between two measurements while a client watches.
 const Period = 5 * time.Second
 
-// soon is the time to the second measurement after nobody has watched. CPU usage needs two.
+// soon is the time between the first two measurements for a new client. CPU usage needs two.
 const soon = time.Second
 
 // Stats measures usage.
@@ -26,7 +26,7 @@ type Stats interface {
 	Summary(ctx context.Context, onlyCPUAndMemory bool) (*statsapi.Summary, error)
 }
 
-// Feed has what pods use, for the clients that watch it. Its methods may be called from any goroutine.
+// Feed measures what pods use, for the clients that watch it. Its methods may be called from any goroutine.
 type Feed struct {
 	stats Stats
 	turn  chan measured // has the last measurement, unless a client measures
@@ -92,7 +92,7 @@ func (f *Feed) current(ctx context.Context) (m measured, err error) {
 		return m, fmt.Errorf("measure the pods: %w", err)
 	}
 	wait := Period
-	if now.Sub(m.due) > Period { // nobody has watched
+	if now.Sub(m.due) > Period { // no client has watched
 		wait = soon
 	}
 	m = measured{usageOf(summary, now), now.Add(wait)}

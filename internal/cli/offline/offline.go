@@ -170,7 +170,7 @@ func (r *Root) handler() http.Handler {
 			h, err := r.open(req.Context(), n.runtime)
 			if err != nil {
 				if next := client.NextStep(err); next != "" {
-					err = answer.Next(err, next) // the answer has no other errors than those of the API
+					err = answer.Next(err, next) // an answer has only errors of the API
 				}
 				answer.WriteError(w, err)
 				return

@@ -195,7 +195,7 @@ func (s *Stats) pod(p Sandbox, others usage.Sample, what cgroups.Controller) (us
 	return sample, nil
 }
 
-// podKey begins the keys of pods, so that they differ from those of their pause containers.
+// podKey begins the keys of pods, so that they differ from the keys of their pause containers.
 const podKey = "pod/"
 
 // network reads the counters of a pod's network. A pod in the network of the machine has none.

@@ -230,8 +230,8 @@ func (w *Watch) handleRemoval(parent, name string) {
 	}
 }
 
-// startChecks returns the subjects that are due now and those of a scope, and marks them as being checked. It leaves
-// out subjects that are held or being checked.
+// startChecks returns the subjects that are due now and the subjects of a scope, and marks them as being checked. It
+// leaves out subjects that are held or being checked.
 func (w *Watch) startChecks(now time.Time, more scope) map[string]*subject {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -154,7 +154,7 @@ type scope int
 
 const (
 	nothing   scope = iota
-	uncovered       // those of which inotify does not report all: see covered
+	uncovered       // the cgroups of which inotify does not report all: see covered
 	everything
 )
 

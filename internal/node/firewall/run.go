@@ -66,7 +66,7 @@ func (f *Firewall) Run(ctx context.Context) error {
 	}
 }
 
-// subscribe returns a socket that receives the changes of nftables. It returns nil if the rules are those of iptables.
+// subscribe returns a socket that receives the changes of nftables. It returns nil if the rules are iptables' own.
 func (f *Firewall) subscribe(ctx context.Context) *nl.NetlinkSocket {
 	filter, err := f.filter(ctx)
 	if _, ok := filter.(nftable); err != nil || !ok {

@@ -68,7 +68,7 @@ func decide(o *pod.Observed, gone bool, p Policy, surplus map[string]bool, now t
 	return w, next
 }
 
-// removedMessages says of which containers of a live pod instances were removed, and why.
+// removedMessages names the containers of a live pod whose instances were removed, and says why.
 func removedMessages(o *pod.Observed, w work, p Policy, surplus map[string]bool) (texts []string) {
 	for _, c := range w.Containers {
 		cause := fmt.Sprintf("the limit of dead instances for each container is %d", p.PerContainer)

@@ -33,7 +33,8 @@ type requestKey struct{}
 
 // request is what a call of the CRI needs.
 type request struct {
-	// all says that it needs whole specifications. Otherwise it needs only that of the container with this ID.
+	// all says that the call needs whole specifications, of all containers. Otherwise it needs only the
+	// specification of the container id.
 	all bool
 	id  string
 }

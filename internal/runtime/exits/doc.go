@@ -2,5 +2,5 @@
 //
 // The CRI plugin handles the end of a container in a goroutine that containerd does not wait for when it stops. NRI
 // meanwhile reads the container's records, and panics if the database is closed. The whole agent would end with it.
-// From the moment when the runtime stops, the CRI plugin learns of no more ends: the next runtime finds them.
+// Once the runtime stops, the CRI plugin does not hear of further ends. The next runtime finds them.
 package exits

@@ -35,8 +35,8 @@ func Register() *Gate {
 
 func newGate() *Gate { return &Gate{reported: map[string]bool{}, ended: wake.New()} }
 
-// Close reports no more ends of containers. It waits until the tasks of those that were reported are deleted, for at
-// most limit: a deletion that fails is tried again by the next runtime.
+// Close ends the reports. It then waits until the tasks whose end was reported are deleted, at most for limit. The next
+// runtime repeats a deletion that fails.
 func (g *Gate) Close(limit time.Duration) {
 	late := time.After(limit)
 	for {

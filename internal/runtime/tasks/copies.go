@@ -17,8 +17,8 @@ func copiesIn(bundle string) []string {
 	return []string{filepath.Join(bundle, "stdout.copy"), filepath.Join(bundle, "stderr.copy")}
 }
 
-// copied reports whether the shim copies the output of a container to the FIFOs of its bundle. containerd's own are for
-// containers with a terminal, standard input or no log, and for those of an agent before.
+// copied reports whether the shim copies the output of a container to the FIFOs of its bundle. containerd's own FIFOs
+// are for containers with a terminal, with standard input or without a log, and for containers of an earlier agent.
 func copied(s *taskapi.StateResponse) bool { return filepath.Dir(s.Stdout) == s.Bundle }
 
 // Copies returns the FIFOs to which the shim copies the output of a container while they have a reader: standard output

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names of files in a layer (OCI image layer specification): the prefix of a removed file, and the file in a directory
-// that hides those of the layers below.
+// Names of files in a layer (OCI image layer specification): the prefix of a removed file, and the file that hides
+// what lower layers have in its directory.
 const (
 	removedPrefix = ".wh."
 	opaqueFile    = ".wh..wh..opq"

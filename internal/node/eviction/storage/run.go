@@ -210,8 +210,8 @@ func (l *Limits) measure(ctx context.Context, p *corev1.Pod, kind look, disk int
 }
 
 // threadTime keeps this goroutine on its thread, and returns a function that ends this and returns how long the thread
-// has worked meanwhile. A measurement that waits, because the machine is busy or the runtime has not answered, is no
-// work that would have to be done less often.
+// has worked meanwhile. A measurement may also wait, because the machine is busy or the runtime has not answered. That
+// time does not count: to measure less often would not save it.
 func threadTime() (worked func() time.Duration) {
 	runtime.LockOSThread()
 	now := func() time.Duration {

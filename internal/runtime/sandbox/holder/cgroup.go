@@ -56,7 +56,7 @@ func openCgroups(dirs []string, into bool) (in startCgroup, err error) {
 	return in, nil
 }
 
-// steps returns the steps with which the program moves, and the action of each. Its descriptors begin with first.
+// steps returns the program's steps that move it, and the action of each. Its descriptors begin with first.
 func (in startCgroup) steps(first int) (list, actions []string) {
 	for i, file := range in.files {
 		list, actions = append(list, "c"+strconv.Itoa(first+i)), append(actions, "join "+filepath.Dir(file.Name()))
