@@ -40,25 +40,21 @@ func (h *harness) terminal(ts *testscript.TestScript, args []string) {
 // dialog is the input to type at a terminal, in order.
 type dialog []exchange
 
-// exchange types a text as soon as the terminal has shown another one. With again it types the text once more whenever
-// the terminal is silent, until the next text is shown.
-type exchange struct {
-	shown, typed string
-	again        bool
-}
+// exchange types a text as soon as the terminal has shown another one.
+type exchange struct{ shown, typed string }
 
 // readDialog reads a file whose lines alternate: a text to wait for, then the input to type. Enter follows every
-// input but ^C and ^D. An input that begins with "again: " is repeated.
+// input but ^C and ^D.
 func readDialog(text string) dialog {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	var d dialog
 	for pair := range slices.Chunk(lines, 2) {
-		input, again := strings.CutPrefix(pair[len(pair)-1], "again: ")
+		input := pair[len(pair)-1]
 		typed, isKey := map[string]string{"^C": "\x03", "^D": "\x04"}[input]
 		if !isKey {
 			typed = input + "\r"
 		}
-		d = append(d, exchange{pair[0], typed, again})
+		d = append(d, exchange{pair[0], typed})
 	}
 	return d
 }
@@ -79,8 +75,8 @@ func (d dialog) finished() error {
 	return fmt.Errorf("the terminal never showed %q", d[0].shown)
 }
 
-// silence is how long a terminal waits for output before it grows without it. containerd resizes the terminal of an
-// attach before it connects the output, so that what the container prints in between never comes.
+// silence is how long a terminal waits for output before it grows without it. A containerd outside the agent resizes
+// the terminal of an attach before it connects the output, so that what the container prints in between never comes.
 const silence = 2 * time.Second
 
 // onTerminal runs a command on a new terminal, and ends it when patience is over. args has the terminal's size, an
@@ -106,7 +102,6 @@ func onTerminal(ts *testscript.TestScript, args []string, shown func(screen []by
 	ts.Check(slave.Close())
 	var screen bytes.Buffer
 	piece := make([]byte, 4096)
-	var repeated string
 	for end := time.Now().Add(patience); ; {
 		ts.Check(master.SetReadDeadline(time.Now().Add(silence)))
 		n, err := master.Read(piece)
@@ -116,20 +111,12 @@ func onTerminal(ts *testscript.TestScript, args []string, shown func(screen []by
 			if time.Now().After(end) {
 				ts.Check(cmd.Process.Kill())
 				_ = cmd.Wait() // the error says that the signal ended it
-				ts.Fatalf("%q has not ended; the terminal shows:\n%s", args, screen.Bytes())
+				fail(ts, "%q has not ended; the terminal shows:\n%s", args, screen.Bytes())
 			}
 			err = nil
-			_, typeErr := io.WriteString(master, repeated)
-			ts.Check(typeErr)
 		}
-		before := pending
 		var typed string
-		if typed, pending = pending.next(screen.Bytes()); typed != "" {
-			repeated = ""
-			if before[0].again {
-				repeated = typed
-			}
-		}
+		typed, pending = pending.next(screen.Bytes())
 		_, typeErr := io.WriteString(master, typed)
 		ts.Check(typeErr)
 		if errors.Is(err, unix.EIO) || errors.Is(err, io.EOF) { // no process has the terminal open any more

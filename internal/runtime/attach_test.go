@@ -24,7 +24,22 @@ import (
 // attach attaches a client to the output of a container. The output ends with the streams, or when it is closed.
 func (c *client) attach(t *testing.T, id string) (output *bufio.Scanner, leave func()) {
 	t.Helper()
-	answer, err := c.Attach(t.Context(), &cri.AttachRequest{ContainerId: id, Stdout: true, Stderr: true})
+	return c.stream(t, &cri.AttachRequest{ContainerId: id, Stdout: true, Stderr: true},
+		remotecommand.StreamOptions{Stderr: io.Discard})
+}
+
+// talk attaches a client with input to a container.
+func (c *client) talk(t *testing.T, id string, terminal bool, input io.Reader) (output *bufio.Scanner, leave func()) {
+	t.Helper()
+	return c.stream(t, &cri.AttachRequest{ContainerId: id, Stdin: true, Stdout: true, Tty: terminal},
+		remotecommand.StreamOptions{Stdin: input, Tty: terminal})
+}
+
+// stream attaches a client to a container. The output ends with the streams, or when it is closed.
+func (c *client) stream(t *testing.T, r *cri.AttachRequest, o remotecommand.StreamOptions) (output *bufio.Scanner,
+	leave func()) {
+	t.Helper()
+	answer, err := c.Attach(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,10 +53,8 @@ func (c *client) attach(t *testing.T, id string) (output *bufio.Scanner, leave f
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	reader, writer := io.Pipe()
-	go func() {
-		_ = writer.CloseWithError(executor.StreamWithContext(ctx,
-			remotecommand.StreamOptions{Stdout: writer, Stderr: io.Discard}))
-	}()
+	o.Stdout = writer
+	go func() { _ = writer.CloseWithError(executor.StreamWithContext(ctx, o)) }()
 	return bufio.NewScanner(reader), leave
 }
 
@@ -58,11 +71,11 @@ func next(t *testing.T, output *bufio.Scanner) int {
 	return n
 }
 
-// copiesOpen counts the files of a process with a copy of a container's output.
-func copiesOpen(pid int) (n int) {
+// pipesOpen counts the files of a process with the input or a copy of the output of a container.
+func pipesOpen(pid int) (n int) {
 	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	for _, link := range links {
-		if to, _ := os.Readlink(link); strings.HasSuffix(to, ".copy") {
+		if to, _ := os.Readlink(link); strings.HasSuffix(to, ".copy") || filepath.Base(to) == "stdin" {
 			n++
 		}
 	}
@@ -75,7 +88,7 @@ func TestAttach(t *testing.T) {
 	c := serveKillable(t)
 	id, pod := c.sandbox(t, hostPod(c.client, "attach"))
 	writer := c.container(t, id, pod, "writer", "log", "200", "10")
-	if n := copiesOpen(c.process.Process.Pid); n != 0 {
+	if n := pipesOpen(c.process.Process.Pid); n != 0 {
 		t.Errorf("the runtime has %d files of output open without a client", n)
 	}
 	staying, end := c.attach(t, writer)
@@ -121,7 +134,7 @@ func TestAttach(t *testing.T) {
 	if got := log[len(log)-1]; got != fmt.Sprintf("%010d", last) {
 		t.Errorf("the last line in the log is %s, the client's is %d", got, last)
 	}
-	eventually.True(t, "the runtime closes the output", func() bool { return copiesOpen(c.process.Process.Pid) == 0 })
+	eventually.True(t, "the runtime closes the output", func() bool { return pipesOpen(c.process.Process.Pid) == 0 })
 	if code := c.exitCode(t, writer); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -152,6 +165,96 @@ func TestAttachAfterRestart(t *testing.T) {
 		if n := next(t, after); n != first+1+i {
 			t.Fatalf("line %d after %d lines from %d on", n, i+1, first)
 		}
+	}
+	c.end(t)
+}
+
+// expectLine reads output until it has a line.
+func expectLine(t *testing.T, output *bufio.Scanner, line string) {
+	t.Helper()
+	for output.Scan() {
+		if strings.TrimSpace(output.Text()) == line {
+			return
+		}
+	}
+	t.Fatalf("the output has ended without %q: %v", line, output.Err())
+}
+
+// echo starts a container that repeats its input.
+func (c *client) echo(t *testing.T, sandbox string, pod *cri.PodSandboxConfig, config *cri.ContainerConfig) string {
+	t.Helper()
+	config.Args, config.Stdin = []string{"echo"}, true
+	config.Linux = &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
+		NamespaceOptions: pod.Linux.SecurityContext.GetNamespaceOptions(),
+	}}
+	return c.run(t, sandbox, pod, config)
+}
+
+// Each client types at once, and sees the answer. The shim and the runtime are killed meanwhile. The input of the
+// container ends only when a client types so.
+func TestAttachTerminal(t *testing.T) {
+	c := serveKillable(t)
+	id, pod := c.sandbox(t, hostPod(c.client, "typed"))
+	echo := c.echo(t, id, pod, &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "echo"}, Tty: true})
+	const clients = 20
+	for i := range clients {
+		in, typed := io.Pipe()
+		output, leave := c.talk(t, echo, true, in)
+		_, _ = fmt.Fprintf(typed, "line %d\n", i)
+		expectLine(t, output, fmt.Sprintf("read line %d", i))
+		switch i {
+		case clients - 2:
+			c.kill(t)
+			c.start(t)
+		case clients - 1:
+			if err := unix.Kill(shimPID(t, c.dir), unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(typed, "end\n")
+			expectLine(t, output, "read end")
+			_, _ = io.WriteString(typed, "\x04")
+			expectLine(t, output, "end of input")
+			for output.Scan() {
+			}
+			if err := output.Err(); err != nil {
+				t.Errorf("the stream of a container that has ended: %v", err)
+			}
+		}
+		_ = typed.Close()
+		leave()
+	}
+	if code := c.exitCode(t, echo); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	eventually.True(t, "the runtime closes the streams", func() bool { return pipesOpen(c.process.Process.Pid) == 0 })
+	c.end(t)
+}
+
+// Clients share the input of a container, and the container has it after they have left. With stdinOnce it ends with
+// its first client.
+func TestAttachInput(t *testing.T) {
+	c := serveKillable(t)
+	id, pod := c.sandbox(t, hostPod(c.client, "input"))
+	always := c.echo(t, id, pod, &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "always"}})
+	watching, leave := c.attach(t, always)
+	defer leave()
+	for _, line := range []string{"one", "two"} {
+		output, leave := c.talk(t, always, false, strings.NewReader(line+"\n"))
+		for output.Scan() { // until the server has ended the stream, since the input has ended
+		}
+		if err := output.Err(); err != nil {
+			t.Errorf("the stream of a client whose input has ended: %v", err)
+		}
+		leave()
+		expectLine(t, watching, "read "+line)
+	}
+	once := c.echo(t, id, pod, &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "once"}, StdinOnce: true})
+	output, leave := c.talk(t, once, false, strings.NewReader("one\n"))
+	defer leave()
+	expectLine(t, output, "read one")
+	expectLine(t, output, "end of input")
+	if code := c.exitCode(t, once); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 	c.end(t)
 }

@@ -91,12 +91,12 @@ func (s *Server) leave(c *client) {
 	delete(c.output.clients, c)
 	close(c.done)
 	if len(c.output.clients) == 0 {
-		s.end(c.output)
+		s.close(c.output)
 	}
 }
 
-// end closes an output. Its clients get no more. Call it with the lock.
-func (s *Server) end(o *output) {
+// close closes an output. Its clients get no more. Call it with the lock.
+func (s *Server) close(o *output) {
 	if s.open[o.path] == o {
 		delete(s.open, o.path)
 	}
@@ -107,10 +107,8 @@ func (s *Server) end(o *output) {
 	_, _ = o.reader.Close(), o.writer.Close()
 }
 
-// finish lets the outputs of a container that has ended end, when the shim has ended them.
+// finish lets the outputs of a container that has ended end, when the shim has ended them. Call it with the lock.
 func (s *Server) finish(paths []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, path := range paths {
 		if o, ok := s.open[path]; ok {
 			_ = o.writer.Close()
@@ -135,7 +133,7 @@ func (s *Server) pump(o *output) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end(o)
+	s.close(o)
 }
 
 func (s *Server) clientsOf(o *output) []*client {

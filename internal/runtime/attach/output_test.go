@@ -116,7 +116,9 @@ func TestOutputClosesAfterItsLastClient(t *testing.T) {
 	}
 	write(t, shim, "z")
 	expect(t, reader, "z")
+	s.mu.Lock()
 	s.finish([]string{path})
+	s.mu.Unlock()
 	write(t, shim, "the rest")
 	expect(t, reader, "the rest")
 	_ = shim.Close()

@@ -8,8 +8,8 @@
 // for dead when the connection to its shim closes. This one starts one shim and connects to it once. When the shim
 // ends, it starts another, which continues with the containers, and repeats the calls that were in progress.
 //
-// containerd does not read the output of a container that has a log, and neither standard input nor a terminal. The
-// shim copies it for attached clients while there are any (package attach).
+// containerd has no streams of a container with a log. Package attach writes its input, and reads the copy of its
+// output that the shim makes while a client is attached.
 //
 // The stock plugin still serves containers that it has started: containers of earlier versions of Berth, and containers
 // of handlers with a shim of their own.

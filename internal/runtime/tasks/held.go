@@ -13,8 +13,8 @@ import (
 )
 
 // held keeps FIFOs of running containers open for writing: the ones from which containerd itself reads the output, of
-// containers with a terminal, with standard input or without a log. If the shim ends, containerd's reader must not see
-// the end of the output.
+// containers without a log and of an earlier agent. If the shim ends, containerd's reader must not see the end of the
+// output.
 //
 // It also finds out whether the output of a container that has ended ends too. containerd waits for that without a
 // bound. But a shim that was killed keeps its descriptors while one of its threads waits for a file system that does

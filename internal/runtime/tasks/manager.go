@@ -305,7 +305,7 @@ func (m *Manager) Create(ctx context.Context, id string, o runtime.CreateOpts) (
 	}
 	t := &task{process{m.shim, id, ""}, namespace}
 	r := request(bundle.Path, id, o)
-	pid, err := m.create(ctx, r, logged && r.Stdin == "" && !r.Terminal)
+	pid, err := m.create(ctx, r, logged)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create task: %w", err), t.undo(ctx), bundle.Delete())
 	}
@@ -325,13 +325,16 @@ func (m *Manager) Create(ctx context.Context, id string, o runtime.CreateOpts) (
 	return t, nil
 }
 
-// create creates a container in the shim and returns its first process. If containerd is not to read the output, create
-// changes the request so.
-func (m *Manager) create(ctx context.Context, r *taskapi.CreateTaskRequest, unread bool) (pid uint32, err error) {
+// create creates a container in the shim and returns its first process. containerd gets no streams of a container with
+// a log: create changes the request so.
+func (m *Manager) create(ctx context.Context, r *taskapi.CreateTaskRequest, logged bool) (pid uint32, err error) {
 	release, err := holdOutput(ctx, r)
-	if err == nil && unread {
+	if err == nil && logged {
+		err = skipInput(ctx, r.Stdin)
 		release() // containerd sees the end of an empty output
-		release, err = makeCopies(r)
+		if err == nil {
+			release, err = makePipes(r)
+		}
 	}
 	if err != nil {
 		return 0, err

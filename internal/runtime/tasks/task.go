@@ -50,11 +50,11 @@ func (p *process) State(ctx context.Context) (runtime.State, error) {
 		return runtime.State{}, err
 	}
 	switch {
-	case p.exec == "" && copied(s):
+	case p.exec == "" && piped(s):
 		if s.Status == tasktypes.Status_STOPPED {
 			p.awaitLog(ctx, s)
 		}
-		s.Stdout, s.Stderr = "", "" // not for containerd
+		s.Stdin, s.Stdout, s.Stderr = "", "", "" // not for containerd
 	case p.exec == "" && s.Status == tasktypes.Status_STOPPED &&
 		!p.shim.held.outputEnds(p.container, s.ExitedAt.AsTime()):
 		p.shim.config.Log.Warn("a killed shim has the output of an ended container open, not waiting for its end",
