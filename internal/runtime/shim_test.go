@@ -417,6 +417,51 @@ func TestTerminalOfKilledShim(t *testing.T) {
 	c.end(t)
 }
 
+// A container ends while its shim is dead and the next one has not started yet. Its last output is in the log.
+func TestOutputWithoutShim(t *testing.T) {
+	c := serveKillable(t)
+	id, pod := c.sandbox(t, hostPod(c.client, "output"))
+	for name, terminal := range map[string]bool{"plain": false, "terminal": true} {
+		t.Run(name, func(t *testing.T) {
+			main := c.run(t, id, pod, &cri.ContainerConfig{
+				Metadata: &cri.ContainerMetadata{Name: name}, Tty: terminal,
+				Args: []string{"print", "before", "then", "until", "/go", "then", "print", "after"},
+				Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
+					NamespaceOptions: pod.Linux.SecurityContext.GetNamespaceOptions(),
+				}},
+			})
+			log := filepath.Join(c.dir, "logs", name+".log")
+			eventually.True(t, "the container has written", func() bool { return readFile(log) != "" })
+			pid, shim := c.pid(t, main), shimPID(t, c.dir)
+			if err := pausetest.Pause(c.process.Process); err != nil { // it starts no other shim
+				t.Fatal(err)
+			}
+			resume := func() { _ = c.process.Process.Signal(unix.SIGCONT) }
+			defer resume()
+			if err := unix.Kill(shim, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(fmt.Sprintf("/proc/%d/root/go", pid), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			eventually.True(t, "the container and the owner of its terminal have ended", func() bool {
+				for _, program := range running(c.dir) {
+					if strings.HasSuffix(program, "shim-runc-v2") {
+						return false
+					}
+				}
+				return readFile(fmt.Sprintf("/proc/%d/cmdline", pid)) == ""
+			})
+			resume()
+			c.exitCode(t, main)
+			if got := readFile(log); !strings.Contains(got, "after") {
+				t.Errorf("the log lacks the last output: %q", got)
+			}
+		})
+	}
+	c.end(t)
+}
+
 // A shim that does not answer, also to an agent of another version, is replaced. Its containers run on.
 func TestShimHangs(t *testing.T) {
 	c := serveKillable(t)

@@ -58,7 +58,7 @@ func (m *Manager) dropExit(namespace, id string) {
 	time.AfterFunc(exitTime, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.own[id] == nil { // else a new container has this ID
+		if _, ok := m.own[id]; !ok { // else a new container has this ID
 			_ = os.Remove(m.exitFile(namespace, id)) // the next agent tries again
 		}
 		delete(m.ended, id)

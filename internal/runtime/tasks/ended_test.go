@@ -30,7 +30,7 @@ func TestExitsOfDeletedContainers(t *testing.T) {
 	dir := t.TempDir()
 	m := &Manager{
 		config: Config{Root: filepath.Join(dir, "root"), State: filepath.Join(dir, "state"), Log: slog.Default()},
-		own:    map[string]*os.File{"new": nil}, ended: map[string]*ended{},
+		own:    map[string]owned{"new": {}}, ended: map[string]*ended{},
 	}
 	at := time.Now().UTC()
 	exit, err := proto.Marshal(&taskapi.DeleteResponse{Pid: 7, ExitStatus: 5, ExitedAt: timestamppb.New(at)})

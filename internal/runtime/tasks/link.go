@@ -23,6 +23,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/pidfd"
 	"github.com/berth-run/berth/internal/base/poll"
+	"github.com/berth-run/berth/internal/runtime/tasks/fifos"
 )
 
 // link is the connection to the shim. It starts a shim when none answers.
@@ -31,7 +32,7 @@ type link struct {
 	// pidfds has a pidfd of each container's first process. A shim that is started gets them: they know the exits of
 	// processes that have ended since the shim before.
 	pidfds func() map[string]*os.File
-	held   held
+	held   *fifos.Held
 
 	mu     sync.Mutex
 	client *ttrpc.Client

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -21,13 +20,13 @@ import (
 	"github.com/containerd/containerd/v2/plugins"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
-	"github.com/containerd/fifo"
 	"github.com/containerd/plugin"
 	"github.com/containerd/typeurl/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/logfile"
 	"github.com/berth-run/berth/internal/runtime/replace"
+	"github.com/berth-run/berth/internal/runtime/tasks/fifos"
 	"github.com/berth-run/berth/internal/runtime/unpack"
 )
 
@@ -84,11 +83,16 @@ type Manager struct {
 	config Config
 	shim   *link
 
-	mu sync.Mutex
-	// own has the containers of the shim, each with a pidfd of its first process. The file is nil if there is none.
-	own map[string]*os.File
+	mu  sync.Mutex
+	own map[string]owned // the containers of the shim
 	// ended has the containers that the agent before has deleted shortly before its end.
 	ended map[string]*ended
+}
+
+// owned is what the agent has open of a container for a next shim.
+type owned struct {
+	pidfd *os.File   // of the first process; nil if there is none
+	logs  []*os.File // the FIFOs with the output for the log
 }
 
 // Register replaces containerd's task plugin by a manager, which uses it. Call it once, before containerd starts.
@@ -130,8 +134,8 @@ func nameShims(state, program string) error {
 
 // newManager continues with the containers of the shim.
 func newManager(ctx context.Context, config Config, before stock) (*Manager, error) {
-	m := &Manager{stock: before, config: config, own: map[string]*os.File{}, ended: map[string]*ended{}}
-	m.shim = &link{config: config, pidfds: m.pidfds, held: newHeld()}
+	m := &Manager{stock: before, config: config, own: map[string]owned{}, ended: map[string]*ended{}}
+	m.shim = &link{config: config, pidfds: m.pidfds, held: fifos.NewHeld()}
 	if err := config.Limits.Write(config.limits()); err != nil {
 		return nil, fmt.Errorf("write limits of logs: %w", err)
 	}
@@ -194,7 +198,7 @@ func (m *Manager) load(ctx context.Context, bundle *shims.Bundle) error {
 		return errors.Join(t.undo(ctx), bundle.Delete())
 	}
 	m.add(ctx, t, state.Pid)
-	m.shim.held.hold(t.container, outputs(bundle.Path, state.Stdout, state.Stderr, state.Terminal))
+	m.shim.held.Hold(t.container, fifos.Outputs(bundle.Path, state.Stdout, state.Stderr, state.Terminal))
 	return nil
 }
 
@@ -209,29 +213,31 @@ func (m *Manager) add(ctx context.Context, t *task, pid uint32) {
 			file = nil
 		}
 	}
+	logs := fifos.KeepLogs(m.config.bundle(t.namespace, t.container))
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.own[t.container] = file
+	m.own[t.container] = owned{file, logs}
 }
 
 // remove forgets a container.
 func (m *Manager) remove(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if file := m.own[id]; file != nil {
+	if file := m.own[id].pidfd; file != nil {
 		_ = file.Close()
 	}
+	fifos.Close(m.own[id].logs)
 	delete(m.own, id)
-	m.shim.held.forget(id)
+	m.shim.held.Forget(id)
 }
 
 func (m *Manager) pidfds() map[string]*os.File {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	fds := map[string]*os.File{}
-	for id, file := range m.own {
-		if file != nil {
-			fds[id] = file
+	for id, c := range m.own {
+		if c.pidfd != nil {
+			fds[id] = c.pidfd
 		}
 	}
 	return fds
@@ -242,6 +248,20 @@ func (m *Manager) owns(id string) bool {
 	defer m.mu.Unlock()
 	_, ok := m.own[id]
 	return ok
+}
+
+// Pipes returns the FIFOs of a container for attached clients, by file descriptor: standard input, and the copies of
+// standard output and standard error, which the shim makes while they have a reader. The FIFO of the input is missing
+// if the container has no input, or if the input has ended. ok is false for a container whose streams containerd has,
+// and for one that is gone.
+func (m *Manager) Pipes(ctx context.Context, id string) (paths [3]string, ok bool) {
+	namespace, err := namespaces.NamespaceRequired(ctx)
+	if err != nil || !m.owns(id) {
+		return paths, false
+	}
+	paths = fifos.In(m.config.bundle(namespace, id))
+	_, err = os.Stat(paths[1])
+	return paths, err == nil
 }
 
 // deleted returns a container that the agent before has deleted shortly before its end.
@@ -310,7 +330,7 @@ func (m *Manager) Create(ctx context.Context, id string, o runtime.CreateOpts) (
 		return nil, errors.Join(fmt.Errorf("create task: %w", err), t.undo(ctx), bundle.Delete())
 	}
 	m.add(ctx, t, pid)
-	m.shim.held.hold(id, outputs(r.Bundle, r.Stdout, r.Stderr, r.Terminal))
+	m.shim.held.Hold(id, fifos.Outputs(r.Bundle, r.Stdout, r.Stderr, r.Terminal))
 	if !o.RestoreFromPath && !restored {
 		return t, nil
 	}
@@ -328,12 +348,12 @@ func (m *Manager) Create(ctx context.Context, id string, o runtime.CreateOpts) (
 // create creates a container in the shim and returns its first process. containerd gets no streams of a container with
 // a log: create changes the request so.
 func (m *Manager) create(ctx context.Context, r *taskapi.CreateTaskRequest, logged bool) (pid uint32, err error) {
-	release, err := holdOutput(ctx, r)
+	release, err := fifos.HoldOutput(ctx, r)
 	if err == nil && logged {
-		err = skipInput(ctx, r.Stdin)
+		err = fifos.SkipInput(ctx, r.Stdin)
 		release() // containerd sees the end of an empty output
 		if err == nil {
-			release, err = makePipes(r)
+			release, err = fifos.Make(r)
 		}
 	}
 	if err != nil {
@@ -351,21 +371,6 @@ func (m *Manager) create(ctx context.Context, r *taskapi.CreateTaskRequest, logg
 		return err
 	})
 	return pid, err
-}
-
-// holdOutput opens the output of a new container until release. Without it, the reader would take the end of the shim
-// for the end of the output. It would then be gone when the next shim creates the container.
-func holdOutput(ctx context.Context, r *taskapi.CreateTaskRequest) (release func(), err error) {
-	var files []io.Closer
-	for _, path := range outputs(r.Bundle, r.Stdout, r.Stderr, r.Terminal) {
-		file, err := fifo.OpenFifo(ctx, path, unix.O_WRONLY, 0) // waits for the reader, as the shim does
-		if err != nil {
-			closeAll(files)
-			return nil, fmt.Errorf("open output %s: %w", path, err)
-		}
-		files = append(files, file)
-	}
-	return func() { closeAll(files) }, nil
 }
 
 // request is the request to create a container.

@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs/pkg/errgrpc"
 
 	"github.com/berth-run/berth/internal/base/retry"
+	"github.com/berth-run/berth/internal/runtime/tasks/fifos"
 )
 
 // process is the first process of a container, or one that was executed in it.
@@ -50,13 +51,13 @@ func (p *process) State(ctx context.Context) (runtime.State, error) {
 		return runtime.State{}, err
 	}
 	switch {
-	case p.exec == "" && piped(s):
+	case p.exec == "" && fifos.Piped(s):
 		if s.Status == tasktypes.Status_STOPPED {
 			p.awaitLog(ctx, s)
 		}
 		s.Stdin, s.Stdout, s.Stderr = "", "", "" // not for containerd
 	case p.exec == "" && s.Status == tasktypes.Status_STOPPED &&
-		!p.shim.held.outputEnds(p.container, s.ExitedAt.AsTime()):
+		!p.shim.held.OutputEnds(p.container, s.ExitedAt.AsTime()):
 		p.shim.config.Log.Warn("a killed shim has the output of an ended container open, not waiting for its end",
 			"container", p.container)
 		return runtime.State{}, fmt.Errorf("task %s: its output does not end: %w", p.container, errdefs.ErrNotFound)
@@ -69,6 +70,15 @@ func (p *process) State(ctx context.Context) (runtime.State, error) {
 		Status: statuses[s.Status], Pid: s.Pid, ExitStatus: s.ExitStatus, ExitedAt: s.ExitedAt.AsTime(), Stdin: s.Stdin,
 		Stdout: s.Stdout, Stderr: s.Stderr, Terminal: s.Terminal,
 	}, nil
+}
+
+// awaitLog waits until the log of a container that has ended is complete. The shim then ends the copies of the output.
+func (p *process) awaitLog(ctx context.Context, s *taskapi.StateResponse) {
+	_, _ = p.wait(ctx) // until then the shim may still copy
+	if !fifos.AwaitCopies(s.Bundle, s.ExitedAt.AsTime()) {
+		p.shim.config.Log.Warn("log of an ended container is not complete, not waiting for it", "container",
+			p.container)
+	}
 }
 
 // Kill implements runtime.Process.
@@ -141,7 +151,7 @@ func (p *process) wait(ctx context.Context) (*runtime.Exit, error) {
 		return err
 	})
 	if p.exec == "" && (err == nil || errdefs.IsNotFound(err)) {
-		p.shim.held.release(p.container)
+		p.shim.held.Release(p.container)
 	}
 	return &exit, err
 }

@@ -1,4 +1,4 @@
-package tasks
+package fifos
 
 import (
 	"os"
@@ -15,10 +15,10 @@ func TestOutputEndsWithItsLastWriter(t *testing.T) {
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	held := newHeld()
-	held.hold("c", []string{path})
+	held := NewHeld()
+	held.Hold("c", []string{path})
 	now := time.Now()
-	if !held.outputEnds("c", now) {
+	if !held.OutputEnds("c", now) {
 		t.Error("the output of a container that runs is waited for")
 	}
 	shim, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -28,18 +28,18 @@ func TestOutputEndsWithItsLastWriter(t *testing.T) {
 	if _, err := shim.WriteString("unread"); err != nil {
 		t.Fatal(err)
 	}
-	held.release("c")
+	held.Release("c")
 	end := held.ended["c"]
 	end.at = now.Add(-outputPatience)
 	held.ended["c"] = end
-	if held.outputEnds("c", now) {
+	if held.OutputEnds("c", now) {
 		t.Error("the output ends while a shim has it open")
 	}
 
 	end.at = now.Add(time.Hour)
 	held.ended["c"] = end
 	ends := make(chan bool)
-	go func() { ends <- held.outputEnds("c", end.at) }()
+	go func() { ends <- held.OutputEnds("c", end.at) }()
 	if err := shim.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -48,10 +48,10 @@ func TestOutputEndsWithItsLastWriter(t *testing.T) {
 	}
 	end.at = now.Add(-time.Hour)
 	held.ended["c"] = end
-	if !held.outputEnds("c", end.at) {
+	if !held.OutputEnds("c", end.at) {
 		t.Error("output that has ended does not end when it is asked for late")
 	}
-	held.forget("c")
+	held.Forget("c")
 	if len(held.files)+len(held.ended) > 0 {
 		t.Errorf("files of a deleted container are open: %v, %v", held.files, held.ended)
 	}
@@ -68,12 +68,12 @@ func TestOutputEndsWithItsContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer shim.Close()
-	held := newHeld()
-	held.hold("c", []string{path})
-	held.release("c")
+	held := NewHeld()
+	held.Hold("c", []string{path})
+	held.Release("c")
 	ends := make(chan bool)
-	go func() { ends <- held.outputEnds("c", time.Now()) }()
-	held.forget("c")
+	go func() { ends <- held.OutputEnds("c", time.Now()) }()
+	held.Forget("c")
 	if !<-ends {
 		t.Error("the output of a deleted container does not end")
 	}

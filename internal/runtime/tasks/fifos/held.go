@@ -1,4 +1,4 @@
-package tasks
+package fifos
 
 import (
 	"errors"
@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// held keeps FIFOs of running containers open for writing: the ones from which containerd itself reads the output, of
+// Held keeps FIFOs of running containers open for writing: the ones from which containerd itself reads the output, of
 // containers without a log and of an earlier agent. If the shim ends, containerd's reader must not see the end of the
 // output.
 //
 // It also finds out whether the output of a container that has ended ends too. containerd waits for that without a
 // bound. But a shim that was killed keeps its descriptors while one of its threads waits for a file system that does
 // not answer.
-type held struct {
+type Held struct {
 	mu    sync.Mutex
 	files map[string][]*os.File // by container
 	// ended has the containers that have ended and are not deleted yet.
@@ -29,7 +29,7 @@ type held struct {
 // ending is the output of a container that has ended.
 type ending struct {
 	at time.Time
-	// readers have the FIFOs open for reading, since a time when held was a writer. Only then does the kernel report
+	// readers have the FIFOs open for reading, since a time when Held was a writer. Only then does the kernel report
 	// to a reader that the last writer has gone.
 	readers []*os.File
 }
@@ -48,17 +48,18 @@ func endingOf(files []*os.File) ending {
 	return end
 }
 
-// closeAll closes FIFOs.
-func closeAll[F io.Closer](files []F) {
+// Close closes FIFOs.
+func Close[F io.Closer](files []F) {
 	for _, file := range files {
 		_ = file.Close()
 	}
 }
 
-func newHeld() held { return held{files: map[string][]*os.File{}, ended: map[string]ending{}} }
+// NewHeld makes a Held without containers.
+func NewHeld() *Held { return &Held{files: map[string][]*os.File{}, ended: map[string]ending{}} }
 
-// outputs returns the FIFOs from which containerd reads a container's output. It does not read those in the bundle.
-func outputs(bundle, stdout, stderr string, terminal bool) (paths []string) {
+// Outputs returns the FIFOs from which containerd reads a container's output. It does not read those in the bundle.
+func Outputs(bundle, stdout, stderr string, terminal bool) (paths []string) {
 	for i, path := range []string{stdout, stderr} {
 		if path == "" || strings.Contains(path, "://") || i > 0 && terminal || filepath.Dir(path) == bundle {
 			continue
@@ -68,8 +69,8 @@ func outputs(bundle, stdout, stderr string, terminal bool) (paths []string) {
 	return paths
 }
 
-// hold opens the FIFOs of a container that runs. If that fails, attached clients miss output after the end of a shim.
-func (h *held) hold(id string, paths []string) {
+// Hold opens the FIFOs of a container that runs. If that fails, attached clients miss output after the end of a shim.
+func (h *Held) Hold(id string, paths []string) {
 	files := openAll(paths)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,9 +87,9 @@ func openAll(paths []string) (files []*os.File) {
 	return files
 }
 
-// release stops writing to the output of a container that has ended. containerd waits for the end of the process first,
+// Release stops writing to the output of a container that has ended. containerd waits for the end of the process first,
 // then for the end of its output, and then deletes the container.
-func (h *held) release(id string) {
+func (h *Held) Release(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	files, running := h.files[id]
@@ -99,12 +100,12 @@ func (h *held) release(id string) {
 	h.ended[id] = endingOf(files)
 }
 
-// forget closes all files of a container that is deleted.
-func (h *held) forget(id string) {
+// Forget closes all files of a container that is deleted.
+func (h *Held) Forget(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	closeAll(h.files[id])
-	closeAll(h.ended[id].readers)
+	Close(h.files[id])
+	Close(h.ended[id].readers)
 	delete(h.files, id)
 	delete(h.ended, id)
 }
@@ -123,9 +124,9 @@ func (e ending) until(exited time.Time) time.Time {
 	return e.at.Add(wait)
 }
 
-// outputEnds waits until a container that has exited has no writer of its output any more. It returns false if there is
+// OutputEnds waits until a container that has exited has no writer of its output any more. It returns false if there is
 // one when that is over. It does not wait for the output of a container that runs.
-func (h *held) outputEnds(id string, exited time.Time) bool {
+func (h *Held) OutputEnds(id string, exited time.Time) bool {
 	h.mu.Lock()
 	end := h.ended[id]
 	h.mu.Unlock()
