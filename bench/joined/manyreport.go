@@ -41,8 +41,8 @@ func (m Many) aMinute(r ManyRow) float64 {
 	return float64(all) / m.Seconds * 60
 }
 
-// Write writes nodes.html, which draws the result, if there is one. The line for kubelets is the
-// measurement of one kubelet, times the number of nodes.
+// Write writes nodes.html, which draws the result, if there is one. The line for kubelets is the measurement of one
+// kubelet, times the number of nodes.
 func (m Many) Write(dir string) error {
 	if len(m.Berth) == 0 {
 		return nil

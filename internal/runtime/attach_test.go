@@ -184,9 +184,6 @@ func expectLine(t *testing.T, output *bufio.Scanner, line string) {
 func (c *client) echo(t *testing.T, sandbox string, pod *cri.PodSandboxConfig, config *cri.ContainerConfig) string {
 	t.Helper()
 	config.Args, config.Stdin = []string{"echo"}, true
-	config.Linux = &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
-		NamespaceOptions: pod.Linux.SecurityContext.GetNamespaceOptions(),
-	}}
 	return c.run(t, sandbox, pod, config)
 }
 

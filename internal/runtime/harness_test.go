@@ -258,19 +258,20 @@ func (c *client) sandbox(t testing.TB, config *cri.PodSandboxConfig) (id string,
 func (c *client) container(t *testing.T, sandbox string, pod *cri.PodSandboxConfig, name string,
 	args ...string) string {
 	t.Helper()
-	return c.run(t, sandbox, pod, &cri.ContainerConfig{
-		Metadata: &cri.ContainerMetadata{Name: name}, Args: args,
-		Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
-			NamespaceOptions: pod.Linux.SecurityContext.GetNamespaceOptions(),
-		}},
-	})
+	return c.run(t, sandbox, pod, &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: name}, Args: args})
 }
 
-// run creates and starts a container of the test image with a log.
+// run creates and starts a container of the test image with a log. Unless config says otherwise, it is in the pod's
+// namespaces.
 func (c *client) run(t *testing.T, sandbox string, pod *cri.PodSandboxConfig, config *cri.ContainerConfig) string {
 	t.Helper()
 	config.Image = &cri.ImageSpec{Image: imageName}
 	config.LogPath = config.Metadata.Name + ".log"
+	if config.Linux == nil {
+		config.Linux = &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
+			NamespaceOptions: pod.Linux.SecurityContext.GetNamespaceOptions(),
+		}}
+	}
 	created, err := c.CreateContainer(t.Context(),
 		&cri.CreateContainerRequest{PodSandboxId: sandbox, SandboxConfig: pod, Config: config})
 	if err != nil {

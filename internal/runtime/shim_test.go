@@ -426,9 +426,6 @@ func TestOutputWithoutShim(t *testing.T) {
 			main := c.run(t, id, pod, &cri.ContainerConfig{
 				Metadata: &cri.ContainerMetadata{Name: name}, Tty: terminal,
 				Args: []string{"print", "before", "then", "until", "/go", "then", "print", "after"},
-				Linux: &cri.LinuxContainerConfig{SecurityContext: &cri.LinuxContainerSecurityContext{
-					NamespaceOptions: pod.Linux.SecurityContext.GetNamespaceOptions(),
-				}},
 			})
 			log := filepath.Join(c.dir, "logs", name+".log")
 			eventually.True(t, "the container has written", func() bool { return readFile(log) != "" })

@@ -43,15 +43,15 @@ type Server struct {
 	stop       context.CancelFunc
 
 	mu     sync.Mutex
-	open   map[string]*output           // by path of the FIFO
-	inputs map[string]map[*os.File]bool // the inputs that clients write to, by path of the FIFO
-	ends   map[string]chan struct{}     // closed when a container has ended, by ID
+	open   map[string]*output       // by path of the FIFO
+	inputs map[*os.File]bool        // the clients' ends of inputs
+	ends   map[string]chan struct{} // closed when a container has ended, by ID
 }
 
 // New makes a Server. It cannot answer before Listen.
 func New(containers Containers, tasks Tasks, namespace string) *Server {
 	s := &Server{containers: containers, tasks: tasks, namespace: namespace, open: map[string]*output{},
-		inputs: map[string]map[*os.File]bool{}, ends: map[string]chan struct{}{}}
+		inputs: map[*os.File]bool{}, ends: map[string]chan struct{}{}}
 	s.waits, s.stop = context.WithCancel(namespaces.WithNamespace(context.Background(), namespace))
 	return s
 }

@@ -31,10 +31,7 @@ func (s *Server) openInput(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.inputs[path] == nil {
-		s.inputs[path] = map[*os.File]bool{}
-	}
-	s.inputs[path][file] = true
+	s.inputs[file] = true
 	return file, nil
 }
 
@@ -42,11 +39,7 @@ func (s *Server) openInput(path string) (*os.File, error) {
 func (s *Server) closeInput(file *os.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	path := file.Name()
-	delete(s.inputs[path], file)
-	if len(s.inputs[path]) == 0 {
-		delete(s.inputs, path)
-	}
+	delete(s.inputs, file)
 	_ = file.Close()
 }
 
@@ -84,10 +77,11 @@ func (s *Server) endInput(ctx context.Context, c container, path string) error {
 func (s *Server) removeInput(path string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for file := range s.inputs[path] {
-		_ = file.Close()
+	for file := range s.inputs {
+		if file.Name() == path {
+			_ = file.Close() // its client deletes it from inputs
+		}
 	}
-	delete(s.inputs, path)
 	return os.Remove(path)
 }
 
@@ -119,7 +113,7 @@ func follow(ctx context.Context, sizes <-chan remotecommand.TerminalSize, task r
 			if size.Width == 0 || size.Height == 0 { // the client does not know it
 				continue
 			}
-			// The terminal keeps its size if this fails. The next one is tried again.
+			// If this fails, the terminal keeps its size until the client's changes again.
 			_ = task.ResizePty(ctx, runtime.ConsoleSize{Width: uint32(size.Width), Height: uint32(size.Height)})
 		case <-ctx.Done():
 			return

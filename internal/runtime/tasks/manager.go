@@ -89,7 +89,7 @@ type Manager struct {
 	ended map[string]*ended
 }
 
-// owned is what the agent has open of a container for a next shim.
+// owned has the files of a container that the agent keeps open for the next shim.
 type owned struct {
 	pidfd *os.File   // of the first process; nil if there is none
 	logs  []*os.File // the FIFOs with the output for the log

@@ -80,16 +80,9 @@ func SkipInput(ctx context.Context, path string) error {
 }
 
 // KeepLogs opens the FIFOs from which the shim writes the log of a container. Without a shim, the kernel would drop
-// what is in them when the container ends. The runtime gets no events of these files: it would wake up with each
-// output.
-func KeepLogs(bundle string) (files []*os.File) {
-	for _, name := range []string{"stdout", "stderr"} { // as package stdio names them
-		path := filepath.Join(bundle, name)
-		if fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
-			files = append(files, os.NewFile(uintptr(fd), path))
-		}
-	}
-	return files
+// what is in them when the container ends.
+func KeepLogs(bundle string) []*os.File {
+	return openAll([]string{filepath.Join(bundle, "stdout"), filepath.Join(bundle, "stderr")}) // as in package stdio
 }
 
 // AwaitCopies waits until the shim has ended the copies of the output of a container that has exited, and so its log is

@@ -77,11 +77,12 @@ func (h *Held) Hold(id string, paths []string) {
 	h.files[id] = append(h.files[id], files...)
 }
 
-// openAll opens FIFOs for reading and writing, if they are there.
+// openAll opens FIFOs for reading and writing, if they are there. They are only kept open: Go's poller does not watch
+// them, since it would wake up this process with each output.
 func openAll(paths []string) (files []*os.File) {
 	for _, path := range paths {
-		if file, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0); err == nil {
-			files = append(files, file)
+		if fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+			files = append(files, os.NewFile(uintptr(fd), path))
 		}
 	}
 	return files
