@@ -26,6 +26,7 @@ import (
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/base/netdump"
 	"github.com/berth-run/berth/internal/base/pausetest"
+	"github.com/berth-run/berth/internal/base/process"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -341,11 +342,11 @@ func (c *chaos) killContainer() {
 
 // shim returns the shim of all pods. With an external runtime it returns a random pod and its shim, which is the parent
 // of the pod's containers. It returns 0 if there is none.
-func (c *chaos) shim() (process int, p *chaosPod) {
+func (c *chaos) shim() (shim int, p *chaosPod) {
 	if c.external == nil {
-		for process, line := range c.shims() {
-			if strings.Contains(line, "\x00serve\x00") {
-				return process, nil
+		for id, line := range c.shims() {
+			if strings.Contains(line, "\x00serve\x00") && process.Executes(id) {
+				return id, nil
 			}
 		}
 		return 0, nil
@@ -354,12 +355,11 @@ func (c *chaos) shim() (process int, p *chaosPod) {
 	if p == nil {
 		return 0, nil
 	}
-	process = parentOf(container)
-	command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", process))
-	if !strings.Contains(string(command), "shim") { // the container has ended, or its shim has
-		return 0, nil
+	shim, err := process.Parent(container)
+	if err != nil || !strings.Contains(strings.Join(process.Arguments(shim), " "), "shim") {
+		return 0, nil // the container has ended, or its shim has
 	}
-	return process, p
+	return shim, p
 }
 
 // killShim kills a shim. No container ends with the shim of all pods.
@@ -395,18 +395,6 @@ func (c *chaos) stopShim() {
 	if err := c.pause(process); !errors.Is(err, os.ErrProcessDone) { // it may have ended by itself
 		check(c.t, err)
 	}
-}
-
-// parentOf returns a process's parent, or 0.
-func parentOf(process int) int {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process))
-	_, rest, ok := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(rest)
-	if !ok || len(fields) < 2 {
-		return 0
-	}
-	parent, _ := strconv.Atoi(fields[1])
-	return parent
 }
 
 func (c *chaos) killAgent() {

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/berth-run/berth/internal/base/netdump"
+	"github.com/berth-run/berth/internal/base/process"
 )
 
 // look finds everything that a test could leave.
@@ -97,15 +98,11 @@ func findProcesses() (all []string, err error) {
 func ancestors() (ids []string) {
 	for pid := os.Getpid(); pid > 1; {
 		ids = append(ids, strconv.Itoa(pid))
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		_, after, ok := strings.Cut(string(stat), ") ")
-		fields := strings.Fields(after)
-		if err != nil || !ok || len(fields) < 2 {
+		parent, err := process.Parent(pid)
+		if err != nil {
 			return ids
 		}
-		if pid, err = strconv.Atoi(fields[1]); err != nil {
-			return ids
-		}
+		pid = parent
 	}
 	return ids
 }

@@ -111,7 +111,7 @@ func endShims(program, address string, sandboxes []string) (ended []int, err err
 // their process IDs. It continues after an error, and returns all errors.
 func endHolders(program string, sandboxes []string) (ended []int, err error) {
 	return end("holder", func(id int) bool {
-		args := arguments(id)
+		args := process.Arguments(id)
 		return len(args) > 1 && args[0] == program && !slices.Contains(sandboxes, args[1])
 	})
 }
@@ -142,22 +142,14 @@ func end(kind string, orphaned func(id int) bool) (ended []int, err error) {
 	return ended, err
 }
 
-// arguments returns the arguments of a process, or nil if it has ended.
-func arguments(id int) []string {
-	line, err := os.ReadFile(process.Path(id, "cmdline"))
-	if err != nil {
-		return nil
-	}
-	return strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
-}
-
+// isOrphan reports whether a process is a shim of the runtime that has neither a ready sandbox nor a child.
 func isOrphan(id int, program, address string, sandboxes []string) bool {
-	args := arguments(id)
+	args := process.Arguments(id)
 	if args == nil {
 		return false
 	}
 	sandbox, ok := shimOf(args, program, address)
-	if !ok || slices.Contains(sandboxes, sandbox) {
+	if !ok || slices.Contains(sandboxes, sandbox) || !process.Executes(id) {
 		return false
 	}
 	threads, err := filepath.Glob(process.Path(id, "task/*/children"))

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// Scripts of programs. Both print a line when they are ready. The second one has a child.
-const waits, works = `echo; read x`, `sleep 60 & echo; wait; true`
+// Scripts of programs. Both print a line when they are ready. The second one has a child with its own arguments, as
+// each child has before it executes a program.
+const waits, works = `echo; read x`, `exec 3<&0; { echo; read -u 3 x; } & wait`
 
 // TestEndShims runs programs with the arguments of shims: only one is of this runtime and has neither a sandbox nor a
 // child.

@@ -9,19 +9,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	metadata "github.com/checkpoint-restore/checkpointctl/lib"
 	"github.com/moby/moby/client"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/internal/base/process"
 	"github.com/berth-run/berth/internal/docker"
 	"github.com/berth-run/berth/internal/docker/dockershim/index"
 	"github.com/berth-run/berth/internal/docker/dockerstats"
 )
-
-const proc = "/proc"
 
 // Write writes a checkpoint of a running container to a file, which only root can read. The container runs on.
 func Write(ctx context.Context, engine *docker.Client, c *index.Record, s *runtimeapi.ContainerStatus, to string) (
@@ -56,7 +54,7 @@ func Write(ctx context.Context, engine *docker.Client, c *index.Record, s *runti
 		}
 	}
 	if err := create(filepath.Join(dir, metadata.RootFsDiffTar), func(w io.Writer) error {
-		return writeChanges(ctx, w, dockerstats.UpperDir(proc, c.Pid))
+		return writeChanges(ctx, w, dockerstats.UpperDir("/proc", c.Pid))
 	}); err != nil {
 		return err
 	}
@@ -69,11 +67,11 @@ func Write(ctx context.Context, engine *docker.Client, c *index.Record, s *runti
 // specification returns the OCI specification of a running container. A shim process of containerd is the parent of the
 // container's first process, and its working directory is the container's bundle.
 func specification(c *index.Record) ([]byte, error) {
-	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(c.Pid), "status"))
+	parent, err := process.Parent(c.Pid)
 	if err != nil {
 		return nil, err
 	}
-	link := filepath.Join(proc, parentOf(string(text)), "cwd")
+	link := process.Path(parent, "cwd")
 	bundle, err := os.Readlink(link)
 	if err != nil {
 		return nil, err

@@ -36,13 +36,3 @@ func config(c *index.Record, s *runtimeapi.ContainerStatus, now time.Time) *meta
 		RootfsImageName: s.GetImage().GetImage(), OCIRuntime: c.Host.Runtime,
 		CreatedTime: time.Unix(0, c.Times.Created).UTC(), CheckpointedAt: now.UTC()}
 }
-
-// parentOf reads the ID of the parent from the status of a process (proc_pid_status(5)). It is empty if there is none.
-func parentOf(text string) string {
-	for line := range strings.Lines(text) {
-		if id, ok := strings.CutPrefix(line, "PPid:"); ok {
-			return strings.TrimSpace(id)
-		}
-	}
-	return ""
-}

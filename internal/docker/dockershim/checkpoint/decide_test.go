@@ -37,12 +37,3 @@ func TestConfigNamesTheImage(t *testing.T) {
 		t.Error(diff)
 	}
 }
-
-func TestParentOfAProcess(t *testing.T) {
-	if got := parentOf("Name:\tworkload\nPPid:\t17\nTracerPid:\t0\n"); got != "17" {
-		t.Errorf("parent %q", got)
-	}
-	if got := parentOf("Name:\tworkload\n"); got != "" {
-		t.Errorf("parent %q of a text that names none", got)
-	}
-}
