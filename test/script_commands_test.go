@@ -31,6 +31,7 @@ import (
 	"github.com/berth-run/berth/internal/api/client"
 	"github.com/berth-run/berth/internal/base/inotify"
 	"github.com/berth-run/berth/internal/base/pausetest"
+	"github.com/berth-run/berth/internal/base/unixsocket"
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
@@ -194,7 +195,8 @@ import (
 //	loop NAME                   makes a block device of 16 MiB, $NAME, until the script ends
 //	reset-at-end DIR FILE       ends the agent on the root directory DIR when the script ends, and resets DIR with the
 //	                            configuration FILE
-//	long-root                   moves the root directory to a path of more than 150 bytes; it is $ROOT from now on
+//	long-root                   moves the root directory to a path of more than 150 bytes; from now on it is $ROOT,
+//	                            and $SOCKETS is the directory of the runtime's sockets
 //	mount bind FROM DIR, mount tmpfs DIR, mount ext4 SIZE DIR
 //	                            mounts a directory, a tmpfs or a file system of its own until the script ends
 //	reset-beside DIR COMMAND... runs berth reset with the file config.yaml, stops it as soon as it deletes a file in
@@ -812,6 +814,7 @@ func longRoot(ts *testscript.TestScript, _ []string) {
 	d.root = root
 	ts.Setenv("ROOT", root)
 	ts.Setenv("CONFIG", config)
+	ts.Setenv("SOCKETS", unixsocket.Dir(filepath.Join(root, "runtime")))
 }
 
 // resetAtEnd removes everything of a further root directory from the machine when the script ends.
