@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-run/berth/internal/agent/engine/kind"
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/base/sysmon"
 	"github.com/berth-run/berth/internal/cli/agentflag"
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/doctor"
@@ -90,6 +91,7 @@ func agentCommand(a *app) *cobra.Command {
 
 // runAgent runs the agent as a daemon until a signal ends it.
 func runAgent(ctx context.Context, f config.Flags, log *slog.Logger) error {
+	_ = sysmon.Relax() // it only saves CPU time
 	ready := make(chan struct{})
 	agent, err := makeAgent(f, ready, log)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-run/berth/internal/api/client"
+	"github.com/berth-run/berth/internal/base/sysmon"
 	"github.com/berth-run/berth/internal/cli/agentflag"
 	"github.com/berth-run/berth/internal/cli/command"
 	"github.com/berth-run/berth/internal/cli/process"
@@ -55,6 +56,7 @@ func runtimeCommand(a *app) *cobra.Command {
 }
 
 func serveRuntime(cmd *cobra.Command, f config.Flags, listen string, load []string, log *slog.Logger) (err error) {
+	_ = sysmon.Relax() // it only saves CPU time
 	ctx, forced, stop := process.OnSignals(cmd.Context(), log)
 	defer stop()
 	r, unlock, err := standaloneRuntime(ctx, f, log)

@@ -80,6 +80,9 @@ func testSandboxUsers(t *testing.T, c *client, dir string) {
 		if diff := cmp.Diff([]string{"0", "200000", "65536"}, users); diff != "" {
 			t.Errorf("users of process %d (-want +got):\n%s", pid, diff)
 		}
+		if slack := readFile(fmt.Sprintf("/proc/%d/timerslack_ns", pid)); slack != usualSlack {
+			t.Errorf("timer slack of process %d: %q", pid, slack)
+		}
 	}
 	if got := c.exec(t, main, "cat", "/proc/sys/net/ipv4/ip_unprivileged_port_start"); got != "80\n" {
 		t.Errorf("sysctl in the user namespace: %q", got)

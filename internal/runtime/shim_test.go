@@ -24,6 +24,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/pausetest"
+	"github.com/berth-run/berth/internal/base/process"
 	children "github.com/berth-run/berth/internal/runtime/shim/child"
 )
 
@@ -36,6 +37,51 @@ func TestShimStartsWithTheSandbox(t *testing.T) {
 			return strings.HasPrefix(filepath.Base(program), "containerd-shim")
 		})
 	})
+}
+
+// The monitors of the shim and of runc sleep longer (package sysmon). What they start for a pod does not.
+func TestTimerSlack(t *testing.T) {
+	c := serveKillable(t)
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("slack")})
+	terminal := c.run(t, id, pod, &cri.ContainerConfig{
+		Metadata: &cri.ContainerMetadata{Name: "terminal"}, Tty: true, Stdin: true, Args: []string{"sleep"},
+		Linux: &cri.LinuxContainerConfig{},
+	})
+	main := c.container(t, id, pod, "main", "sleep")
+	for name, pid := range map[string]int{
+		"holder": c.holder(t, id), "container": c.pid(t, main), "container with a terminal": c.pid(t, terminal),
+	} {
+		for _, slack := range slacks(t, pid) {
+			if slack != usualSlack {
+				t.Errorf("a thread of the %s has the timer slack %q", name, slack)
+			}
+		}
+	}
+	if got := c.exec(t, main, "cat", "/proc/self/timerslack_ns"); got != usualSlack {
+		t.Errorf("a command has the timer slack %q", got)
+	}
+	if all := slacks(t, shimPID(t, c.dir)); !slices.Contains(all, "1000000\n") {
+		t.Errorf("no thread of the shim sleeps longer: %q", all)
+	}
+	c.end(t)
+}
+
+// usualSlack is the timer slack that the kernel gives to programs, in ns.
+const usualSlack = "50000\n"
+
+// slacks returns the timer slacks of the threads of a process.
+func slacks(t *testing.T, pid int) (all []string) {
+	t.Helper()
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, thread := range threads { // their own directories do not have the file
+		if slack := readFile(fmt.Sprintf("/proc/%s/timerslack_ns", thread.Name())); slack != "" { // it may have ended
+			all = append(all, slack)
+		}
+	}
+	return all
 }
 
 // The shim is killed again and again while a container writes and commands are executed. No container ends, no output
@@ -611,7 +657,7 @@ func hostPod(c *client, name string) *cri.PodSandboxConfig {
 func shimPID(t *testing.T, dir string) int {
 	t.Helper()
 	for pid := range running(dir) {
-		if strings.Contains(readFile(fmt.Sprintf("/proc/%d/cmdline", pid)), "\x00serve\x00") {
+		if slices.Contains(process.Arguments(pid), "serve") && process.Executes(pid) {
 			return pid
 		}
 	}

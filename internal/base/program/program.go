@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/berth-run/berth/internal/base/sysmon"
 )
 
 const (
@@ -30,7 +32,7 @@ func Run(ctx context.Context, limit time.Duration, name string, args ...string) 
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = drain
-	err := cmd.Run()
+	err := sysmon.Run(cmd)
 	if err != nil && limited.Err() != nil {
 		err = context.Cause(limited)
 	}

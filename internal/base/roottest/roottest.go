@@ -44,13 +44,27 @@ func Dir(t testing.TB, what string, sweep func(dir string)) string {
 func OwnNetwork(t *testing.T) bool {
 	t.Helper()
 	Need(t, "making a network namespace")
-	const inside = "BERTH_TEST_OWN_NETWORK"
+	return again(t, syscall.CLONE_NEWNET)
+}
+
+// OwnProcess runs the test again in a process of its own, and returns true there. It skips the test unless it runs as
+// root.
+func OwnProcess(t *testing.T) bool {
+	t.Helper()
+	Need(t, "changing the test's process")
+	return again(t, 0)
+}
+
+// again runs the test in another process with new namespaces (flags of clone(2)), and returns true there.
+func again(t *testing.T, namespaces uintptr) bool {
+	t.Helper()
+	const inside = "BERTH_TEST_OWN_PROCESS"
 	if os.Getenv(inside) != "" {
 		return true
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), inside+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {

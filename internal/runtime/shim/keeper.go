@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/berth-run/berth/internal/base/sysmon"
 	"github.com/berth-run/berth/internal/runtime/shim/builtin"
 	"github.com/berth-run/berth/internal/runtime/shim/cgroup"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
@@ -36,6 +37,7 @@ type keeper struct {
 	criu     criu.Lock
 	limits   string // file with the limits of logs
 	builtin  string // path of the runc beside this program, whose state package builtin knows
+	relaxes  bool   // this process may change the timer slack of others
 }
 
 // paths returns the files of a process's standard I/O. Only the first process of a container has a log.
@@ -68,9 +70,12 @@ func (k *keeper) create(ctx context.Context, c *container, root []*mountProto) e
 
 // createInit creates the first process of a container whose root file system is mounted.
 func (k *keeper) createInit(ctx context.Context, c *container) error {
-	pidFile := c.pidFile()
+	pidFile, frugal := c.pidFile(), k.frugal(ctx, c)
+	if k.relaxes && c.record.Runtime.Binary == k.builtin {
+		frugal = child.Relaxed(frugal) // the process that runc leaves waits until created has restored it
+	}
 	return k.spawn(ctx, c, c.init, pidFile, func(socket runc.ConsoleSocket) error {
-		err := c.runc.Create(k.frugal(ctx, c), c.record.ID, c.record.Bundle, &runc.CreateOpts{
+		err := c.runc.Create(frugal, c.record.ID, c.record.Bundle, &runc.CreateOpts{
 			IO: c.init.io(socket), PidFile: pidFile, ConsoleSocket: socket, NoPivot: c.record.Runtime.NoPivotRoot,
 			NoNewKeyring: c.record.Runtime.NoNewKeyring,
 		})
@@ -141,6 +146,12 @@ func (k *keeper) created(c *container, pid int) error {
 		defer c.mu.Unlock()
 		c.init.state.Phase = record.Created
 		return c.save()
+	}
+	if k.relaxes {
+		err := sysmon.Restore(pid)
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH) { // it may have ended
+			warn(c.record.ID, fmt.Errorf("restore the timer slack of process %d: %w", pid, err))
+		}
 	}
 	paths, err := k.groups.Paths(pid)
 	if err == nil {

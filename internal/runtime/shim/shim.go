@@ -31,6 +31,7 @@ import (
 	"github.com/berth-run/berth/internal/base/idle"
 	"github.com/berth-run/berth/internal/base/logfile"
 	"github.com/berth-run/berth/internal/base/pages"
+	"github.com/berth-run/berth/internal/base/sysmon"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/base/witness"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
@@ -100,7 +101,8 @@ func serve(args []string) error {
 	idle := make(chan struct{})
 	containers := newRegistry(sync.OnceFunc(func() { close(idle) }))
 	k := &keeper{registry: containers, reaper: reaper, outbox: events, boot: current, exits: *exits,
-		limits: filepath.Join(filepath.Dir(*tasks), logfile.LimitsFile), builtin: runcBeside(os.Args[0])}
+		limits: filepath.Join(filepath.Dir(*tasks), logfile.LimitsFile), builtin: runcBeside(os.Args[0]),
+		relaxes: sysmon.Relax() == nil}
 	k.restore(*tasks, inherited(flags.Args()))
 	restored()
 	closeAll(*outputs) // the containers have opened their output again

@@ -23,6 +23,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/pidfd"
 	"github.com/berth-run/berth/internal/base/poll"
+	"github.com/berth-run/berth/internal/base/sysmon"
 	"github.com/berth-run/berth/internal/runtime/tasks/fifos"
 )
 
@@ -252,7 +253,7 @@ func (l *link) start() error {
 	command.Stderr = stderr
 	command.ExtraFiles = files
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := command.Start(); err != nil {
+	if err := sysmon.Start(command); err != nil {
 		_ = messages.Close()
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/berth-run/berth/internal/base/sysmon"
 )
 
 const (
@@ -33,7 +35,7 @@ func (h *Hooks) run(ctx context.Context, moment, name string, input []byte) ([]b
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = drain
-	err := cmd.Run()
+	err := sysmon.Run(cmd)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()

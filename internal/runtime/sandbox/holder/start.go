@@ -16,6 +16,8 @@ import (
 	"github.com/containerd/containerd/v2/pkg/sys"
 	"github.com/opencontainers/selinux/go-selinux"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/sysmon"
 )
 
 // Flags of clone(2).
@@ -254,14 +256,14 @@ func launch(command *exec.Cmd, context string, actions []string) (p *Process, er
 // startLabelled starts a program with an SELinux label. The label belongs to the thread.
 func startLabelled(command *exec.Cmd, context string) error {
 	if context == "" {
-		return command.Start()
+		return sysmon.Start(command)
 	}
 	goruntime.LockOSThread()
 	defer goruntime.UnlockOSThread()
 	if err := selinux.SetExecLabel(context); err != nil {
 		return fmt.Errorf("set SELinux label %q: %w", context, err)
 	}
-	return errors.Join(command.Start(), selinux.SetExecLabel(""))
+	return errors.Join(sysmon.Start(command), selinux.SetExecLabel(""))
 }
 
 // await reads the two reports of a program that has succeeded, in whichever order the processes wrote them: the process

@@ -1,17 +1,21 @@
 package child
 
 import (
+	"context"
 	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/containerd/go-runc"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/sysmon"
 )
 
 // Reaper waits for all children of this process: runc's, and the containers that runc has left to it. It never blocks
@@ -139,10 +143,22 @@ func (r *Reaper) Own(pid int) (<-chan runc.Exit, bool) {
 	return exits, true
 }
 
+// relaxed is in the environment of a command that Start starts relaxed. Package runc has no other way to the command.
+const relaxed = "BERTH_RELAXED=1"
+
+// Relaxed is a context for calls of runc that start it with sysmon.StartRelaxed. A process that runc leaves needs
+// sysmon.Restore.
+func Relaxed(ctx context.Context) context.Context { return runc.WithExtraEnv(ctx, relaxed) }
+
 // Start implements runc.ProcessMonitor.
 func (r *Reaper) Start(command *exec.Cmd) (chan runc.Exit, error) {
 	defer r.Begin()()
-	if err := command.Start(); err != nil {
+	start := sysmon.Start
+	if at := slices.Index(command.Env, relaxed); at >= 0 {
+		command.Env = slices.Delete(command.Env, at, at+1)
+		start = sysmon.StartRelaxed
+	}
+	if err := start(command); err != nil {
 		return nil, err
 	}
 	exit, pidfd := r.Follow(command.Process.Pid)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	v1 "k8s.io/kubelet/pkg/apis/credentialprovider/v1"
+
+	"github.com/berth-run/berth/internal/base/sysmon"
 )
 
 const (
@@ -166,7 +168,7 @@ func (p *plugin) run(ctx context.Context, request []byte) ([]byte, error) {
 	out, stderr := &limited{most: maxAnswer}, &limited{most: maxStderr}
 	cmd.Stdout, cmd.Stderr = out, stderr
 	cmd.WaitDelay = time.Second
-	err := cmd.Run()
+	err := sysmon.Run(cmd)
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("the plugin did not answer: %w", context.Cause(ctx))

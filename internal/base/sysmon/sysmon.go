@@ -1,0 +1,94 @@
+package sysmon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/process"
+)
+
+const (
+	// usual is the timer slack of a thread that nobody has changed.
+	usual = 50 * time.Microsecond
+	// relaxed is the timer slack of a monitor that sleeps longer. A goroutine whose thread blocks in the kernel hands
+	// its processor to others so much later.
+	relaxed = time.Millisecond
+)
+
+// Relax lets the monitor of this process sleep for up to a millisecond longer each time. It needs CAP_SYS_NICE, and
+// Linux 4.6. An error leaves the monitor as it is, which costs only CPU time.
+func Relax() error {
+	threads, err := os.Open("/proc/self/task")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = threads.Close() }() // it is only read
+	// The kernel lists threads in the order of their creation. Go's runtime makes the monitor before all other threads.
+	first, err := threads.Readdirnames(2)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if len(first) < 2 {
+		return errors.New("find the monitor of Go's runtime: this process has one thread")
+	}
+	monitor, err := strconv.Atoi(first[1])
+	if err != nil {
+		return err
+	}
+	return set(monitor, relaxed)
+}
+
+// Restore gives the first thread of a process the usual timer slack. It returns an error that is os.ErrNotExist or
+// unix.ESRCH if the process has ended.
+func Restore(pid int) error { return set(pid, usual) }
+
+// set sets the timer slack of a thread. /proc has a directory of each thread, and lists only those of processes.
+func set(thread int, slack time.Duration) error {
+	return os.WriteFile(process.Path(thread, "timerslack_ns"), strconv.AppendInt(nil, slack.Nanoseconds(), 10), 0)
+}
+
+// Start starts a program that has the usual timer slack, from whichever thread.
+func Start(command *exec.Cmd) error { return start(command, usual) }
+
+// StartRelaxed starts a Go program whose monitor sleeps longer from the beginning. All its other threads, and what it
+// starts, have the same timer slack.
+func StartRelaxed(command *exec.Cmd) error { return start(command, relaxed) }
+
+// Run is Start, and waits for the end of the program.
+func Run(command *exec.Cmd) error {
+	if err := Start(command); err != nil {
+		return err
+	}
+	return command.Wait()
+}
+
+// start starts a program. The new process inherits the timer slack of the thread that makes it. The thread has the
+// usual slack afterwards.
+func start(command *exec.Cmd, slack time.Duration) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := setOwn(slack); err != nil {
+		return err
+	}
+	err := command.Start()
+	if slack != usual {
+		err = errors.Join(err, setOwn(usual))
+	}
+	return err
+}
+
+// setOwn sets the timer slack of the calling thread.
+func setOwn(slack time.Duration) error {
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(slack.Nanoseconds()), 0, 0, 0); err != nil {
+		return fmt.Errorf("set timer slack: %w", err)
+	}
+	return nil
+}
