@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
@@ -35,6 +36,9 @@ func (c *client) talk(t *testing.T, id string, terminal bool, input io.Reader) (
 		remotecommand.StreamOptions{Stdin: input, Tty: terminal})
 }
 
+// longest is how long a client stays at most. A client that waits in vain fails its test then.
+const longest = 3 * time.Minute
+
 // stream attaches a client to a container. The output ends with the streams, or when it is closed.
 func (c *client) stream(t *testing.T, r *cri.AttachRequest, o remotecommand.StreamOptions) (output *bufio.Scanner,
 	leave func()) {
@@ -51,7 +55,7 @@ func (c *client) stream(t *testing.T, r *cri.AttachRequest, o remotecommand.Stre
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, leave := context.WithCancel(t.Context())
+	ctx, leave := context.WithTimeout(t.Context(), longest)
 	reader, writer := io.Pipe()
 	o.Stdout = writer
 	go func() { _ = writer.CloseWithError(executor.StreamWithContext(ctx, o)) }()
@@ -235,6 +239,8 @@ func TestAttachInput(t *testing.T) {
 	always := c.echo(t, id, pod, &cri.ContainerConfig{Metadata: &cri.ContainerMetadata{Name: "always"}})
 	watching, leave := c.attach(t, always)
 	defer leave()
+	const ends = 4 // two of each output
+	eventually.True(t, "the client gets both outputs", func() bool { return pipesOpen(c.process.Process.Pid) == ends })
 	for _, line := range []string{"one", "two"} {
 		output, leave := c.talk(t, always, false, strings.NewReader(line+"\n"))
 		for output.Scan() { // until the server has ended the stream, since the input has ended
