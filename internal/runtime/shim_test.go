@@ -87,6 +87,7 @@ func slacks(t *testing.T, pid int) (all []string) {
 // The shim is killed again and again while a container writes and commands are executed. No container ends, no output
 // is lost, and the exit code of a container that ends in between is known.
 func TestShimKilled(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
 	c := serveKillable(t)
 	dir := c.dir
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("killed")})
@@ -137,6 +138,13 @@ func TestShimKilled(t *testing.T) {
 		}
 		if code := c.exitCode(t, leaving); code != lostExitCode(t, 5) {
 			t.Errorf("exit code of a container that ended without a shim: %d, want %d", code, lostExitCode(t, 5))
+		}
+	}
+	// A shim that is killed cannot remove the specification of a command that it starts. It has the environment.
+	scratch := filepath.Join(filepath.Dir(shimSocket(t, dir)), "tmp")
+	for _, of := range []string{os.TempDir(), scratch} {
+		if left, err := os.ReadDir(of); err != nil || len(left) > 0 {
+			t.Errorf("temporary files in %s: %v, %v", of, left, err)
 		}
 	}
 	for container, pid := range pids {
@@ -663,6 +671,18 @@ func shimPID(t *testing.T, dir string) int {
 	}
 	t.Fatal("there is no shim")
 	return 0
+}
+
+// shimSocket returns the path of the socket of the shim of the runtime in dir.
+func shimSocket(t *testing.T, dir string) string {
+	t.Helper()
+	for _, argument := range process.Arguments(shimPID(t, dir)) {
+		if path, ok := strings.CutPrefix(argument, "-socket="); ok {
+			return path
+		}
+	}
+	t.Fatal("the shim has no socket")
+	return ""
 }
 
 // lostExitCode is the exit code that the runtime reports for a process that ended while no shim ran. The kernel keeps

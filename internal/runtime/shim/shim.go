@@ -88,6 +88,14 @@ func serve(args []string) error {
 		return err
 	}
 	defer lock.Close()
+	// Package runc writes the specifications of commands there, with their environment, and makes consoles.
+	scratch, err := socket.Scratch(*path)
+	if err == nil {
+		err = os.Setenv("XDG_RUNTIME_DIR", scratch)
+	}
+	if err != nil {
+		return fmt.Errorf("make a directory for temporary files: %w", err)
+	}
 	current, err := boot.ID()
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -28,6 +29,16 @@ func Lock(path string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("lock %s: another shim serves there: %w", lock.Name(), err), lock.Close())
 	}
 	return lock, nil
+}
+
+// Scratch makes a directory beside the socket at a path for the temporary files of its shim. It removes those that a
+// shim before has left: the caller has the lock. The directory's path leaves room for the name of a socket in it.
+func Scratch(path string) (dir string, err error) {
+	dir = filepath.Join(filepath.Dir(path), "tmp")
+	if err := os.RemoveAll(dir); err != nil {
+		return "", err
+	}
+	return dir, os.Mkdir(dir, 0o700)
 }
 
 // Listener is a socket with its connections.

@@ -2,6 +2,7 @@ package socket
 
 import (
 	"net"
+	"os"
 	"path/filepath"
 	"testing"
 )
@@ -39,5 +40,21 @@ func TestCloseAllEndsConnections(t *testing.T) {
 	}
 	if _, err := net.Dial("unix", path); err == nil {
 		t.Error("the socket accepts connections")
+	}
+}
+
+func TestScratchIsEmpty(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	for range 2 {
+		dir, err := Scratch(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("files of a shim before: %v, %v", left, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
