@@ -240,11 +240,12 @@ func (l *launch) restartCount() (int, error) {
 	return last + 1, nil
 }
 
-// unusedLog returns the path of the empty log of a container that was created and never started, or "".
+// unusedLog returns the path of the log of a container that was created and never started, or "". The log is not always
+// empty: a runc that was killed with its agent leaves an error there.
 func unusedLog(o *pod.Observed, id string) string {
 	for _, c := range o.ContainersOf() {
 		info, err := os.Lstat(c.LogPath)
-		if c.ID == id && c.State == pod.StateCreated && err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		if c.ID == id && c.State == pod.StateCreated && err == nil && info.Mode().IsRegular() {
 			return c.LogPath
 		}
 	}
@@ -355,7 +356,6 @@ func (l *launch) start(ctx context.Context) error {
 
 // forget removes a container that was created and never ran. Left behind it would count as a failure of the container.
 func (l *launch) forget(ctx context.Context) error {
-	// The log is not always empty: an OCI runtime may have written its error there.
 	l.dropLog(filepath.Join(l.sandbox.GetLogDirectory(), l.config.LogPath))
 	err := l.s.removeOne(ctx, l.pod, l.want.Name, l.id)
 	l.ended = err == nil

@@ -380,30 +380,36 @@ func TestUnstartedContainerIsMadeAnew(t *testing.T) {
 }
 
 // An agent that is killed after the removal of a container that was never started leaves nothing that counts as an
-// instance of it.
+// instance of it. A runc that was killed with the agent leaves an error in the log.
 func TestLogOfUnstartedContainerIsRemoved(t *testing.T) {
-	onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "sleep")}}, func(t *testing.T, b *bench) {
-		b.fake.Inject(fake.Fault{Method: "StartContainer", Times: 1, Hang: true})
-		b.refresh()
-		b.pass() // the container is created, and the agent killed
-		b.tasks.interrupt()
-		b.tasks.forgive()
-		log := b.newest("app").LogPath
-		if err := errors.Join(os.MkdirAll(filepath.Dir(log), 0o755), os.WriteFile(log, nil, 0o644)); err != nil {
-			t.Fatal(err)
-		}
-		b.fake.Inject(fake.Fault{Method: "CreateContainer", Times: 1, Err: errors.New("killed")})
-		b.Containers = New(b.opts)
-		b.refresh()
-		b.pass() // the container is removed, and the next agent killed
-		b.tasks.interrupt()
-		b.tasks.forgive()
-		b.Containers = New(b.opts)
-		b.sync()
-		if got := b.newest("app"); got.RestartCount != 0 {
-			t.Errorf("restart count %d, want 0", got.RestartCount)
-		}
-	})
+	for _, content := range []string{"", "2026-12-01T05:57:19Z stderr F runc init failed\n"} {
+		onBench(t, corev1.PodSpec{Containers: []corev1.Container{runs("app", "sleep")}}, func(t *testing.T, b *bench) {
+			b.fake.Inject(fake.Fault{Method: "StartContainer", Times: 1, Hang: true})
+			b.refresh()
+			b.pass() // the container is created, and the agent killed
+			b.tasks.interrupt()
+			b.tasks.forgive()
+			log := b.newest("app").LogPath
+			err := os.MkdirAll(filepath.Dir(log), 0o755)
+			if err == nil {
+				err = os.WriteFile(log, []byte(content), 0o644)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.fake.Inject(fake.Fault{Method: "CreateContainer", Times: 1, Err: errors.New("killed")})
+			b.Containers = New(b.opts)
+			b.refresh()
+			b.pass() // the container is removed, and the next agent killed
+			b.tasks.interrupt()
+			b.tasks.forgive()
+			b.Containers = New(b.opts)
+			b.sync()
+			if got := b.newest("app"); got.RestartCount != 0 {
+				t.Errorf("restart count %d, want 0", got.RestartCount)
+			}
+		})
+	}
 }
 
 func TestRestartCountFromLogs(t *testing.T) {
