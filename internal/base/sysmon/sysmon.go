@@ -3,7 +3,6 @@ package sysmon
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -26,24 +25,29 @@ const (
 // Relax lets the monitor of this process sleep for up to a millisecond longer each time. It needs CAP_SYS_NICE, and
 // Linux 4.6. An error leaves the monitor as it is, which costs only CPU time.
 func Relax() error {
+	thread, err := monitor()
+	if err != nil {
+		return err
+	}
+	return set(thread, relaxed)
+}
+
+// monitor returns the ID of the monitor's thread. The kernel lists threads in the order of their creation, and Go's
+// runtime makes the monitor before all other threads but the first.
+func monitor() (thread int, err error) {
 	threads, err := os.Open("/proc/self/task")
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { _ = threads.Close() }() // it is only read
-	// The kernel lists threads in the order of their creation. Go's runtime makes the monitor before all other threads.
 	first, err := threads.Readdirnames(2)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
+	if err != nil {
+		return 0, err
 	}
 	if len(first) < 2 {
-		return errors.New("find the monitor of Go's runtime: this process has one thread")
+		return 0, errors.New("find the monitor of Go's runtime: this process has one thread")
 	}
-	monitor, err := strconv.Atoi(first[1])
-	if err != nil {
-		return err
-	}
-	return set(monitor, relaxed)
+	return strconv.Atoi(first[1])
 }
 
 // Restore gives the first thread of a process the usual timer slack. It returns an error that is os.ErrNotExist or

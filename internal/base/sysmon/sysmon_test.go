@@ -31,25 +31,6 @@ func slackOf(t *testing.T, thread int) time.Duration {
 	return time.Duration(slack)
 }
 
-// secondThread returns the ID of the second thread that this process has made.
-func secondThread(t *testing.T) int {
-	t.Helper()
-	tasks, err := os.Open("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tasks.Close()
-	names, err := tasks.Readdirnames(2)
-	if err != nil || len(names) < 2 {
-		t.Fatalf("threads %q, %v", names, err)
-	}
-	thread, err := strconv.Atoi(names[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return thread
-}
-
 // sleeps returns how often a thread has slept.
 func sleeps(t *testing.T, thread int) (count int) {
 	t.Helper()
@@ -70,18 +51,21 @@ func TestRelax(t *testing.T) {
 	if !roottest.OwnProcess(t) { // the monitor of the test is relaxed for ever
 		return
 	}
-	monitor := secondThread(t)
+	thread, err := monitor()
+	if err != nil {
+		t.Fatal(err)
+	}
 	const often, limit = 20, time.Minute
-	before := sleeps(t, monitor)
-	for start := time.Now(); sleeps(t, monitor) < before+often; {
+	before := sleeps(t, thread)
+	for start := time.Now(); sleeps(t, thread) < before+often; {
 		if time.Since(start) > limit {
-			t.Fatalf("the second thread has slept %d times meanwhile", sleeps(t, monitor)-before)
+			t.Fatalf("the second thread has slept %d times meanwhile", sleeps(t, thread)-before)
 		}
 	}
 	if err := Relax(); err != nil {
 		t.Fatal(err)
 	}
-	if got := slackOf(t, monitor); got != relaxed {
+	if got := slackOf(t, thread); got != relaxed {
 		t.Errorf("timer slack of the monitor: %s", got)
 	}
 	if got := slackOf(t, os.Getpid()); got != usual {
