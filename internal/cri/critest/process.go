@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/eventually"
+	"github.com/berth-run/berth/internal/base/process"
 	"github.com/berth-run/berth/internal/cri"
 )
 
@@ -134,16 +136,11 @@ func processes(t *testing.T, id string) (n int) {
 // running reports whether any process of this machine has the argument arg.
 func running(t *testing.T, arg string) bool {
 	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	ids, err := process.IDs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
-		if line, err := os.ReadFile(file); err == nil && strings.Contains("\x00"+string(line), "\x00"+arg+"\x00") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ids, func(id int) bool { return slices.Contains(process.Arguments(id), arg) })
 }
 
 // Pods that run at the same time do not affect each other.
