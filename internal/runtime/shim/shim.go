@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -35,6 +33,7 @@ import (
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/base/witness"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
+	"github.com/berth-run/berth/internal/runtime/shim/handover"
 	"github.com/berth-run/berth/internal/runtime/shim/outbox"
 	"github.com/berth-run/berth/internal/runtime/shim/socket"
 	"github.com/berth-run/berth/internal/runtime/shim/terminal"
@@ -62,8 +61,7 @@ func main() {
 }
 
 // serve runs the shim until SIGTERM, with no effect on containers. The arguments after the flags are IDs of containers.
-// The descriptors from firstPidfd on are pidfds of their first processes: somebody who lived when they ended has kept
-// them.
+// They are for handover.Pidfds: somebody who lived when their first processes ended has kept pidfds of them.
 func serve(args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	tasks := flags.String("tasks", "", "directory of bundles, NAMESPACE/ID")
@@ -111,9 +109,9 @@ func serve(args []string) error {
 	k := &keeper{registry: containers, reaper: reaper, outbox: events, boot: current, exits: *exits,
 		limits: filepath.Join(filepath.Dir(*tasks), logfile.LimitsFile), builtin: runcBeside(os.Args[0]),
 		relaxes: sysmon.Relax() == nil}
-	k.restore(*tasks, inherited(flags.Args()))
+	k.restore(*tasks, handover.Pidfds(flags.Args()))
 	restored()
-	closeAll(*outputs) // the containers have opened their output again
+	handover.Close(*outputs) // the containers have opened their output again
 
 	listener, err := socket.Listen(*path)
 	if err != nil {
@@ -136,7 +134,7 @@ func serve(args []string) error {
 		listener.CloseAll()
 		return err
 	}
-	return syscall.Exec(os.Args[0], continuing(os.Args, containers.outputs()), os.Environ())
+	return syscall.Exec(os.Args[0], handover.Arguments(os.Args, containers.outputs()), os.Environ())
 }
 
 const (
@@ -183,43 +181,4 @@ func serveUntilTerm(server *ttrpc.Server, listener net.Listener, ready int, idle
 	case got := <-signals:
 		return got == syscall.SIGUSR1, nil
 	}
-}
-
-// firstPidfd is the first of the inherited pidfds, after the descriptor for -ready.
-const firstPidfd = 4
-
-// continuing returns the arguments for a program that continues in this process. The descriptors that this program has
-// inherited are closed. The new program inherits the descriptors of outputs.
-func continuing(args []string, outputs []int) []string {
-	var list []string
-	for i, arg := range args {
-		if i < 2 || strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "-ready=") &&
-			!strings.HasPrefix(arg, "-outputs=") {
-			list = append(list, arg)
-		}
-	}
-	texts := make([]string, len(outputs))
-	for i, fd := range outputs {
-		texts[i] = strconv.Itoa(fd)
-	}
-	return append(list, "-outputs="+strings.Join(texts, ","))
-}
-
-// closeAll closes a comma-separated list of descriptors.
-func closeAll(list string) {
-	for text := range strings.SplitSeq(list, ",") {
-		if fd, err := strconv.Atoi(text); err == nil {
-			_ = unix.Close(fd)
-		}
-	}
-}
-
-// inherited returns the inherited pidfds by container.
-func inherited(ids []string) map[string]int {
-	fds := map[string]int{}
-	for i, id := range ids {
-		fds[id] = firstPidfd + i
-		unix.CloseOnExec(firstPidfd + i)
-	}
-	return fds
 }

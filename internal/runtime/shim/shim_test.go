@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
@@ -195,13 +194,5 @@ kill -KILL $$
 	left, err := filepath.Glob(filepath.Join(bundle, ".*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left: %q, %v", left, err)
-	}
-}
-
-func TestContinuingDropsInheritedDescriptors(t *testing.T) {
-	got := continuing([]string{"/bin/shim", "serve", "-tasks=/t", "-ready=3", "-outputs=9", "-events=/e", "c1", "c2"},
-		[]int{7, 8})
-	if want := []string{"/bin/shim", "serve", "-tasks=/t", "-events=/e", "-outputs=7,8"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
 	}
 }
