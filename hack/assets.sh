@@ -67,7 +67,8 @@ if [ ! -e "$cache/$key/stamp" ]; then
 		CGO_ENABLED=0 go build -C tools -trimpath -ldflags '-s -w -buildid=' -o "$build/${plugin#*/}" "$cni/$plugin"
 	done
 	# containerd builds its own shim with the same tag.
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags no_grpc -ldflags '-s -w -buildid=' \
+	CGO_ENABLED=1 go build -trimpath -buildvcs=false -tags 'netgo osusergo seccomp no_grpc' \
+		-ldflags '-s -w -buildid= -linkmode external -extldflags "-static"' \
 		-o "$build/containerd-shim-runc-v2" ./internal/runtime/shim
 	$gcc -Os -Wall -Wextra -Werror -ffreestanding -fno-stack-protector -fno-asynchronous-unwind-tables \
 		-static -nostdlib -s -Wl,--build-id=none -Wl,-z,noseparate-code \

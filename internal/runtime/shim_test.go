@@ -2,6 +2,7 @@ package runtime_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -26,6 +27,7 @@ import (
 	"github.com/berth-run/berth/internal/base/pausetest"
 	"github.com/berth-run/berth/internal/base/process"
 	children "github.com/berth-run/berth/internal/runtime/shim/child"
+	"github.com/berth-run/berth/internal/runtime/shim/record"
 )
 
 // A shim starts with the sandbox, so that the first container does not wait for it.
@@ -208,16 +210,17 @@ func TestShimKilledWhileItCreates(t *testing.T) {
 	dir := c.dir
 	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("creating")})
 	c.container(t, id, pod, "first", "sleep")
-	// The files that appear in the bundle in the course of a creation.
-	steps := []string{"task.json", "rootfs/workload", "log.json", "init.pid"}
+	// The files that appear in the course of a creation, in the bundle and in runc's state.
+	steps := []string{"task.json", "rootfs/workload", "stdout", "exec.fifo", "state.json"}
 	for round, file := range slices.Concat(steps, steps) {
 		name := fmt.Sprint("main", round)
 		shim := shimPID(t, dir)
 		container, started := c.starting(t, id, pod, name)
-		file = filepath.Join(dir, "state/tasks/k8s.io", container, file)
 		eventually.True(t, file+" is there", func() bool {
-			_, err := os.Stat(file)
-			return err == nil
+			task := taskOf(dir, container)
+			_, err := os.Stat(filepath.Join(dir, "state/tasks/k8s.io", container, file))
+			_, inState := os.Stat(filepath.Join(task.Runtime.Root, "k8s.io", container, file))
+			return err == nil || inState == nil
 		})
 		if err := unix.Kill(shim, unix.SIGKILL); err != nil {
 			t.Fatal(err)
@@ -244,7 +247,7 @@ func TestShimKilledWhileItStarts(t *testing.T) {
 		}
 		name := fmt.Sprint("main", round)
 		container, started := c.starting(t, id, pod, name)
-		init := await(t, filepath.Join(dir, "state/tasks/k8s.io", container, "init.pid"))
+		init := awaitInit(t, dir, container)
 		if stopped(t, init, func() {
 			shim := shimPID(t, dir)
 			if err := unix.Kill(shim, unix.SIGKILL); err != nil {
@@ -311,16 +314,26 @@ func (c *client) starting(t *testing.T, sandbox string, pod *cri.PodSandboxConfi
 	}
 }
 
-// await waits for a PID file, and returns its content. It looks without a pause: the process goes on at once.
-func await(t *testing.T, file string) (pid int) {
+// awaitInit waits until the shim has recorded the first process of a container. It looks without a pause: the process
+// goes on at once.
+func awaitInit(t *testing.T, dir, container string) (pid int) {
 	t.Helper()
 	for until := time.Now().Add(timeout); time.Now().Before(until); {
-		if pid, err := strconv.Atoi(readFile(file)); err == nil {
+		if pid := taskOf(dir, container).Init.Pid; pid != 0 {
 			return pid
 		}
 	}
-	t.Fatalf("%s is not there", file)
+	t.Fatalf("the shim has no process of %s", container)
 	return 0
+}
+
+// taskOf reads the shim's record of a container. It has no values while there is none.
+func taskOf(dir, container string) (task record.Container) {
+	content := readFile(filepath.Join(dir, "state/tasks/k8s.io", container, "task.json"))
+	if json.Unmarshal([]byte(content), &task) != nil {
+		return record.Container{}
+	}
+	return task
 }
 
 // stopped calls do after a process that waits for the start of its container has opened the FIFO, and before it

@@ -74,15 +74,21 @@ func Run(command *exec.Cmd) error {
 	return command.Wait()
 }
 
-// start starts a program. The new process inherits the timer slack of the thread that makes it. The thread has the
-// usual slack afterwards.
-func start(command *exec.Cmd, slack time.Duration) error {
+// Relaxed calls a function that starts Go programs, without a change of the thread. Their monitors sleep longer, as
+// those of StartRelaxed.
+func Relaxed(call func() error) error { return with(relaxed, call) }
+
+// start starts a program. The new process inherits the timer slack of the thread that makes it.
+func start(command *exec.Cmd, slack time.Duration) error { return with(slack, command.Start) }
+
+// with calls a function on a thread that has a timer slack meanwhile, and the usual one afterwards.
+func with(slack time.Duration, call func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := setOwn(slack); err != nil {
 		return err
 	}
-	err := command.Start()
+	err := call()
 	if slack != usual {
 		err = errors.Join(err, setOwn(usual))
 	}

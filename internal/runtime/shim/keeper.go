@@ -10,6 +10,7 @@ import (
 
 	eventstypes "github.com/containerd/containerd/api/events"
 	"github.com/containerd/go-runc"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime/shim/builtin"
 	"github.com/berth-run/berth/internal/runtime/shim/cgroup"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
+	"github.com/berth-run/berth/internal/runtime/shim/create"
 	"github.com/berth-run/berth/internal/runtime/shim/criu"
 	"github.com/berth-run/berth/internal/runtime/shim/oci"
 	"github.com/berth-run/berth/internal/runtime/shim/outbox"
@@ -70,6 +72,15 @@ func (k *keeper) create(ctx context.Context, c *container, root []*mountProto) e
 
 // createInit creates the first process of a container whose root file system is mounted.
 func (k *keeper) createInit(ctx context.Context, c *container) error {
+	if c.record.Runtime.Binary == k.builtin && !c.record.Runtime.SystemdCgroup {
+		spec, err := create.Read(c.record.Bundle)
+		if err != nil {
+			return err
+		}
+		if create.Can(spec) {
+			return k.createHere(ctx, c, spec)
+		}
+	}
 	pidFile, frugal := c.pidFile(), k.frugal(ctx, c)
 	if k.relaxes && c.record.Runtime.Binary == k.builtin {
 		frugal = child.Relaxed(frugal) // the process that runc leaves waits until created has restored it
@@ -81,6 +92,40 @@ func (k *keeper) createInit(ctx context.Context, c *container) error {
 		})
 		return oci.Error(c.runc.Log, "create", err)
 	})
+}
+
+// createHere creates the first process of a container in this process, without runc.
+func (k *keeper) createHere(ctx context.Context, c *container, spec *specs.Spec) error {
+	if err := k.openIO(ctx, c, c.init); err != nil {
+		return err
+	}
+	defer k.reaper.Leave()()
+	pid := 0
+	start := func() (err error) {
+		r := c.record.Runtime
+		pid, err = create.Run(create.Container{
+			ID: c.record.ID, Root: c.runc.Root, Bundle: c.record.Bundle, NoPivotRoot: r.NoPivotRoot,
+			NoNewKeyring: r.NoNewKeyring, Stdio: c.init.stdio.Files(),
+		}, spec)
+		return err
+	}
+	// A file system that does not answer may hold up the process that libcontainer starts.
+	stop := context.AfterFunc(ctx, func() { _ = cgroup.Remove(c.record.ID, c.spec().Cgroup()) })
+	var err error
+	if k.relaxes {
+		err = sysmon.Relaxed(start)
+	} else {
+		err = start()
+	}
+	if !stop() {
+		err = context.Cause(ctx)
+	}
+	_ = c.init.stdio.CloseAfterStart()
+	if err != nil {
+		_ = c.init.stdio.Close()
+		return fmt.Errorf("OCI runtime create failed: runc create failed: %w", err)
+	}
+	return k.created(c, pid)
 }
 
 // frugal is a context for calls of the runc beside this program that start a process. It then has one thread for Go
@@ -206,7 +251,7 @@ func (k *keeper) ended(c *container, p *process, exit runc.Exit) {
 		const reason = time.Second // so that the reason is known before the exit
 		k.outbox.Flush(reason)
 	}
-	k.endOthers(c, p)
+	endOthers(c, p)
 	if c.setExit(p, exit.Status, exit.Timestamp) {
 		k.publishExit(c, p, exit, reading)
 	}
@@ -215,7 +260,7 @@ func (k *keeper) ended(c *container, p *process, exit runc.Exit) {
 
 // endOthers ends the further processes of a container when its first process has ended. The kernel does so unless the
 // container shares its PID namespace.
-func (*keeper) endOthers(c *container, p *process) {
+func endOthers(c *container, p *process) {
 	group := c.group()
 	if p.id != "" || group == nil || c.spec().OwnPIDs() {
 		return

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,6 +47,22 @@ func (r *registry) endIfEmpty() {
 	if len(r.containers)+len(r.changing) == 0 {
 		r.ending = true
 		r.end()
+	}
+}
+
+// close refuses further containers. It waits until none is being created or discarded, at most for a time.
+func (r *registry) close(limit time.Duration) {
+	late := time.After(limit)
+	r.mu.Lock()
+	r.ending = true
+	changing := slices.Collect(maps.Values(r.changing))
+	r.mu.Unlock()
+	for _, settled := range changing {
+		select {
+		case <-settled:
+		case <-late:
+			return
+		}
 	}
 }
 

@@ -145,7 +145,7 @@ func (k *keeper) lost(c *container, p *process) {
 	exit := runc.Exit{Timestamp: time.Now(), Pid: p.state.Pid, Status: child.UnknownStatus}
 	c.setExit(p, exit.Status, exit.Timestamp)
 	go func() {
-		k.endOthers(c, p)
+		endOthers(c, p)
 		k.publishExit(c, p, exit, 0)
 		p.finish()
 	}()

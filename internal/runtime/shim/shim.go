@@ -33,6 +33,7 @@ import (
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/base/witness"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
+	"github.com/berth-run/berth/internal/runtime/shim/create"
 	"github.com/berth-run/berth/internal/runtime/shim/handover"
 	"github.com/berth-run/berth/internal/runtime/shim/outbox"
 	"github.com/berth-run/berth/internal/runtime/shim/socket"
@@ -40,6 +41,7 @@ import (
 )
 
 func main() {
+	create.Init() // a container's first process does not come back
 	// The main thread then runs nothing but this function, which never waits for a file system that a container can
 	// choose. So it always ends when the shim is killed, and package tasks knows the shim for a process that has ended.
 	runtime.LockOSThread()
@@ -98,7 +100,8 @@ func serve(args []string) error {
 	if err != nil {
 		return err
 	}
-	reaper := child.NewReaper()
+	variable, unset := create.Frugal()
+	reaper := child.NewReaper(variable)
 	restored := reaper.Begin()
 	go reaper.Run()
 	runc.Monitor = reaper
@@ -134,8 +137,13 @@ func serve(args []string) error {
 		listener.CloseAll()
 		return err
 	}
+	containers.close(settling)
+	unset()
 	return syscall.Exec(os.Args[0], handover.Arguments(os.Args, containers.outputs()), os.Environ())
 }
+
+// settling is how long an upgrade waits for containers that are being created.
+const settling = 5 * time.Second
 
 const (
 	// quiet is how long the shim must be without calls before it returns memory. busy is the longest time without.

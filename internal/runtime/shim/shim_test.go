@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	"github.com/containerd/errdefs"
@@ -187,7 +188,7 @@ kill -KILL $$
 	c := newContainer(record.Container{ID: "c", Bundle: bundle, Runtime: record.Runtime{Binary: binary}})
 	p := newProcess("e", record.Process{})
 	p.spec = &specs.Process{}
-	k := &keeper{reaper: child.NewReaper()}
+	k := &keeper{reaper: child.NewReaper("")}
 	if err := k.startExec(t.Context(), c, p); err == nil {
 		t.Error("the exec of a killed runc succeeds")
 	}
@@ -195,4 +196,34 @@ kill -KILL $$
 	if err != nil || len(left) > 0 {
 		t.Errorf("left: %q, %v", left, err)
 	}
+}
+
+// An upgrade waits for containers that are being created, but not for ever, and no other begins.
+func TestRegistryCloses(t *testing.T) {
+	r := newRegistry(func() {})
+	for _, id := range []string{"soon", "never"} {
+		if err := r.reserve(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		r.close(time.Minute)
+	}()
+	for err := error(nil); !errors.Is(err, errEnding); { // until it is closing
+		if err = r.reserve("other"); err == nil {
+			r.set("other", nil)
+		}
+	}
+	select {
+	case <-closed:
+		t.Error("closed before the containers are there")
+	default:
+	}
+	r.set("soon", &container{})
+	const moment = 10 * time.Millisecond
+	r.close(moment) // returns although one is never there
+	r.set("never", nil)
+	<-closed
 }

@@ -1,6 +1,8 @@
 package child
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"testing"
@@ -124,7 +126,7 @@ func TestPidfdsOfOthersAreFound(t *testing.T) {
 // A child that ends before its starter knows its number is still found. Its exit is dropped when all starts are over
 // that began before it: a later child may have its number.
 func TestReaperKeepsEarlyExits(t *testing.T) {
-	r := NewReaper()
+	r := NewReaper("")
 	exitEarly := func() int {
 		command, end := start(t)
 		end()
@@ -161,8 +163,75 @@ func TestReaperKeepsEarlyExits(t *testing.T) {
 	}
 }
 
+// While a library starts children, the reaper leaves those that it does not know to the library. It still takes the
+// exits of those that it follows, also if it follows them after they have ended. Afterwards it takes all.
+func TestReaperLeavesChildrenToALibrary(t *testing.T) {
+	r := NewReaper("")
+	leave := r.Leave()
+	begun := r.Begin()
+	of, endOf := start(t)
+	followed, _ := start(t)
+	unknown, endUnknown := start(t)
+	endOf()
+	endUnknown()
+	zombie(t, of.Process.Pid)
+	zombie(t, unknown.Process.Pid)
+	r.reap()
+	if err := of.Wait(); of.ProcessState.ExitCode() != 7 {
+		t.Errorf("the library waits for its child: %v", err)
+	}
+	exits, pidfd := r.Follow(unknown.Process.Pid)
+	if pidfd >= 0 {
+		defer func() { _ = unix.Close(pidfd) }()
+	}
+	<-r.more // asked for by Follow
+	r.reap()
+	if exit := <-exits; exit.Status != 7 {
+		t.Errorf("exit of a child that ended before it was followed: %+v", exit)
+	}
+	begun()
+	if err := followed.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	zombie(t, followed.Process.Pid)
+	leave()
+	leave() // does nothing more
+	<-r.more
+	r.reap()
+	if err := followed.Wait(); !errors.Is(err, unix.ECHILD) {
+		t.Errorf("an unknown child after the library: %v, want that the reaper has its exit", err)
+	}
+}
+
+// A command has no variable that is for this process alone, unless it has it for itself.
+func TestReaperHidesAVariable(t *testing.T) {
+	const variable = "BERTH_TEST=1"
+	r := NewReaper(variable)
+	for _, test := range []struct {
+		env  []string
+		want string
+	}{
+		{[]string{"A=b", variable}, ""},
+		{[]string{"A=b", variable, "C=d", variable}, "1"},
+		{[]string{"A=b"}, ""},
+	} {
+		var out bytes.Buffer
+		command := exec.CommandContext(t.Context(), "sh", "-c", "echo $A$BERTH_TEST")
+		command.Env, command.Stdout = test.env, &out
+		exits, err := r.Start(command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		zombie(t, command.Process.Pid)
+		r.reap()
+		if _, err := r.Wait(command, exits); err != nil || out.String() != "b"+test.want+"\n" {
+			t.Errorf("%v: printed %q, %v", test.env, out.String(), err)
+		}
+	}
+}
+
 func TestReaperIsAMonitorOfRunc(t *testing.T) {
-	r := NewReaper()
+	r := NewReaper("")
 	for name, begin := range map[string]func(*exec.Cmd) (chan runc.Exit, error){
 		"Start": r.Start, "StartLocked": r.StartLocked,
 	} {

@@ -30,6 +30,12 @@ type Reaper struct {
 	starting map[uint64]bool
 	started  uint64
 	early    map[int]earlyExit
+	// leaving is how many libraries start children. Then only followed children are reaped.
+	leaving int
+	// more asks Run to look again.
+	more chan struct{}
+	// hidden is a variable of this process's environment, NAME=VALUE, that is not for the commands it starts.
+	hidden string
 }
 
 // earlyExit is the exit of an unknown child. started is the number of the last start before it.
@@ -38,10 +44,12 @@ type earlyExit struct {
 	started uint64
 }
 
-// NewReaper makes a reaper. Run starts it.
-func NewReaper() *Reaper {
+// NewReaper makes a reaper. Run starts it. hidden is a variable of this process's environment, NAME=VALUE, that Start
+// keeps from commands, empty for none. A command that has the same variable for itself keeps it.
+func NewReaper(hidden string) *Reaper {
 	return &Reaper{
 		waiting: map[int]chan runc.Exit{}, starting: map[uint64]bool{}, early: map[int]earlyExit{},
+		more: make(chan struct{}, 1), hidden: hidden,
 	}
 }
 
@@ -51,7 +59,10 @@ func (r *Reaper) Run() {
 	signal.Notify(children, syscall.SIGCHLD)
 	for {
 		r.reap()
-		<-children
+		select {
+		case <-children:
+		case <-r.more:
+		}
 	}
 }
 
@@ -60,14 +71,26 @@ func (r *Reaper) Run() {
 func (r *Reaper) reap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.leaving > 0 {
+		for pid := range r.waiting {
+			r.take(pid)
+		}
+		return
+	}
+	for r.take(-1) {
+	}
+}
+
+// take takes the exit of a child, or of any child for -1. It returns false if none has ended.
+func (r *Reaper) take(child int) bool {
 	for {
 		var status unix.WaitStatus
-		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		pid, err := unix.Wait4(child, &status, unix.WNOHANG, nil)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil || pid <= 0 {
-			return
+			return false
 		}
 		exit := runc.Exit{Timestamp: time.Now(), Pid: pid, Status: codeOf(status)}
 		if waiter, ok := r.waiting[pid]; ok {
@@ -76,6 +99,35 @@ func (r *Reaper) reap() {
 		} else if len(r.starting) > 0 {
 			r.early[pid] = earlyExit{exit, r.started}
 		}
+		return true
+	}
+}
+
+// Leave leaves the children that nobody follows to a library, which starts them and waits for them itself, until the
+// result is called. It does so for a minute at most: a library that hangs must not keep the others for ever.
+func (r *Reaper) Leave() (end func()) {
+	const limit = time.Minute
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leaving++
+	over := sync.OnceFunc(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.leaving--
+		r.again()
+	})
+	late := time.AfterFunc(limit, over)
+	return func() {
+		late.Stop()
+		over()
+	}
+}
+
+// again lets Run look again.
+func (r *Reaper) again() {
+	select {
+	case r.more <- struct{}{}:
+	default:
 	}
 }
 
@@ -120,6 +172,9 @@ func (r *Reaper) Follow(pid int) (<-chan runc.Exit, int) {
 		return waiter, -1
 	}
 	r.waiting[pid] = waiter
+	if r.leaving > 0 {
+		r.again() // it may have ended, and was not known
+	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		fd = -1
@@ -153,6 +208,9 @@ func Relaxed(ctx context.Context) context.Context { return runc.WithExtraEnv(ctx
 // Start implements runc.ProcessMonitor.
 func (r *Reaper) Start(command *exec.Cmd) (chan runc.Exit, error) {
 	defer r.Begin()()
+	if at := slices.Index(command.Env, r.hidden); at >= 0 { // those for itself come after those of this process
+		command.Env = slices.Delete(command.Env, at, at+1)
+	}
 	start := sysmon.Start
 	if at := slices.Index(command.Env, relaxed); at >= 0 {
 		command.Env = slices.Delete(command.Env, at, at+1)

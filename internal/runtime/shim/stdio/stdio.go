@@ -262,6 +262,9 @@ func (s *IO) Set(command *exec.Cmd) {
 	command.Stdin, command.Stdout, command.Stderr = s.process[0], s.process[1], s.process[2]
 }
 
+// Files are the files for the process. CloseAfterStart closes them.
+func (s *IO) Files() [3]*os.File { return s.process }
+
 // CloseAfterStart implements runc.StartCloser: the process has its files.
 func (s *IO) CloseAfterStart() error {
 	for fd, file := range s.process {
