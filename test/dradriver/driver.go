@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -252,8 +253,12 @@ func (d *Driver) HandleError(_ context.Context, err error, msg string) {
 	d.Record("error " + msg + ": " + err.Error())
 }
 
-// WatchHealthStatus implements kubeletplugin.DRAPlugin.
+// WatchHealthStatus implements kubeletplugin.DRAPlugin. A report is due at least every 30 s, and one that is late is an
+// error of the driver.
 func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
+	const often = 10 * time.Second
+	again := time.NewTicker(often)
+	defer again.Stop()
 	for {
 		d.mu.Lock()
 		report, changed := kubeletplugin.DeviceHealthReport{}, d.changed
@@ -269,6 +274,7 @@ func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletpl
 		}
 		select {
 		case <-changed:
+		case <-again.C:
 		case <-ctx.Done():
 			return nil
 		}
