@@ -169,18 +169,18 @@ func TestReaperLeavesChildrenToALibrary(t *testing.T) {
 	r := NewReaper("")
 	leave := r.Leave()
 	begun := r.Begin()
-	of, endOf := start(t)
-	followed, _ := start(t)
-	unknown, endUnknown := start(t)
-	endOf()
-	endUnknown()
-	zombie(t, of.Process.Pid)
-	zombie(t, unknown.Process.Pid)
+	library, endLibrary := start(t)
+	unknown, _ := start(t)
+	late, endLate := start(t)
+	endLibrary()
+	endLate()
+	zombie(t, library.Process.Pid)
+	zombie(t, late.Process.Pid)
 	r.reap()
-	if err := of.Wait(); of.ProcessState.ExitCode() != 7 {
+	if err := library.Wait(); library.ProcessState.ExitCode() != 7 {
 		t.Errorf("the library waits for its child: %v", err)
 	}
-	exits, pidfd := r.Follow(unknown.Process.Pid)
+	exits, pidfd := r.Follow(late.Process.Pid)
 	if pidfd >= 0 {
 		defer func() { _ = unix.Close(pidfd) }()
 	}
@@ -190,15 +190,15 @@ func TestReaperLeavesChildrenToALibrary(t *testing.T) {
 		t.Errorf("exit of a child that ended before it was followed: %+v", exit)
 	}
 	begun()
-	if err := followed.Process.Kill(); err != nil {
+	if err := unknown.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	zombie(t, followed.Process.Pid)
+	zombie(t, unknown.Process.Pid)
 	leave()
 	leave() // does nothing more
 	<-r.more
 	r.reap()
-	if err := followed.Wait(); !errors.Is(err, unix.ECHILD) {
+	if err := unknown.Wait(); !errors.Is(err, unix.ECHILD) {
 		t.Errorf("an unknown child after the library: %v, want that the reaper has its exit", err)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/berth-run/berth/internal/base/sysmon"
 )
 
-// Reaper waits for all children of this process: runc's, and the containers that runc has left to it. It never blocks
-// on those who want to know of an exit.
+// Reaper waits for all children of this process: runc's, and the containers that runc or this process has created. It
+// never blocks on those who want to know of an exit.
 type Reaper struct {
 	mu sync.Mutex
 	// waiting has a channel with room for the exit of each known child.
