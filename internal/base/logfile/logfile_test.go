@@ -1,8 +1,12 @@
 package logfile
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Rotation times increase, whatever the clock does.
@@ -21,6 +25,33 @@ func TestNext(t *testing.T) {
 			t.Errorf("after %q comes %q, want %q", tt.last, got, tt.want)
 		}
 	}
+}
+
+func TestWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "0.log")
+	writer, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if !Written(reader) {
+		t.Error("open for writing: not written")
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if Written(reader) {
+		t.Error("closed: still written")
+	}
+	again, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK, 0) // a lease would refuse it
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
 }
 
 func TestStamp(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/base/logfile"
@@ -212,14 +211,9 @@ func compress(ctx context.Context, path string) (err error) {
 		return err
 	}
 	defer src.Close()
-	// The kernel grants a read lease only if no process has the file open for writing (fcntl(2)). On a file system
-	// without leases, it must suffice that the file is not the newest.
-	_, err = unix.FcntlInt(src.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
-	if errors.Is(err, unix.EAGAIN) {
+	// On a file system where this is not known, it must suffice that the file is not the newest.
+	if logfile.Written(src) {
 		return fmt.Errorf("%s: %w", path, errWritten)
-	}
-	if err == nil {
-		_, _ = unix.FcntlInt(src.Fd(), unix.F_SETLEASE, unix.F_UNLCK)
 	}
 	info, err := src.Stat()
 	if err != nil {

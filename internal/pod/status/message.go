@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/berth-run/berth/internal/base/logfile"
 	"github.com/berth-run/berth/internal/base/poll"
 	"github.com/berth-run/berth/internal/base/safepath"
@@ -60,10 +58,9 @@ func messageInLog(run pod.ContainerStatus) bool {
 // needsRead reports whether a file has to be read for the message of a container.
 func needsRead(run pod.ContainerStatus, path string) bool { return path != "" || messageInLog(run) }
 
-// awaitWriters returns when no process has the log open for writing any more: only then does the kernel grant a read
-// lease (fcntl(2), F_SETLEASE). It also returns after 200 ms, and when a lease fails for another reason. Runtimes
-// report the end of a container without waiting for the process that copies its last output into the log. That takes
-// some milliseconds.
+// awaitWriters returns when no process has the log open for writing any more, or when that is not known. It also
+// returns after 200 ms. Runtimes report the end of a container without waiting for the process that copies its last
+// output into the log. That takes some milliseconds.
 func awaitWriters(path string) error {
 	f, err := safepath.File(path, logfile.Depth)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,10 +70,8 @@ func awaitWriters(path string) error {
 		return err
 	}
 	defer f.Close()
-	poll.Pace{First: 2 * time.Millisecond, Limit: 200 * time.Millisecond}.Until(func() bool {
-		_, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
-		return !errors.Is(err, unix.EAGAIN) // closing the file gives the lease back
-	})
+	pace := poll.Pace{First: 2 * time.Millisecond, Limit: 200 * time.Millisecond}
+	pace.Until(func() bool { return !logfile.Written(f) })
 	return nil
 }
 

@@ -11,8 +11,8 @@
 //	0.log                      written now
 //
 // During a rotation the runtime may still write to the renamed file, even after the new file exists. A reader leaves a
-// file after its last writer has closed it. For a writer that never closes it, it leaves 100 ms after a later file has
-// content.
+// file after its last writer has closed it. For a writer that never closes it, it leaves 2 s after a later file has
+// content, or 100 ms on a file system that does not say whether there is a writer.
 //
 // The code is Berth's own because no library does this: the kubelet's log reader is part of k8s.io/kubernetes, which
 // cannot be imported as a library, and it reads only the newest file of a log. General tail libraries know neither the

@@ -184,9 +184,35 @@ func position(files []generation, l *file) int {
 	return slices.IndexFunc(files, func(g generation) bool { return os.SameFile(g.info, l.info) })
 }
 
-// newerThan returns the files of the log at path that begin after a file that has disappeared, whose entries have the
-// times from first to last. A writer may give the last entry of a file and the first one of the next file the same
-// time.
+// newer returns the files of the log at path that are newer than l, which has disappeared. The names of rotated files
+// have an order. Times of entries decide only about a file without such a name: a runtime may still write the end of a
+// file when the next one has begun, and clocks are set back. last is the time of the last entry of l.
+func (l *file) newer(path string, files []generation, last time.Time) []generation {
+	base := filepath.Base(path)
+	if stamp, _, ok := logfile.Stamp(l.name(), base); ok {
+		at := slices.IndexFunc(files, func(g generation) bool {
+			other, _, rotated := logfile.Stamp(filepath.Base(g.path), base)
+			return !rotated || other > stamp
+		})
+		if at < 0 {
+			return nil
+		}
+		return files[at:]
+	}
+	return newerThan(l.beginning(), last, path, files)
+}
+
+// name returns the name that the file has, or had when it was deleted. The kernel follows renames (proc(5)).
+func (l *file) name() string {
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", l.f.Fd()))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(filepath.Base(path), " (deleted)")
+}
+
+// newerThan returns the files of the log at path that begin after a file whose entries have the times from first to
+// last. A writer may give the last entry of a file and the first one of the next file the same time.
 func newerThan(first, last time.Time, path string, files []generation) []generation {
 	for i, g := range files {
 		if g.path == path {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/logfile"
 )
 
 // follow reads until the container has ended and everything it wrote is read.
@@ -33,7 +35,7 @@ func (r *reader) follow(ctx context.Context) (err error) {
 		if again {
 			continue
 		}
-		v, wait := decide(p, r.due, began, time.Now(), r.grace)
+		v, wait := r.decide(p, began)
 		switch {
 		case v != leave:
 			err = r.wait(ctx, p, v, wait)
@@ -47,6 +49,15 @@ func (r *reader) follow(ctx context.Context) (err error) {
 			return err
 		}
 	}
+}
+
+// decide is the decision of a reader whose pass over cur, begun at began, found nothing new.
+func (r *reader) decide(p progress, began time.Time) (verdict, time.Duration) {
+	v, wait := decide(p, r.due, began, time.Now(), r.grace)
+	if v == leave && p.Next && !p.Closed && logfile.Written(r.cur.f) {
+		return decide(p, r.due, began, time.Now(), r.grace*writtenGraces)
+	}
+	return v, wait
 }
 
 // pass reads the rest of cur and writes it out. again says that the file was emptied meanwhile and must be read from

@@ -307,6 +307,27 @@ func TestFollowWriterThatDoesNotClose(t *testing.T) {
 	f.end(outRange(0, 2), nil)
 }
 
+// A runtime that gets no time from the kernel writes the end of a file when the next one has long begun.
+func TestFollowLateWriter(t *testing.T) {
+	l := newLog(t)
+	l.write(line(0))
+	const grace = 50 * time.Millisecond
+	f := followFor(t.Context(), l, Options{}, grace)
+	f.until(outRange(0, 1))
+	old := l.file
+	l.rename()
+	l.file = l.create()
+	l.write(line(2))
+	time.Sleep(4 * grace) // the reader would leave after one
+	_, err := old.WriteString(line(1))
+	l.check(err)
+	l.check(old.Close())
+	f.until(outRange(0, 3))
+	close(f.ended)
+	l.check(l.file.Close())
+	f.end(outRange(0, 3), nil)
+}
+
 // writerFunc is called with the output before the reader looks for the next file.
 type writerFunc func(string)
 
@@ -347,6 +368,31 @@ func TestFollowBetweenReadingAndLooking(t *testing.T) {
 			l.compress(first)
 			l.write(line(3))
 		}, outRange(0, 4)},
+		{"two rotations and a compression, and one moment in all files", func(l *log) {
+			l.write(line(0))
+			first := l.rotate()
+			l.write(line(0))
+			l.rotate()
+			l.compress(first)
+			l.write(line(0))
+		}, strings.Repeat(outRange(0, 1), 4)},
+		{"two rotations and a compression, and the stream of the old file is late", func(l *log) {
+			l.write(line(3))
+			first := l.rotate()
+			l.write(line(1))
+			second := l.rotate()
+			l.compress(first)
+			l.compress(second)
+			l.write(line(2))
+		}, "line 0\nline 3\nline 1\nline 2\n"},
+		{"two rotations and a compression, and the clock was set back", func(l *log) {
+			first := l.rotate()
+			l.write(render(Entry{begin.Add(-time.Hour), Stdout, false, []byte("line 1")}))
+			second := l.rotate()
+			l.compress(first)
+			l.compress(second)
+			l.write(render(Entry{begin.Add(-time.Minute), Stdout, false, []byte("line 2")}))
+		}, outRange(0, 3)},
 		{"two rotations and a deletion", func(l *log) {
 			l.write(line(1))
 			first := l.rotate()

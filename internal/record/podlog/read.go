@@ -277,7 +277,7 @@ func (r *reader) lookAhead() (again bool, err error) {
 			return nil
 		}
 		if files = files[at+1:]; r.gone {
-			files = newerThan(r.cur.beginning(), r.out.last, r.path, files)
+			files = r.cur.newer(r.path, files, r.out.last)
 		}
 		r.next, skipped, err = openFirst(files)
 		return err
