@@ -31,8 +31,12 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// With starts the runtime that the configuration asks for, works with it, stops it again, and removes its network. The
-// runtime has to answer within patience.
+// embeddedTime is how long the embedded runtime may take to start. It is a part of this process: on a busy machine it
+// is slow, but it comes, and pods that were left in it would run twice.
+const embeddedTime = 2 * time.Minute
+
+// With starts the runtime that the configuration asks for, works with it, stops it again, and removes its network. A
+// runtime in another process has to answer within patience.
 func With(ctx context.Context, o Options, objects *object.Objects, patience time.Duration,
 	work func(context.Context, *engine.Engine) error) error {
 	alive, cancel := context.WithCancelCause(ctx)
@@ -55,6 +59,9 @@ func start(ctx context.Context, cancel context.CancelCauseFunc, base *foundation
 	choice, err := endpoint.Choose(ctx, o.Config, o.Log)
 	if err != nil {
 		return nil, fmt.Errorf("start the container runtime: %w", err)
+	}
+	if choice.Endpoint == "" {
+		patience = embeddedTime
 	}
 	late := time.AfterFunc(patience, func() { cancel(noAnswer(patience)) })
 	e, err := engine.Start(ctx, base.Launch, engine.Options{Config: o.Config, Choice: choice, Kinds: o.Runtimes,
