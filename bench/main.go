@@ -119,7 +119,7 @@ func parts() []part {
 		{name: "probes", measure: (*bench).probeCost},
 		{name: "objects", measure: (*bench).objects},
 		{name: "update", measure: (*bench).liveUpdate},
-		{name: "idle", measure: (*bench).idle},
+		{name: "idle", measure: (*bench).idlePods},
 		{name: "placement", measure: (*bench).placement, alone: true},
 		{name: "scale", measure: (*bench).scale, alone: true},
 		{name: "status", measure: (*bench).statuses, alone: true},

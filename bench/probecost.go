@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/berth-run/berth/bench/idle"
 	"github.com/berth-run/berth/bench/side"
 	"github.com/berth-run/berth/internal/base/retry"
 )
@@ -47,7 +48,7 @@ func (b *bench) probeCost(ctx context.Context) error {
 			return err
 		}
 		err := part.client(ctx, func() (err error) {
-			if err := retry.Sleep(ctx, settle); err != nil {
+			if err := retry.Sleep(ctx, idle.Settle); err != nil {
 				return err
 			}
 			*part.usage, err = b.usage(ctx, part.Host(), part.count)

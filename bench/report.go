@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-run/berth/bench/idle"
 	"github.com/berth-run/berth/bench/placement"
 	"github.com/berth-run/berth/bench/scale"
 	"github.com/berth-run/berth/bench/side"
@@ -32,7 +33,8 @@ type results struct {
 	Probes    probeCost         `json:"execProbes"`
 	Objects   comparison        `json:"objectVolumes"`
 	Update    update            `json:"configMapUpdate"`
-	Idle      []idleCost        `json:"idleWithPods"`
+	Idle      idle.Costs        `json:"idleWithPods"`
+	IdleFresh idle.Costs        `json:"idleWithPodsOfAFreshAgent"`
 	BinaryMB  float64           `json:"binaryMB"`
 	Placement placement.Results `json:"placement"`
 	Scale     scale.Result      `json:"scale"`
@@ -188,7 +190,9 @@ func (r results) text() string {
 	r.Readiness.text(p)
 	r.Probes.text(p)
 	objectRows(p, r)
-	idleText(p, r.Idle)
+	for _, line := range idle.Lines(r.Idle, r.IdleFresh) {
+		p.line("%s", line)
+	}
 	if r.BinaryMB > 0 {
 		p.line("\nThe binary has %.1f MB (goal: 80).", r.BinaryMB)
 	}

@@ -26,6 +26,12 @@ func StartBerth(ctx context.Context, dirs Dirs) (*Berth, error) {
 	return StartBerthWith(ctx, dirs, thresholds)
 }
 
+// StartFresh starts an agent beside another one, on other directories, with the image loaded.
+func StartFresh(ctx context.Context, dirs Dirs) (*Berth, error) {
+	b := newBerth(dirs, Group{"fresh"})
+	return b, b.start(ctx, thresholds+"podCIDR: \"10.205.4.0/24,fd00:be:4::/64\"\n")
+}
+
 // StartBerthWith starts an agent with these lines in its KubeletConfiguration.
 func StartBerthWith(ctx context.Context, dirs Dirs, lines string) (*Berth, error) {
 	b := newBerth(dirs, Group{"berth"})

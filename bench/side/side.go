@@ -57,6 +57,11 @@ type Hosted interface {
 // Dirs are the directories of a side. State that does not survive a reboot is in Run, or in Root if Run is empty.
 type Dirs struct{ Root, Run string }
 
+// Beside are the directories of another side, beside those of one.
+func Beside(d Dirs, name string) Dirs {
+	return Dirs{Root: filepath.Join(filepath.Dir(d.Root), name), Run: filepath.Join(filepath.Dir(d.Run), name)}
+}
+
 // onDirs are the flags of a program of Berth that works on the directories of a side.
 func onDirs(d Dirs) []string {
 	flags := []string{"--root-dir", d.Root}
