@@ -26,6 +26,7 @@ import (
 	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/base/pausetest"
 	"github.com/berth-run/berth/internal/base/process"
+	"github.com/berth-run/berth/internal/base/roottest"
 	children "github.com/berth-run/berth/internal/runtime/shim/child"
 	"github.com/berth-run/berth/internal/runtime/shim/record"
 )
@@ -421,6 +422,47 @@ exec ` + dir + `/root/bin/runc "$@"
 	}
 	c.removeAll(t)
 	removeNetwork(t, dir)
+}
+
+// A file system does not answer while a container is created, and the caller gives up. Nothing of the container is
+// left, and the shim starts others.
+func TestHangingCreation(t *testing.T) {
+	c := serveKillable(t)
+	id, pod := c.sandbox(t, &cri.PodSandboxConfig{Metadata: meta("stuck")})
+	volume := filepath.Join(c.dir, "remote", "volume")
+	if err := os.MkdirAll(volume, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	created, err := c.CreateContainer(t.Context(), &cri.CreateContainerRequest{
+		PodSandboxId: id, SandboxConfig: pod, Config: &cri.ContainerConfig{
+			Metadata: &cri.ContainerMetadata{Name: "stuck"}, Image: &cri.ImageSpec{Image: imageName},
+			Args: []string{"sleep"}, Linux: &cri.LinuxContainerConfig{},
+			Mounts: []*cri.Mount{{HostPath: volume, ContainerPath: "/volume"}},
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, err := roottest.Hang(filepath.Dir(volume))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := release(); err != nil {
+			t.Error(err)
+		}
+	})
+	short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := c.StartContainer(short, &cri.StartContainerRequest{ContainerId: created.ContainerId}); err == nil {
+		t.Error("a container started whose volume does not answer")
+	}
+	eventually.True(t, "nothing of the container is left", func() bool {
+		return !slices.ContainsFunc(podCgroups(), func(path string) bool {
+			return strings.Contains(path, created.ContainerId)
+		})
+	})
+	c.container(t, id, pod, "other", "sleep")
+	c.end(t)
 }
 
 // The agent is killed after it has deleted an ended container and before it has recorded the exit. The next agent still
