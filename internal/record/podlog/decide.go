@@ -6,9 +6,9 @@ import "time"
 // file has lines or the container has ended.
 const writerGrace = 100 * time.Millisecond
 
-// writtenGraces is how many times the grace a file before the newest has while its writer has it open. A runtime that
-// gets no time from the kernel writes late.
-const writtenGraces = 20
+// heldGrace is the grace of a file that its writer still has open, although a later file has lines. A runtime that gets
+// no time from the kernel writes late.
+const heldGrace = 20 * writerGrace
 
 // progress is the state of a reader that has read a whole file.
 type progress struct {

@@ -55,7 +55,7 @@ func (r *reader) follow(ctx context.Context) (err error) {
 func (r *reader) decide(p progress, began time.Time) (verdict, time.Duration) {
 	v, wait := decide(p, r.due, began, time.Now(), r.grace)
 	if v == leave && p.Next && !p.Closed && logfile.Written(r.cur.f) {
-		return decide(p, r.due, began, time.Now(), r.grace*writtenGraces)
+		return decide(p, r.due, began, time.Now(), r.heldGrace)
 	}
 	return v, wait
 }

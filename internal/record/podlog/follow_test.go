@@ -91,16 +91,16 @@ func (f *follower) Write(p []byte) (int, error) {
 
 // follow starts to read with the usual grace.
 func follow(ctx context.Context, l *log, o Options) *follower {
-	return followFor(ctx, l, o, writerGrace)
+	return followFor(ctx, l, o, writerGrace, heldGrace)
 }
 
-// followFor starts to read with another grace. With an endless grace, a slow machine cannot make the reader leave a
-// file that is still written.
-func followFor(ctx context.Context, l *log, o Options, grace time.Duration) *follower {
+// followFor starts to read with another grace, and another one for files that their writer has open. With an endless
+// grace, a slow machine cannot make the reader leave a file that is still written.
+func followFor(ctx context.Context, l *log, o Options, grace, held time.Duration) *follower {
 	f := &follower{t: l.t, out: make(chan string), ended: make(chan struct{}), done: make(chan error, 1)}
 	o.Follow, o.Ended = true, f.ended
 	r := newReader(l.path, o, f)
-	r.grace = grace
+	r.grace, r.heldGrace = grace, held
 	go func() {
 		f.done <- r.read(ctx)
 		close(f.out)
@@ -261,7 +261,7 @@ func TestFollowRotation(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLog(t)
 			l.write(lineRange(0, 10))
-			f := followFor(t.Context(), l, Options{}, tt.grace)
+			f := followFor(t.Context(), l, Options{}, tt.grace, tt.grace)
 			f.until(outRange(0, 10))
 			tt.rotate(l)
 			f.until(outRange(0, 30))
@@ -276,7 +276,7 @@ func TestFollowRotation(t *testing.T) {
 func TestFollowRotationWithALateStream(t *testing.T) {
 	l := newLog(t)
 	l.write(line(0))
-	f := followFor(t.Context(), l, Options{}, 24*time.Hour)
+	f := followFor(t.Context(), l, Options{}, 24*time.Hour, 24*time.Hour)
 	f.until(outRange(0, 1))
 	old := l.file
 	l.rename()
@@ -295,7 +295,7 @@ func TestFollowRotationWithALateStream(t *testing.T) {
 func TestFollowWriterThatDoesNotClose(t *testing.T) {
 	l := newLog(t)
 	l.write(line(0))
-	f := followFor(t.Context(), l, Options{}, time.Millisecond)
+	f := followFor(t.Context(), l, Options{}, time.Millisecond, time.Millisecond)
 	f.until(outRange(0, 1))
 	old := l.file
 	defer old.Close()
@@ -311,14 +311,14 @@ func TestFollowWriterThatDoesNotClose(t *testing.T) {
 func TestFollowLateWriter(t *testing.T) {
 	l := newLog(t)
 	l.write(line(0))
-	const grace = 50 * time.Millisecond
-	f := followFor(t.Context(), l, Options{}, grace)
+	const grace = 10 * time.Millisecond
+	f := followFor(t.Context(), l, Options{}, grace, 24*time.Hour)
 	f.until(outRange(0, 1))
 	old := l.file
 	l.rename()
 	l.file = l.create()
 	l.write(line(2))
-	time.Sleep(4 * grace) // the reader would leave after one
+	time.Sleep(10 * grace) // the reader would leave after one
 	_, err := old.WriteString(line(1))
 	l.check(err)
 	l.check(old.Close())

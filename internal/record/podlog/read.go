@@ -68,7 +68,7 @@ func newReader(path string, o Options, w io.Writer) *reader {
 	if target, err := os.Readlink(path); err == nil && isDockerLog(target) {
 		path = target
 	}
-	return &reader{Options: o, path: path, out: newOutput(o, w), grace: writerGrace}
+	return &reader{Options: o, path: path, out: newOutput(o, w), grace: writerGrace, heldGrace: heldGrace}
 }
 
 // isDockerLog reports whether the target of a link is a log of Docker: .../containers/<id>/<id>-json.log. A link in the
@@ -98,6 +98,8 @@ type reader struct {
 	nextWD inotify.Watch
 	due    time.Time // since when cur is due, or zero
 	grace  time.Duration
+	// heldGrace is the grace of a file that its writer has open.
+	heldGrace time.Duration
 }
 
 func (r *reader) read(ctx context.Context) error {
