@@ -272,19 +272,16 @@ func TestFollowRotation(t *testing.T) {
 	}
 }
 
-// The streams of a container switch to the new file one after the other, and a runtime that gets no time from the
-// kernel writes the end of a file when the next one has long begun.
+// The streams of a container switch to the new file one after the other.
 func TestFollowRotationWithALateStream(t *testing.T) {
-	const grace = 10 * time.Millisecond
 	l := newLog(t)
 	l.write(line(0))
-	f := followFor(t.Context(), l, Options{}, grace, 24*time.Hour)
+	f := followFor(t.Context(), l, Options{}, 24*time.Hour, 24*time.Hour)
 	f.until(outRange(0, 1))
 	old := l.file
 	l.rename()
 	l.file = l.create()
 	l.write(line(2))
-	time.Sleep(10 * grace) // the reader would leave after one
 	_, err := old.WriteString(line(1))
 	l.check(err)
 	l.check(old.Close())
@@ -292,6 +289,29 @@ func TestFollowRotationWithALateStream(t *testing.T) {
 	close(f.ended)
 	l.check(l.file.Close())
 	f.end(outRange(0, 3), nil)
+}
+
+// A runtime that gets no time from the kernel writes the end of a file when the next one has long begun.
+func TestDecideAboutAHeldFile(t *testing.T) {
+	l := newLog(t)
+	cur, err := openFile(l.path)
+	l.check(err)
+	defer func() { l.check(cur.close()) }()
+	now := time.Now()
+	r := &reader{cur: cur, due: now.Add(-time.Minute), grace: time.Second, heldGrace: time.Hour}
+	p := progress{Next: true, Filled: true}
+	if v, wait := r.decide(p, now); v != linger || wait > time.Hour-time.Minute {
+		t.Errorf("open for writing: %d, %v; want to linger for the rest of the hour", v, wait)
+	}
+	r.heldGrace = time.Minute
+	if v, _ := r.decide(p, now); v != leave {
+		t.Errorf("open for writing for too long: %d, want to leave", v)
+	}
+	l.check(l.file.Close())
+	r.heldGrace = time.Hour
+	if v, _ := r.decide(p, now); v != leave {
+		t.Errorf("closed: %d, want to leave", v)
+	}
 }
 
 // A writer that keeps rotated files open does not delay its reader.
