@@ -51,6 +51,12 @@ func Host(name string) (*os.File, error) {
 	return openat2(unix.AT_FDCWD, name, unix.O_PATH, unix.RESOLVE_NO_MAGICLINKS)
 }
 
+// Location returns the path of an open file, with links resolved. The kernel follows renames of the file (proc(5)). The
+// path of a file that was deleted ends with " (deleted)".
+func Location(f *os.File) (string, error) {
+	return os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+}
+
 // Open opens rel below dir for reference (O_PATH). It follows symbolic links that stay below dir.
 func Open(dir *os.File, rel string) (*os.File, error) {
 	rel, err := Clean(rel)

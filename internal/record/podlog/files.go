@@ -202,9 +202,9 @@ func (l *file) newer(path string, files []generation, last time.Time) []generati
 	return newerThan(l.beginning(), last, path, files)
 }
 
-// name returns the name that the file has, or had when it was deleted. The kernel follows renames (proc(5)).
+// name returns the name that the file has, or had when it was deleted.
 func (l *file) name() string {
-	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", l.f.Fd()))
+	path, err := safepath.Location(l.f)
 	if err != nil {
 		return ""
 	}

@@ -152,7 +152,7 @@ func (v *Volumes) open(m mounted, mount corev1.VolumeMount) (*os.File, error) {
 // a mount below. A bind mount of it in the host's mount namespace would keep the host from removing those mount points
 // (EBUSY).
 func (v *Volumes) byPath(f *os.File) (bool, error) {
-	at, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+	at, err := safepath.Location(f)
 	if err != nil {
 		return false, err
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,7 +102,7 @@ func device(r volume.Request) (string, error) {
 	if !isDevice(f) {
 		return "", nil
 	}
-	return os.Readlink("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+	return safepath.Location(f)
 }
 
 func isDevice(f *os.File) bool {
