@@ -57,7 +57,7 @@ type Hosted interface {
 // Dirs are the directories of a side. State that does not survive a reboot is in Run, or in Root if Run is empty.
 type Dirs struct{ Root, Run string }
 
-// Beside are the directories of another side, beside those of one.
+// Beside returns the directories of a side called name, next to the directories d of another one.
 func Beside(d Dirs, name string) Dirs {
 	return Dirs{Root: filepath.Join(filepath.Dir(d.Root), name), Run: filepath.Join(filepath.Dir(d.Run), name)}
 }
