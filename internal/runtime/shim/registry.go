@@ -26,17 +26,14 @@ type registry struct {
 
 var errEnding = errors.New("the shim is ending")
 
-const (
-	// firstTime is how long a new shim waits for its first container. It starts with the sandbox of a pod.
-	firstTime = 3 * time.Second
-	// idleTime is how long a shim waits for another container after its last one.
-	idleTime = 500 * time.Millisecond
-)
+// idleTime is how long a shim waits for its first container, and for another one after its last. So the pods of a node
+// that runs one after the other do not each pay for the start of a shim. An agent that stops ends it at once.
+const idleTime = 10 * time.Second
 
 // newRegistry makes a registry. It calls end when the time without a container is over.
 func newRegistry(end func()) *registry {
 	r := &registry{containers: map[string]*container{}, changing: map[string]chan struct{}{}, end: end}
-	r.idle = time.AfterFunc(firstTime, r.endIfEmpty)
+	r.idle = time.AfterFunc(idleTime, r.endIfEmpty)
 	return r
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
@@ -72,6 +73,25 @@ func TestRegistryEndsOnlyWhenEmpty(t *testing.T) {
 	if err := r.reserve("late"); !errors.Is(err, errEnding) {
 		t.Errorf("reserved a container in a shim that ends: %v", err)
 	}
+}
+
+// A shim outlives a pod that is replaced, so the next pod does not wait for another shim. It ends if nothing comes.
+func TestRegistryWaitsForAnotherContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan struct{})
+		r := newRegistry(func() { close(ended) })
+		if err := r.reserve("c"); err != nil {
+			t.Fatal(err)
+		}
+		r.set("c", &container{})
+		time.Sleep(time.Hour)
+		removed := time.Now()
+		r.set("c", nil)
+		<-ended
+		if waited := time.Since(removed); waited != idleTime {
+			t.Errorf("the shim ended %s after its last container, not %s", waited, idleTime)
+		}
+	})
 }
 
 func TestRemovedRecordIsNotWrittenAgain(t *testing.T) {
