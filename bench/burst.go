@@ -57,14 +57,17 @@ func best(all map[int]burstTimes) (concurrency int) {
 func (b *bench) bursts(ctx context.Context) error {
 	r := &b.results.Bursts
 	var err error
-	if r.Start, r.End, err = b.burstsOf(ctx, b.burst, b.concurrency, b.concurrency); err != nil {
+	if r.Start, r.End, err = b.burstsOf(ctx, b.floor, b.burst, b.concurrency, b.concurrency); err != nil {
 		return err
 	}
-	r.LargeStart, r.LargeEnd, err = b.burstsOf(ctx, b.large, []int{best(r.Start.Floor)}, []int{best(r.Start.Bare)})
+	r.LargeStart, r.LargeEnd, err = b.burstsOf(ctx, b.floor, b.large, []int{best(r.Start.Floor)},
+		[]int{best(r.Start.Bare)})
 	return err
 }
 
-func (b *bench) burstsOf(ctx context.Context, pods int, floors, bares []int) (up, down burst, err error) {
+// burstsOf compares Berth with a floor at some concurrencies, and with runc alone at others, which may be none.
+func (b *bench) burstsOf(ctx context.Context, floor side.Side, pods int, floors, bares []int) (up, down burst,
+	err error) {
 	up = burst{Pods: pods, Floor: map[int]burstTimes{}, Bare: map[int]burstTimes{}}
 	down = burst{Pods: pods, Floor: map[int]burstTimes{}}
 	for round := range b.rounds {
@@ -76,7 +79,7 @@ func (b *bench) burstsOf(ctx context.Context, pods int, floors, bares []int) (up
 			side.Side
 			concurrencies []int
 			up, down      map[int]burstTimes
-		}{{b.floor, floors, up.Floor, down.Floor}, {b.bare, bares, up.Bare, map[int]burstTimes{}}} {
+		}{{floor, floors, up.Floor, down.Floor}, {b.bare, bares, up.Bare, map[int]burstTimes{}}} {
 			for _, c := range s.concurrencies {
 				started, ended := s.up[c], s.down[c]
 				this := burstOf{fmt.Sprintf("%s-%d", prefix, c), pods, c}
@@ -134,6 +137,9 @@ func (b burst) row(p *page, goal string) {
 		b.Pods, best(b.Floor), best(b.Bare)), goal)
 }
 
+// podCPU is the CPU time of a side for one pod, in milliseconds.
+func (b burst) podCPU(t burstTimes) float64 { return t.CPU / float64(b.Pods) * 1000 }
+
 // burstCosts prints the CPU time of bursts.
 func burstCosts(p *page, all ...burst) {
 	p.line("\n## CPU time of all processes, for one pod, in ms\n")
@@ -145,8 +151,7 @@ func burstCosts(p *page, all ...burst) {
 		if b.Pods == 0 {
 			continue
 		}
-		each := func(t burstTimes) float64 { return t.CPU / float64(b.Pods) * 1000 }
-		ours, floor, bare := each(b.Berth), each(b.Floor[best(b.Floor)]), each(b.Bare[best(b.Bare)])
+		ours, floor, bare := b.podCPU(b.Berth), b.podCPU(b.Floor[best(b.Floor)]), b.podCPU(b.Bare[best(b.Bare)])
 		p.line("| a pod of a burst of %d | %.1f | %.1f | %.2f | %.1f | **%.2f** | 1.40 |", b.Pods, ours, floor,
 			ratio(ours, floor), bare, ratio(ours, bare))
 	}

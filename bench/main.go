@@ -113,6 +113,7 @@ func parts() []part {
 		{name: "one", measure: (*bench).one},
 		{name: "several", measure: (*bench).several},
 		{name: "burst", measure: (*bench).bursts},
+		{name: "stock", measure: (*bench).stock},
 		{name: "ending", measure: (*bench).ending},
 		{name: "restart", measure: (*bench).restart},
 		{name: "readiness", measure: (*bench).readiness},

@@ -25,6 +25,7 @@ type results struct {
 	One     comparison   `json:"onePod"`
 	Several comparison   `json:"severalContainers"`
 	Bursts  burstResults `json:"bursts"`
+	Stock   besideStock  `json:"besideStockContainerd"`
 	// Create is how long runc create alone takes.
 	Create    summary           `json:"runcCreate"`
 	Ending    ending            `json:"ending"`
@@ -33,8 +34,7 @@ type results struct {
 	Probes    probeCost         `json:"execProbes"`
 	Objects   comparison        `json:"objectVolumes"`
 	Update    update            `json:"configMapUpdate"`
-	Idle      idle.Costs        `json:"idleWithPods"`
-	IdleFresh idle.Costs        `json:"idleWithPodsOfAFreshAgent"`
+	Idle      idle.Results      `json:"idleWithPods"`
 	BinaryMB  float64           `json:"binaryMB"`
 	Placement placement.Results `json:"placement"`
 	Scale     scale.Result      `json:"scale"`
@@ -185,12 +185,13 @@ func (r results) text() string {
 		}
 		burstDetails(p, r.Bursts.Start, r.Bursts.End)
 	}
+	r.Stock.text(p)
 	r.Ending.text(p, r.Create)
 	r.Restart.text(p)
 	r.Readiness.text(p)
 	r.Probes.text(p)
 	objectRows(p, r)
-	for _, line := range idle.Lines(r.Idle, r.IdleFresh) {
+	for _, line := range r.Idle.Lines() {
 		p.line("%s", line)
 	}
 	if r.BinaryMB > 0 {

@@ -103,13 +103,19 @@ func measure(ctx context.Context, agent *side.Berth, pods int, watch time.Durati
 	return c, err
 }
 
+// Results are the costs of the agent that all parts before have used, and those of fresh agents.
+type Results struct {
+	Used  Costs `json:"used"`
+	Fresh Costs `json:"fresh"`
+}
+
 // Lines are the lines of the report, none if nothing was measured.
-func Lines(used, fresh Costs) []string {
-	if len(used) == 0 {
+func (r Results) Lines() []string {
+	if len(r.Used) == 0 {
 		return nil
 	}
 	lines := []string{
-		fmt.Sprintf("\n## Agent, runtime, shim and holders with idle pods, over %.0f s\n", used[0].Seconds),
+		fmt.Sprintf("\n## Agent, runtime, shim and holders with idle pods, over %.0f s\n", r.Used[0].Seconds),
 		"| pods | agent | CPU, % of a core | goal | CPU of containers | PSS, MB | goal | agent's RSS, MB | " +
 			"in no file |",
 		"|---|---|---|---|---|---|---|---|---|",
@@ -117,7 +123,7 @@ func Lines(used, fresh Costs) []string {
 	for _, from := range []struct {
 		name string
 		all  Costs
-	}{{"fresh", fresh}, {"of all parts before", used}} {
+	}{{"fresh", r.Fresh}, {"of all parts before", r.Used}} {
 		for i, c := range from.all {
 			lines = append(lines, fmt.Sprintf("| %d | %s | %.2f | %.2f | %.2f | %.1f | %.0f | %.1f | %.1f |",
 				c.Pods, from.name, c.CPUPercent, goals[i].cpu, c.WorkloadPercent, c.PSSMB, goals[i].pss, c.RSSMB,

@@ -42,16 +42,27 @@ type floorPod struct {
 	ended   bool     // the pod is being removed, so its containers must not restart
 }
 
-// StartFloor starts the embedded runtime alone on its directories, with the image loaded.
-func StartFloor(ctx context.Context, dirs Dirs) (*Floor, error) {
-	root := dirs.Root
-	f := &Floor{
-		Process: Process{Dirs: dirs, Stamps: filepath.Join(root, "stamps"), group: Group{"floor"}, remains: []string{
-			filepath.Join(root, "logs", "*"),
-			"/sys/fs/cgroup/*/berth-bench/floor/pod-*", "/sys/fs/cgroup/berth-bench/floor/pod-*",
+// newFloor describes a floor, and the pods in its group.
+func newFloor(dirs Dirs, group Group) *Floor {
+	pods := group.name() + "/pod-*"
+	return &Floor{
+		Process: Process{Dirs: dirs, Stamps: filepath.Join(dirs.Root, "stamps"), group: group, remains: []string{
+			filepath.Join(dirs.Root, "logs", "*"), "/sys/fs/cgroup/*" + pods, "/sys/fs/cgroup" + pods,
 		}},
 		pods: map[string]*floorPod{},
 	}
+}
+
+// FloorOn is a floor on a runtime that runs already, with the name of its group. Close leaves the runtime.
+func FloorOn(dirs Dirs, name, endpoint string, pid int) (f *Floor, err error) {
+	f = newFloor(dirs, Group{name})
+	f.cri, err = dial(endpoint)
+	return f, errors.Join(err, os.MkdirAll(f.Stamps, 0o755), f.group.make(), f.group.join(pid))
+}
+
+// StartFloor starts the embedded runtime alone on its directories, with the image loaded.
+func StartFloor(ctx context.Context, dirs Dirs) (*Floor, error) {
+	f := newFloor(dirs, Group{"floor"})
 	config := thresholds + "podCIDR: \"10.205.2.0/24,fd00:be:2::/64\"\ncgroupRoot: /berth-bench/floor\n"
 	if err := f.launch(config, "runtime", "--listen", f.socket(), "--image-archive", Archive); err != nil {
 		return nil, err

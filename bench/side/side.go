@@ -120,20 +120,12 @@ func install(path string) error {
 
 // launch writes the configuration and starts the binary.
 func (p *Process) launch(config string, args ...string) error {
-	if err := errors.Join(os.MkdirAll(p.Stamps, 0o755), p.group.make()); err != nil {
-		return err
-	}
-	if err := os.WriteFile(p.config(), []byte(configHeader+config), 0o644); err != nil {
-		return err
-	}
-	client, err := cri.New(p.socket(), cri.Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	if err != nil {
+	client, err := dial(p.socket())
+	if err = errors.Join(err, os.MkdirAll(p.Stamps, 0o755), p.group.make(), install(binary(p.Root)),
+		os.WriteFile(p.config(), []byte(configHeader+config), 0o644)); err != nil {
 		return err
 	}
 	p.cri = client
-	if err := install(binary(p.Root)); err != nil {
-		return err
-	}
 	args = slices.Concat(args, onDirs(p.Dirs), []string{"--log-level", "warn", "--config", p.config()})
 	p.cmd = exec.Command(binary(p.Root), args...)
 	p.cmd.Stderr = os.Stderr
@@ -143,11 +135,19 @@ func (p *Process) launch(config string, args ...string) error {
 	return p.group.join(p.PID())
 }
 
+func dial(endpoint string) (*cri.Client, error) {
+	return cri.New(endpoint, cri.Options{Log: slog.New(slog.DiscardHandler)})
+}
+
 // RemoveGroups removes the cgroup of all sides. Call it when all of them are closed.
 func RemoveGroups() error { return removeGroup(".") }
 
-// Close ends the process and removes everything of it from the machine.
+// Close ends the process and removes everything of it from the machine. A process that the side has not started must
+// have ended.
 func (p *Process) Close() error {
+	if p.cmd == nil {
+		return errors.Join(p.cri.Close(), removeGroup(p.group.side))
+	}
 	err := p.cmd.Process.Signal(unix.SIGTERM)
 	_ = p.cmd.Wait() // the error says that the signal ended it
 	args := append(onDirs(p.Dirs), "reset", "--yes", "--config", p.config())

@@ -22,6 +22,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/internal/cri"
+	pauseimage "github.com/berth-run/berth/internal/runtime/pause"
 )
 
 const pause = "berth.test/pause:1"
@@ -76,6 +77,17 @@ func Build(ctx context.Context, dir, tools, workload string) (Parts, error) {
 func Built(dir, plugins, workload string) (Parts, error) {
 	p := Parts{plugins: plugins, workload: workload, pause: filepath.Join(dir, "pause.tar")}
 	return p, buildPause(workload, p.pause)
+}
+
+// WithPause returns parts with the pause image of a program, such as the holder's, which needs less than the workload.
+// It writes the image to a file.
+func (p Parts) WithPause(program io.Reader, file string) (Parts, error) {
+	archive, err := pauseimage.Archive(pause, program)
+	if err != nil {
+		return p, err
+	}
+	p.pause = file
+	return p, os.WriteFile(file, archive, 0o644)
 }
 
 // Options of a Daemon.
