@@ -54,8 +54,12 @@ func Start(ctx context.Context, dirs side.Dirs) (_ *Stock, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Floor, err = side.FloorOn(dirs, "stock", s.daemon.Endpoint(), s.daemon.Pid())
-	return s, err
+	floor, err := side.FloorOn(dirs, "stock", s.daemon.Endpoint(), s.daemon.Pid())
+	if err != nil {
+		return nil, err
+	}
+	s.Floor = floor
+	return s, nil
 }
 
 // Close ends the containerd and removes everything of it from the machine.
