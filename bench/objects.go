@@ -173,7 +173,7 @@ func objectRows(p *page, r results) {
 			configMaps, secrets)
 		p.line("| what | with p50 (min, p90) | without p50 (min, p90) | ratio | goal |")
 		p.line("|---|---|---|---|---|")
-		r.Objects.row(p, "start, to the last container", "-")
+		r.Objects.row(p, "start, to the last container")
 	}
 	if u := r.Update; u.Pods > 0 {
 		p.line("\n## From the edit of a ConfigMap to the last of %d pods that mount it, in ms\n", u.Pods)

@@ -181,7 +181,7 @@ func (r results) text() string {
 		p.line("| what | Berth p50 (min, p99) | CRI calls p50 (min, p99) | ratio | goal |")
 		p.line("|---|---|---|---|---|")
 		for _, b := range []burst{r.Bursts.End, r.Bursts.LargeEnd} {
-			b.comparison().row(p, fmt.Sprintf("%d pods with a grace period of 0, to the last one", b.Pods), "-")
+			b.comparison().row(p, fmt.Sprintf("%d pods with a grace period of 0, to the last one", b.Pods))
 		}
 		burstDetails(p, r.Bursts.Start, r.Bursts.End)
 	}

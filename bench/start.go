@@ -81,12 +81,13 @@ func alternate(ctx context.Context, n int, ours, floor way, bare *way) (comparis
 	return c, nil
 }
 
-func (c comparison) row(p *page, what, goal string) {
+// row is a row of a table that compares with the floor and has no goal.
+func (c comparison) row(p *page, what string) {
 	if c.Berth.N == 0 {
 		return
 	}
-	p.line("| %s, n=%d | %.1f (%.1f, %.1f) | %.1f (%.1f, %.1f) | **%.2f** | %s |", what, c.Berth.N,
-		c.Berth.P50, c.Berth.Min, c.Berth.P99, c.Floor.P50, c.Floor.Min, c.Floor.P99, c.Ratio, goal)
+	p.line("| %s, n=%d | %.1f (%.1f, %.1f) | %.1f (%.1f, %.1f) | **%.2f** | - |", what, c.Berth.N,
+		c.Berth.P50, c.Berth.Min, c.Berth.P99, c.Floor.P50, c.Floor.Min, c.Floor.P99, c.Ratio)
 }
 
 // startHeader begins a table of bareRow.

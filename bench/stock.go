@@ -47,12 +47,12 @@ func (c besideStock) text(p *page) {
 	p.line("\n## Beside stock containerd: a shim, a pause container and CNI plugins for each pod, in ms\n")
 	p.line("| what | Berth p50 (min, p99) | CRI calls to containerd p50 (min, p99) | ratio | goal |")
 	p.line("|---|---|---|---|---|")
-	c.One.row(p, "one pod of one container", "-")
-	c.Several.row(p, fmt.Sprintf("one pod of %d containers, to the last one", c.Several.Containers), "-")
+	c.One.row(p, "one pod of one container")
+	c.Several.row(p, fmt.Sprintf("one pod of %d containers, to the last one", c.Several.Containers))
 	concurrency := best(c.Start.Floor)
 	c.Start.comparison().row(p,
-		fmt.Sprintf("burst of %d pods, to the last one (containerd %d at a time)", c.Start.Pods, concurrency), "-")
-	c.End.comparison().row(p, fmt.Sprintf("termination of %d pods", c.End.Pods), "-")
+		fmt.Sprintf("burst of %d pods, to the last one (containerd %d at a time)", c.Start.Pods, concurrency))
+	c.End.comparison().row(p, fmt.Sprintf("termination of %d pods", c.End.Pods))
 	ours, theirs := c.Start.podCPU(c.Start.Berth), c.Start.podCPU(c.Start.Floor[concurrency])
 	p.line("| CPU of a pod of the burst, mean | %.1f | %.1f | **%.2f** | - |", ours, theirs, ratio(ours, theirs))
 }
