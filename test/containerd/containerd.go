@@ -4,6 +4,7 @@ package containerd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,6 +98,8 @@ type Options struct {
 	Dir string
 	// Bridge is the name of the pod network's device, Subnet its addresses.
 	Bridge, Subnet string
+	// State is the directory that Daemon.State returns, by default one in Dir.
+	State string
 	// Systemd: systemd makes the cgroups of containers.
 	Systemd bool
 }
@@ -109,9 +112,10 @@ type Daemon struct {
 
 // New starts a containerd and imports the images of the workload and of the sandboxes. Its CRI service knows both.
 func New(ctx context.Context, o Options) (*Daemon, error) {
+	o.State = cmp.Or(o.State, filepath.Join(o.Dir, "state"))
 	d := &Daemon{opts: o}
 	if err := errors.Join(
-		write(d.at("config.toml"), configText, d.at("root"), d.at("state"), d.at("c.sock"), o.Parts.plugins,
+		write(d.at("config.toml"), configText, d.at("root"), d.State(), d.at("c.sock"), o.Parts.plugins,
 			d.at("net.d"), d.Registries(), d.at("runc"), o.Systemd),
 		d.Network(true),
 	); err != nil {
@@ -168,7 +172,7 @@ func (d *Daemon) Dir() string { return d.opts.Dir }
 
 // State is the directory with the daemon's files that a reboot of the machine removes. An installed containerd has
 // them below /run.
-func (d *Daemon) State() string { return filepath.Join(d.opts.Dir, "state") }
+func (d *Daemon) State() string { return d.opts.State }
 
 // Registries is the directory with the configuration of registries (certs.d).
 func (d *Daemon) Registries() string { return filepath.Join(d.opts.Dir, "certs.d") }
@@ -228,14 +232,13 @@ func (d *Daemon) Network(present bool) error {
 
 func (d *Daemon) at(name string) string { return filepath.Join(d.opts.Dir, name) }
 
-// Close ends the daemon and removes its network and directory. Its containers
-// must be gone.
+// Close ends the daemon and removes its network and directories. Its containers must be gone.
 func (d *Daemon) Close() error {
 	err := d.Stop(unix.SIGTERM)
 	if link, linkErr := netlink.LinkByName(d.opts.Bridge); linkErr == nil {
 		err = errors.Join(err, netlink.LinkDel(link))
 	}
-	return errors.Join(err, d.removeResults(), os.RemoveAll(d.opts.Dir))
+	return errors.Join(err, d.removeResults(), os.RemoveAll(d.opts.Dir), os.RemoveAll(d.opts.State))
 }
 
 // removeResults removes what libcni remembers of this daemon's sandboxes. A daemon that is stopped while it makes a
@@ -244,7 +247,8 @@ func (d *Daemon) removeResults() error {
 	files, err := filepath.Glob("/var/lib/cni/results/*")
 	for _, file := range files {
 		text, readErr := os.ReadFile(file) // one that is gone is of another test
-		if readErr == nil && bytes.Contains(text, []byte(d.opts.Dir+"/")) {
+		ours := bytes.Contains(text, []byte(d.opts.Dir+"/")) || bytes.Contains(text, []byte(d.opts.State+"/"))
+		if readErr == nil && ours {
 			err = errors.Join(err, os.Remove(file))
 		}
 	}
