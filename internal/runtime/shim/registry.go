@@ -26,8 +26,8 @@ type registry struct {
 
 var errEnding = errors.New("the shim is ending")
 
-// idleTime is how long a shim waits for its first container, and for another one after its last. So the pods of a node
-// that runs one after the other do not each pay for the start of a shim. An agent that stops ends it at once.
+// idleTime is how long a shim waits for its first container, and for another one after its last. So pods that run one
+// after the other do not each wait for the start of a shim. An agent that stops ends it at once.
 const idleTime = 10 * time.Second
 
 // newRegistry makes a registry. It calls end when the time without a container is over.

@@ -84,7 +84,7 @@ func TestRegistryWaitsForAnotherContainer(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.set("c", &container{})
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // on the clock of synctest, which does not wait
 		removed := time.Now()
 		r.set("c", nil)
 		<-ended
