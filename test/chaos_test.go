@@ -81,7 +81,8 @@ var chaosContainers = map[string][]string{
 	"plain": {"app"}, "whole": {"app", "other", "side"}, "host": {"app"}, "claim": {"app"}, "job": {}, "crash": nil,
 }
 
-// chaosSpecs has the specs of the kinds of pods. A container of kind claim writes a file into its claim.
+// chaosSpecs has the specs of the kinds of pods. A pod of kind claim is ready when it has written a file into its
+// claim.
 var chaosSpecs = map[string]string{
 	"plain": `{terminationGracePeriodSeconds: 0, containers: [{name: app, image: IMAGE, args: [sleep]}]}`,
 	"whole": `
@@ -111,6 +112,7 @@ var chaosSpecs = map[string]string{
   - name: app
     image: IMAGE
     args: [append, /data/NAME, line, then, sleep]
+    readinessProbe: {exec: {command: [/workload, exists, /data/NAME]}, periodSeconds: 1, timeoutSeconds: 10}
     volumeMounts: [{name: data, mountPath: /data}]
   volumes: [{name: data, persistentVolumeClaim: {claimName: NAME}}]`,
 	"job": `{restartPolicy: Never, containers: [{name: app, image: IMAGE, args: [exit, "0", 100ms]}]}`,
