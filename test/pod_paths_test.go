@@ -100,18 +100,19 @@ func TestPathsOfPodsAreOpenedSafely(t *testing.T) {
 // sharedLoops lists the files below internal/pod that start goroutines without package guard. A panic in one of them
 // ends the agent.
 var sharedLoops = map[string]string{
-	"internal/pod/source/source.go":                    "Its goroutines read the sources of all pods.",
-	"internal/pod/source/merge.go":                     "The goroutine keeps the identities of all pods.",
-	"internal/pod/pleg/pleg.go":                        "Its goroutines follow the runtime.",
-	"internal/pod/steps/probe/run.go":                  "The loop is of all probes; each probe runs in a guard.Call.",
-	"internal/pod/steps/resize/run.go":                 "The goroutine keeps the sizes of all pods.",
-	"internal/pod/steps/dra/drivers.go":                "Its goroutines follow the drivers.",
-	"internal/pod/steps/volume/csi/run.go":             "Its goroutines serve the volumes of all pods.",
-	"internal/pod/steps/volume/csi/driver/registry.go": "Its goroutines follow the drivers.",
-	"internal/pod/steps/volume/csi/driver/objects.go":  "The goroutine waits for the objects of a driver.",
-	"internal/pod/steps/volume/payload/run.go":         "Its goroutines update the volumes of all pods.",
-	"internal/pod/steps/device/supply/run.go":          "Its goroutines follow the device plugins.",
-	"internal/pod/steps/claim/claim.go":                "Its goroutines remove the volumes of claims.",
+	"internal/pod/source/source.go":                      "Its goroutines read the sources of all pods.",
+	"internal/pod/source/merge.go":                       "The goroutine keeps the identities of all pods.",
+	"internal/pod/source/content/directory/directory.go": "Its goroutines read all manifests and sync their copies.",
+	"internal/pod/pleg/pleg.go":                          "Its goroutines follow the runtime.",
+	"internal/pod/steps/probe/run.go":                    "The loop is of all probes; each probe runs in a guard.Call.",
+	"internal/pod/steps/resize/run.go":                   "The goroutine keeps the sizes of all pods.",
+	"internal/pod/steps/dra/drivers.go":                  "Its goroutines follow the drivers.",
+	"internal/pod/steps/volume/csi/run.go":               "Its goroutines serve the volumes of all pods.",
+	"internal/pod/steps/volume/csi/driver/registry.go":   "Its goroutines follow the drivers.",
+	"internal/pod/steps/volume/csi/driver/objects.go":    "The goroutine waits for the objects of a driver.",
+	"internal/pod/steps/volume/payload/run.go":           "Its goroutines update the volumes of all pods.",
+	"internal/pod/steps/device/supply/run.go":            "Its goroutines follow the device plugins.",
+	"internal/pod/steps/claim/claim.go":                  "Its goroutines remove the volumes of claims.",
 }
 
 func TestGoroutinesOfPodsAreGuarded(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 // notState are directories of a root whose files are not the agent's state.
 var notState = []string{"runtime", "run", "pods", "volumes", "plugins", "logs", "manifests"}
 
-// mayBeDamaged are directories of a root whose files the agent does not sync: a cut may damage them, but the agent must
-// name them (checkpoint.Dir.SaveUnsynced, checkpoint.ReplaceUnsynced).
-var mayBeDamaged = []string{"status", "probes", "allocations", "devices", "timelines"}
+// mayBeDamaged are directories of a root whose files the agent does not sync, or syncs later. A cut may damage them,
+// but the agent must name them (checkpoint.Dir.SaveUnsynced, checkpoint.ReplaceUnsynced).
+var mayBeDamaged = []string{"status", "probes", "allocations", "devices", "timelines", "static"}
 
 // Damaged returns the state files below a root that cannot be read. synced is true for a file that no cut may damage.
 // The agent may run: files that it removes meanwhile are not damaged.

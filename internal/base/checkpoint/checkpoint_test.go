@@ -388,6 +388,9 @@ func TestDeleteOfAnAbsentKeySyncsTheDirectory(t *testing.T) {
 	if err := refusing.DeleteUnsynced("absent"); err != nil {
 		t.Errorf("delete without a sync: %v", err)
 	}
+	if err := refusing.Sync("absent"); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("sync after it: %v, want %v", err, syscall.EINVAL)
+	}
 	if err := NewDir[string](filepath.Join(t.TempDir(), "absent"), Format{Version: 1}).Delete("k"); err != nil {
 		t.Errorf("delete in a directory that does not exist: %v", err)
 	}

@@ -21,7 +21,7 @@ const (
 )
 
 // Dir is a collection with one file for each key. So a change writes one small file, and damage loses one key. It has
-// one user at a time.
+// one user at a time; only Sync may be called beside it.
 type Dir[T any] struct {
 	path   string
 	format Format
@@ -67,17 +67,38 @@ func (d *Dir[T]) Delete(key string) error { return d.delete(key, true) }
 func (d *Dir[T]) DeleteUnsynced(key string) error { return d.delete(key, false) }
 
 func (d *Dir[T]) delete(key string, synced bool) error {
-	err := remove(d.file(key), synced)
-	if err == nil && synced && d.doubtful.Load() {
-		err = ignoreAbsent(prove(d.path))
-	}
+	err := remove(d.file(key), false)
 	if synced {
-		d.doubtful.Store(err != nil)
+		err = errors.Join(err, d.syncEntries())
 	}
 	if err != nil {
 		return fmt.Errorf("delete %q: %w", key, err)
 	}
 	return nil
+}
+
+// Sync makes unsynced saves and removals of keys survive a power cut. It syncs the directory once for all of them.
+func (d *Dir[T]) Sync(keys ...string) error {
+	var errs []error
+	for _, key := range keys {
+		if err := ignoreAbsent(Sync(d.file(key))); err != nil {
+			errs = append(errs, fmt.Errorf("sync %q: %w", key, err))
+		}
+	}
+	if err := d.syncEntries(); err != nil {
+		errs = append(errs, fmt.Errorf("sync state directory: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+// syncEntries makes renames and removals in the directory survive a power cut.
+func (d *Dir[T]) syncEntries() error {
+	err := ignoreAbsent(Sync(d.path))
+	if err == nil && d.doubtful.Load() {
+		err = ignoreAbsent(prove(d.path))
+	}
+	d.doubtful.Store(err != nil)
+	return err
 }
 
 // LoadAll returns every key that it can read, also if there is an error. The error joins a *DamagedError for each file

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/inotify"
@@ -100,9 +101,17 @@ func New(o Options, out content.Sink) *Directory {
 	return d
 }
 
-// Run reads the directory until ctx ends. It calls seen after each complete read.
+// Run reads the directory until ctx ends, and waits for its goroutines. It calls seen after each complete read.
 func (d *Directory) Run(ctx context.Context, seen func()) error {
 	d.recall()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return d.copies.run(ctx) })
+	group.Go(func() error { return d.follow(ctx, seen) })
+	return group.Wait()
+}
+
+// follow reads the directory, and reads it again as it changes, until ctx ends.
+func (d *Directory) follow(ctx context.Context, seen func()) error {
 	events := d.at.start()
 	defer d.at.end()
 	relist := time.NewTicker(d.at.period)
