@@ -111,8 +111,8 @@ var chaosSpecs = map[string]string{
   containers:
   - name: app
     image: IMAGE
-    args: [append, /data/NAME, line, then, sleep]
-    readinessProbe: {exec: {command: [/workload, exists, /data/NAME]}, periodSeconds: 1, timeoutSeconds: 10}
+    args: [append, /data/NAME, line, then, serve]
+    readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1, timeoutSeconds: 10}
     volumeMounts: [{name: data, mountPath: /data}]
   volumes: [{name: data, persistentVolumeClaim: {claimName: NAME}}]`,
 	"job": `{restartPolicy: Never, containers: [{name: app, image: IMAGE, args: [exit, "0", 100ms]}]}`,
