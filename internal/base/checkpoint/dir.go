@@ -21,7 +21,7 @@ const (
 )
 
 // Dir is a collection with one file for each key. So a change writes one small file, and damage loses one key. It has
-// one user at a time; only Sync may be called beside it.
+// one user at a time; only Sync may be called beside its unsynced calls.
 type Dir[T any] struct {
 	path   string
 	format Format
@@ -68,8 +68,12 @@ func (d *Dir[T]) DeleteUnsynced(key string) error { return d.delete(key, false) 
 
 func (d *Dir[T]) delete(key string, synced bool) error {
 	err := remove(d.file(key), false)
-	if synced {
-		err = errors.Join(err, d.syncEntries())
+	switch {
+	case !synced:
+	case err == nil:
+		err = d.syncEntries()
+	default:
+		d.doubtful.Store(true)
 	}
 	if err != nil {
 		return fmt.Errorf("delete %q: %w", key, err)

@@ -35,7 +35,7 @@ func TestCopiesAreSyncedLaterUntilTheDiskCan(t *testing.T) {
 		go func() { ended <- c.run(ctx) }()
 		logged := func(after time.Duration, want string) {
 			t.Helper()
-			time.Sleep(after)
+			time.Sleep(after) // on the clock of synctest, which does not wait
 			synctest.Wait()
 			if !strings.Contains(log.String(), want) || want == "" && log.String() != "" {
 				t.Errorf("logged: %q, want %q", log.String(), want)
