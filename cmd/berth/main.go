@@ -6,7 +6,7 @@ import (
 	"os"
 
 	_ "github.com/berth-run/berth/internal/base/firstgc" // commands end before they would collect garbage
-	"github.com/berth-run/berth/internal/base/heap"
+	"github.com/berth-run/berth/internal/base/grpcbuffer"
 	"github.com/berth-run/berth/internal/base/mount"
 	"github.com/berth-run/berth/internal/cli"
 )
@@ -16,6 +16,6 @@ func main() {
 	if handled, code := mount.Main(os.Args, os.Stdin, os.Stdout); handled {
 		os.Exit(code)
 	}
-	heap.FitBuffers()
+	grpcbuffer.Fit()
 	os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -1,3 +1,3 @@
-// Package heap keeps the agent's memory small: an agent is idle most of the time, and returns the memory that a burst
-// of work has used. It owns the garbage collector's percentage of the process, and gRPC's pool of buffers.
+// Package heap keeps the memory of the agent and of a shim small: they are idle most of the time, and return the memory
+// that a burst of work has used. It owns when Go collects garbage in the process.
 package heap

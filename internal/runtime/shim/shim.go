@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -26,11 +25,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/boot"
-	"github.com/berth-run/berth/internal/base/idle"
+	"github.com/berth-run/berth/internal/base/heap"
 	"github.com/berth-run/berth/internal/base/logfile"
-	"github.com/berth-run/berth/internal/base/pages"
 	"github.com/berth-run/berth/internal/base/sysmon"
-	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/base/witness"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
 	"github.com/berth-run/berth/internal/runtime/shim/create"
@@ -120,10 +117,10 @@ func serve(args []string) error {
 	if err != nil {
 		return err
 	}
-	calls := wake.New()
-	go trim(calls)
+	memory := heap.New()
+	go func() { _ = memory.Run(context.Background()) }() // to the end of the process
 	stir := func(ctx context.Context, read ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, do ttrpc.Method) (any, error) {
-		calls.Wake()
+		memory.Stir()
 		return do(ctx, read)
 	}
 	server, err := ttrpc.NewServer(ttrpc.WithServerHandshaker(ttrpc.UnixSocketRequireSameUser()),
@@ -144,22 +141,6 @@ func serve(args []string) error {
 
 // settling is how long an upgrade waits for containers that are being created.
 const settling = 5 * time.Second
-
-const (
-	// quiet is how long the shim must be without calls before it returns memory. busy is the longest time without.
-	quiet = 20 * time.Second
-	busy  = time.Minute
-)
-
-// trim returns memory to the kernel when the shim has nothing to do: the pages of the code that it has run, and the
-// garbage of its calls.
-func trim(calls wake.Signal) {
-	calls.Wake() // the start of the shim
-	idle.Follow(context.Background(), calls.C(), quiet, busy, func(bool) {}, func() {
-		debug.FreeOSMemory()
-		_ = pages.Drop() // it only saves memory
-	})
-}
 
 // runcBeside is the path of the runc in the directory of a program. The runtime installs both there.
 func runcBeside(program string) string { return filepath.Join(filepath.Dir(program), "runc") }
