@@ -49,7 +49,7 @@ func newEvictions(a *Agent) (e evictions, err error) {
 	}
 	e.evictor = eviction.New(eviction.Options{
 		Policy: c.Node.Eviction.Of(corev1.NodeMemoryPressure, corev1.NodePIDPressure), Pending: memoryPending,
-		Facts: facts.Machine{Groups: groups, Memory: a.machine.facts.Capacity.Memory().Value()},
+		Facts: facts.NewMachine(groups, a.machine.facts.Capacity.Memory().Value()),
 		Alarm: e.alarm, Pods: e.pods, Ready: a.tables.fleet.Settled(), Metrics: e.metrics, Now: time.Now, Log: a.Log,
 	})
 	e.evictor.Prime()

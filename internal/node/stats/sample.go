@@ -10,9 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/opencontainers/cgroups"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/cgroupfile"
@@ -20,27 +18,6 @@ import (
 )
 
 type sample = usage.Sample
-
-// Memory is the memory use of a cgroup in bytes.
-type Memory struct {
-	// Usage includes file pages. WorkingSet is the part that the kernel cannot reclaim easily.
-	Usage, WorkingSet int64
-	// Limit is 0 without a limit.
-	Limit int64
-}
-
-// MemoryOf reads the memory use of a cgroup. The error is fs.ErrNotExist if the cgroup is gone.
-func MemoryOf(g cgroupfile.Group) (Memory, error) {
-	s, err := usage.Read(g, cgroups.Memory, time.Time{})
-	if err != nil {
-		return Memory{}, err
-	}
-	m := Memory{Usage: int64(s.MemoryStats.Usage.Usage), WorkingSet: int64(s.WorkingSet())}
-	if limit, ok := usage.Bounded(s.MemoryStats.Usage.Limit); ok {
-		m.Limit = int64(limit)
-	}
-	return m, nil
-}
 
 // ProcessesOf counts the processes of a cgroup and of the cgroups below it. A cgroup that is gone has none.
 func ProcessesOf(g cgroupfile.Group) (count int64, err error) {

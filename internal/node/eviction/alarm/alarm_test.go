@@ -59,7 +59,7 @@ func TestTheKernelNotifies(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
 	const signal = eviction.AllocatableMemoryAvailable
-	machine := facts.Machine{Groups: groups, Memory: 256 << 20}
+	machine := facts.NewMachine(groups, 256<<20)
 	for range 2 {
 		seen, err := machine.Observe(time.Now())
 		if err != nil {
@@ -109,7 +109,7 @@ func TestTheKernelNotifies(t *testing.T) {
 // A cgroup without a limit, or that is gone, gives no observation of the pods' memory.
 func TestNoLimitNoSignal(t *testing.T) {
 	groups, dir := newGroup(t)
-	machine := facts.Machine{Groups: groups, Memory: 1 << 30}
+	machine := facts.NewMachine(groups, 1<<30)
 	seen, err := machine.Observe(time.Now())
 	if err != nil {
 		t.Fatal(err)

@@ -18,11 +18,15 @@ type Groups interface {
 	Pods() (cgroupfile.Group, error)
 }
 
-// Machine reads the signals of this machine. It implements eviction.Facts.
+// Machine reads the signals of this machine. It implements eviction.Facts. It may be used by several goroutines.
 type Machine struct {
-	Groups Groups
-	// Memory is the machine's memory in bytes.
-	Memory int64
+	machine, pods *stats.MemoryMeter
+	capacity      int64
+}
+
+// NewMachine returns the Machine with the given cgroups. memory is the machine's memory in bytes.
+func NewMachine(groups Groups, memory int64) Machine {
+	return Machine{stats.NewMemoryMeter(groups.Machine), stats.NewMemoryMeter(groups.Pods), memory}
 }
 
 // Observe implements eviction.Facts.
@@ -44,15 +48,11 @@ func (m Machine) pids(all eviction.Observations, now time.Time) error {
 
 // memory observes memory.available: the machine's memory without the working set of the root cgroup.
 func (m Machine) memory(all eviction.Observations, now time.Time) error {
-	group, err := m.Groups.Machine()
-	if err != nil {
-		return fmt.Errorf("find the machine's cgroup: %w", err)
-	}
-	used, err := stats.MemoryOf(group)
+	used, err := m.machine.Read()
 	if err != nil {
 		return fmt.Errorf("read %s: %w", eviction.MemoryAvailable, err)
 	}
-	all[eviction.MemoryAvailable] = eviction.Observation{Available: m.Memory - used.WorkingSet, Capacity: m.Memory,
+	all[eviction.MemoryAvailable] = eviction.Observation{Available: m.capacity - used.WorkingSet, Capacity: m.capacity,
 		Usage: used.Usage, At: now}
 	return nil
 }
@@ -60,11 +60,7 @@ func (m Machine) memory(all eviction.Observations, now time.Time) error {
 // allocatable observes allocatableMemory.available: the limit of the cgroup of all pods without its working set.
 // Without a limit, or before the first pod, there is no such signal.
 func (m Machine) allocatable(all eviction.Observations, now time.Time) error {
-	group, err := m.Groups.Pods()
-	if err != nil {
-		return fmt.Errorf("find the cgroup of all pods: %w", err)
-	}
-	used, err := stats.MemoryOf(group)
+	used, err := m.pods.Read()
 	if errors.Is(err, fs.ErrNotExist) || err == nil && used.Limit == 0 {
 		return nil
 	}
