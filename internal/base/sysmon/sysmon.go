@@ -54,6 +54,12 @@ func monitor() (thread int, err error) {
 // unix.ESRCH if the process has ended.
 func Restore(pid int) error { return set(pid, usual) }
 
+// Keep gives the usual timer slack to the thread of the calling goroutine, which does not leave this thread any more.
+func Keep() error {
+	runtime.LockOSThread()
+	return setOwn(usual)
+}
+
 // set sets the timer slack of a thread. /proc has a directory of each thread, and lists only those of processes.
 func set(thread int, slack time.Duration) error {
 	return os.WriteFile(process.Path(thread, "timerslack_ns"), strconv.AppendInt(nil, slack.Nanoseconds(), 10), 0)

@@ -105,6 +105,20 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// A thread that has inherited another timer slack gets the usual one.
+func TestKeep(t *testing.T) {
+	runtime.LockOSThread() // it is not unlocked: the thread ends with the test
+	if err := setOwn(relaxed); err != nil {
+		t.Fatal(err)
+	}
+	if err := Keep(); err != nil {
+		t.Fatal(err)
+	}
+	if own, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || time.Duration(own) != usual {
+		t.Errorf("the thread has the timer slack %d, %v", own, err)
+	}
+}
+
 // A process that was started with another timer slack gets the usual one. One that has ended is an error.
 func TestRestore(t *testing.T) {
 	roottest.Need(t, "setting the timer slack of another process")

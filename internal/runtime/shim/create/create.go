@@ -16,6 +16,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/opencontainers/selinux/go-selinux"
 	"github.com/sirupsen/logrus"
+
+	"github.com/berth-run/berth/internal/base/sysmon"
 )
 
 // Container says what to create.
@@ -155,6 +157,9 @@ func Frugal() (variable string, undo func()) {
 // Init is the first process of a container if this process was started as one. Then it does not return.
 func Init() {
 	if len(os.Args) > 1 && os.Args[1] == "init" {
+		// The thread that executes the container's program gives it its timer slack. On a busy machine that may be
+		// another one than the first, which the shim restores.
+		_ = sysmon.Keep() // a slack is only a delay
 		libcontainer.Init()
 	}
 }
