@@ -18,9 +18,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// exitTime is how long the exit of a deleted container stays on disk. The CRI plugin records it right after the
-// deletion. If the agent is killed before, the next agent finds the exit.
-const exitTime = time.Minute
+const (
+	// exitTime is how long the exit of a deleted container stays on disk, at least. The CRI plugin records it right
+	// after the deletion. If the agent is killed before, the next agent finds the exit.
+	exitTime = time.Minute
+	// exitPeriod is the time between two removals of exits. Those of many containers wake the agent once, because a
+	// wake costs several times as much as a removal.
+	exitPeriod = 10 * time.Second
+)
 
 // exitFile is where the shim has written the exit of a deleted container.
 func (m *Manager) exitFile(namespace, id string) string {
@@ -55,7 +60,8 @@ func exitOf(r *taskapi.DeleteResponse) *runtime.Exit {
 
 // dropExit removes the exit of a deleted container after exitTime. The CRI plugin has recorded it by then.
 func (m *Manager) dropExit(namespace, id string) {
-	time.AfterFunc(exitTime, func() {
+	after := time.Now().Add(exitTime).Truncate(exitPeriod).Add(exitPeriod)
+	time.AfterFunc(time.Until(after), func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if _, ok := m.own[id]; !ok { // else a new container has this ID
