@@ -37,7 +37,6 @@ type Heap struct {
 
 	mu      sync.Mutex
 	resting bool
-	most    int64 // memoryLimit
 }
 
 // New makes a Heap.
@@ -48,16 +47,15 @@ func New() *Heap { return &Heap{active: wake.New()} }
 // one: Go exceeds it rather than spend more than half of the processors on collections.
 func (h *Heap) Run(ctx context.Context) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(busyPercent))
-	h.most = memoryLimit()
-	defer debug.SetMemoryLimit(h.most)
-	defer h.wake()
+	defer debug.SetMemoryLimit(memoryLimit())
+	defer h.endRest()
 	h.Stir() // starting the agent is activity
 	idle.Follow(ctx, h.active.C(), quiet, busy, func(first bool) {
 		if first {
-			h.wake()
+			h.endRest()
 			debug.SetGCPercent(busyPercent)
 		}
-		bound(h.most)
+		limit(max(room, growth*sizes("/gc/heap/live:bytes")[0]))
 	}, func() {
 		debug.FreeOSMemory()
 		// The code of a start, for example, is a large part of the program, and was needed for a moment only.
@@ -75,25 +73,25 @@ func (h *Heap) rest() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.resting = true
-	h.limit()
+	h.limitRest()
 	debug.SetGCPercent(-1)
 }
 
-// limit sets the limit of a resting heap now and after each collection. The caller has h.mu.
-func (h *Heap) limit() {
-	debug.SetMemoryLimit(min(h.most, restLimit()))
-	type garbage struct{ _ [64]byte } // not so small that it shares its memory with objects that live on
-	runtime.AddCleanup(new(garbage), func(h *Heap) {
+// limitRest sets the limit of a resting heap now and after each collection. The caller has h.mu.
+func (h *Heap) limitRest() {
+	limit(restLimit())
+	// The next collection frees the array. Go would put a smaller one together with objects that live on.
+	runtime.AddCleanup(new([64]byte), func(h *Heap) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.resting {
-			h.limit()
+			h.limitRest()
 		}
 	}, h)
 }
 
-// wake ends the time in which rest sets limits.
-func (h *Heap) wake() {
+// endRest ends what rest has begun: later collections do not change the limit.
+func (h *Heap) endRest() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.resting = false
@@ -102,27 +100,33 @@ func (h *Heap) wake() {
 // restLimit is the limit of Go's memory, in bytes, at which it collects when the heap has grown by quietPercent. Go
 // counts against it everything but free memory, and keeps 3 % and at least 1 MiB of it for itself.
 func restLimit() int64 {
-	all := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/total:bytes"},
-		{Name: "/memory/classes/heap/released:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
-		{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(all)
-	of := func(i int) int64 { return int64(all[i].Value.Uint64()) } //nolint:gosec // no heap has 2^62 bytes
-	live, notHeap := of(0), of(1)-of(2)-of(3)-of(4)
+	all := sizes("/gc/heap/live:bytes", "/memory/classes/total:bytes", "/memory/classes/heap/released:bytes",
+		"/memory/classes/heap/free:bytes", "/memory/classes/heap/objects:bytes")
+	live, notHeap := all[0], all[1]-all[2]-all[3]-all[4]
 	heap := live + max(live*quietPercent/100, least)
 	return notHeap + heap + heap/16 + 1<<20
+}
+
+// sizes reads sizes in bytes from package metrics.
+func sizes(names ...string) []int64 {
+	samples := make([]metrics.Sample, len(names))
+	for i, name := range names {
+		samples[i].Name = name
+	}
+	metrics.Read(samples)
+	all := make([]int64, len(names))
+	for i, s := range samples {
+		all[i] = int64(s.Value.Uint64()) //nolint:gosec // no process has 2^62 bytes
+	}
+	return all
 }
 
 // memoryLimit is the process's own limit, GOMEMLIMIT. It is read once: in a process with several agents, another Heap
 // may have set a lower one since.
 var memoryLimit = sync.OnceValue(func() int64 { return debug.SetMemoryLimit(-1) })
 
-// bound limits Go's memory by the heap that the last collection found live, and to at most most bytes.
-func bound(most int64) {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	limit := max(room, growth*int64(live[0].Value.Uint64())) //nolint:gosec // no heap has 2^62 bytes
-	debug.SetMemoryLimit(min(most, limit))
-}
+// limit limits Go's memory to some bytes, or to memoryLimit if that is less.
+func limit(bytes int64) { debug.SetMemoryLimit(min(memoryLimit(), bytes)) }
 
 // Stir reports activity on the node.
 func (h *Heap) Stir() {

@@ -62,10 +62,9 @@ func TestCollectionsAtRest(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(busyPercent))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 	h := New()
-	h.most = memoryLimit()
 	debug.FreeOSMemory()
 	h.rest()
-	defer h.wake()
+	defer h.endRest()
 	if got := debug.SetGCPercent(-1); got != -1 {
 		t.Errorf("the percentage of collections is %d, want none", got)
 	}
