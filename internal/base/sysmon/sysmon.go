@@ -54,8 +54,8 @@ func monitor() (thread int, err error) {
 // unix.ESRCH if the process has ended.
 func Restore(pid int) error { return set(pid, usual) }
 
-// Keep gives the usual timer slack to the thread of the calling goroutine, which does not leave this thread any more.
-func Keep() error {
+// RestoreThread gives the usual timer slack to the thread of the calling goroutine, and locks the goroutine to it.
+func RestoreThread() error {
 	runtime.LockOSThread()
 	return setOwn(usual)
 }

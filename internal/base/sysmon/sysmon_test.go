@@ -106,12 +106,12 @@ func TestStart(t *testing.T) {
 }
 
 // A thread that has inherited another timer slack gets the usual one.
-func TestKeep(t *testing.T) {
+func TestRestoreThread(t *testing.T) {
 	runtime.LockOSThread() // it is not unlocked: the thread ends with the test
 	if err := setOwn(relaxed); err != nil {
 		t.Fatal(err)
 	}
-	if err := Keep(); err != nil {
+	if err := RestoreThread(); err != nil {
 		t.Fatal(err)
 	}
 	if own, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || time.Duration(own) != usual {

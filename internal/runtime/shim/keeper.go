@@ -83,7 +83,7 @@ func (k *keeper) createInit(ctx context.Context, c *container) error {
 	}
 	pidFile, frugal := c.pidFile(), k.frugal(ctx, c)
 	if k.relaxes && c.record.Runtime.Binary == k.builtin {
-		frugal = child.Relaxed(frugal) // the process that runc leaves waits until created has restored it
+		frugal = child.Relaxed(frugal) // the process that runc leaves waits until launch has restored it
 	}
 	return k.spawn(ctx, c, c.init, pidFile, func(socket runc.ConsoleSocket) error {
 		err := c.runc.Create(frugal, c.record.ID, c.record.Bundle, &runc.CreateOpts{
@@ -178,10 +178,16 @@ func (k *keeper) launch(c *container, p *process, pidFile string, run func(runc.
 	if err != nil {
 		return fmt.Errorf("read process ID: %w", err)
 	}
-	if p.id == "" {
-		return k.created(c, pid)
+	if p.id != "" {
+		return k.follow(c, p, pid, record.Running)
 	}
-	return k.follow(c, p, pid, record.Running)
+	if k.relaxes {
+		err := sysmon.Restore(pid)
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH) { // it may have ended
+			warn(c.record.ID, fmt.Errorf("restore the timer slack of process %d: %w", pid, err))
+		}
+	}
+	return k.created(c, pid)
 }
 
 // created records that the first process of a container exists. pid is 0 for one that Start restores.
@@ -191,12 +197,6 @@ func (k *keeper) created(c *container, pid int) error {
 		defer c.mu.Unlock()
 		c.init.state.Phase = record.Created
 		return c.save()
-	}
-	if k.relaxes {
-		err := sysmon.Restore(pid)
-		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH) { // it may have ended
-			warn(c.record.ID, fmt.Errorf("restore the timer slack of process %d: %w", pid, err))
-		}
 	}
 	paths, err := k.groups.Paths(pid)
 	if err == nil {

@@ -157,9 +157,9 @@ func Frugal() (variable string, undo func()) {
 // Init is the first process of a container if this process was started as one. Then it does not return.
 func Init() {
 	if len(os.Args) > 1 && os.Args[1] == "init" {
-		// The thread that executes the container's program gives it its timer slack. On a busy machine that may be
-		// another one than the first, which the shim restores.
-		_ = sysmon.Keep() // a slack is only a delay
+		// The shim starts this process with the slack of a monitor. The container's program has the slack of the
+		// thread that executes it, which on a busy machine may be another one than the first.
+		_ = sysmon.RestoreThread() // a slack is only a delay
 		libcontainer.Init()
 	}
 }
