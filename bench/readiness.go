@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/berth-run/berth/bench/side"
+	"github.com/berth-run/berth/bench/stamp"
 	"github.com/berth-run/berth/internal/api/client"
 )
 
@@ -130,7 +131,7 @@ func (b *bench) execFlips(ctx context.Context) (c comparison, err error) {
 		if err != nil {
 			return c, err
 		}
-		began, ok := side.ReadStamp(filepath.Join(b.berth.Stamps, "probe"))
+		began, ok := stamp.Read(filepath.Join(b.berth.Stamps, "probe"))
 		if !ok {
 			return c, fmt.Errorf("read the stamp of the probe: pod %s changed its readiness without one", name)
 		}

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/berth-run/berth/bench/stamp"
 )
 
 // Bare starts containers with runc alone. The measured time has `runc create` and `runc start` only. Before, the floor
@@ -74,7 +76,7 @@ func (b *Bare) Group() Group { return b.group }
 // Start implements Side. Pods have one container, whatever the shape says.
 func (b *Bare) Start(ctx context.Context, prefix string, pods int, s Shape, concurrency int) (time.Duration, error) {
 	s.Containers = 1
-	watch, err := WatchStamps(b.floor.Stamps, s.stampNames(prefix, pods)...)
+	watch, err := stamp.Watch(b.floor.Stamps, s.stampNames(prefix, pods)...)
 	if err != nil {
 		return 0, err
 	}

@@ -7,11 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-run/berth/bench/sigtrace"
+	"github.com/berth-run/berth/bench/stamp"
 	"github.com/berth-run/berth/internal/api/client"
 )
 
@@ -76,7 +80,7 @@ func (b *Berth) start(ctx context.Context, config string) error {
 
 // Start implements Side.
 func (b *Berth) Start(ctx context.Context, prefix string, pods int, s Shape, _ int) (time.Duration, error) {
-	watch, err := WatchStamps(b.Stamps, s.stampNames(prefix, pods)...)
+	watch, err := stamp.Watch(b.Stamps, s.stampNames(prefix, pods)...)
 	if err != nil {
 		return 0, err
 	}
@@ -105,7 +109,7 @@ func (b *Berth) Manifest(name string) string {
 // Remove implements Side.
 func (b *Berth) Remove(ctx context.Context, prefix string, pods, _ int) (time.Duration, error) {
 	took, err := b.removeAll(ctx, prefix, pods)
-	return took, errors.Join(err, clearDir(b.Stamps))
+	return took, errors.Join(err, stamp.Clear(b.Stamps))
 }
 
 // removeAll removes manifests, and waits until nothing of the pods is left.
@@ -125,28 +129,47 @@ func (b *Berth) removeAll(ctx context.Context, prefix string, pods int) (time.Du
 	return time.Since(begin), nil
 }
 
-// End removes pods of the shape Marking. It returns the time until the last container has SIGTERM, and the time until
-// nothing of the pods is left.
-func (b *Berth) End(ctx context.Context, prefix string, pods int) (signalled, gone time.Duration, err error) {
+// Ended has the times of the end of pods: until the last SIGTERM is sent, until the last container handles it, and
+// until nothing of the pods is left.
+type Ended struct{ Sent, Handled, Gone time.Duration }
+
+// End removes pods of the shape Marking.
+func (b *Berth) End(ctx context.Context, prefix string, pods int) (e Ended, err error) {
 	var names []string
 	for i := range pods {
 		names = append(names, endName(PodName(prefix, i)))
 	}
-	watch, err := WatchStamps(b.Stamps, names...)
+	watch, err := stamp.Watch(b.Stamps, names...)
 	if err != nil {
-		return 0, 0, err
+		return e, err
 	}
 	defer watch.Close()
+	trace, err := sigtrace.Start(unix.SIGTERM, "workload")
+	if err != nil {
+		return e, err
+	}
+	defer func() { err = errors.Join(err, trace.Close()) }()
+	if err := trace.Mark(); err != nil {
+		return e, err
+	}
 	begin := time.Now()
 	removed := make(chan error, 1)
 	go func() {
 		var err error
-		gone, err = b.removeAll(ctx, prefix, pods)
+		e.Gone, err = b.removeAll(ctx, prefix, pods)
 		removed <- err
 	}()
 	last, err := watch.Last(ctx)
-	err = errors.Join(err, <-removed, clearDir(b.Stamps))
-	return last.Sub(begin), gone, err
+	e.Handled = last.Sub(begin)
+	sent, failed := trace.Sent()
+	if failed == nil && len(sent) != pods {
+		failed = fmt.Errorf("the kernel sent %d SIGTERMs to %d containers", len(sent), pods)
+	}
+	if err := errors.Join(err, failed, <-removed, stamp.Clear(b.Stamps)); err != nil {
+		return e, err
+	}
+	e.Sent = slices.Max(sent)
+	return e, nil
 }
 
 // deleted waits until the agent has deleted all pods with this prefix.

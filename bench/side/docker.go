@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/bench/stamp"
 	"github.com/berth-run/berth/internal/docker/dockertest"
 )
 
@@ -65,7 +66,7 @@ func (d *Docker) Group() Group { return d.group }
 // Start implements Side.
 func (d *Docker) Start(ctx context.Context, prefix string, pods int, s Shape, concurrency int) (time.Duration,
 	error) {
-	watch, err := WatchStamps(d.stamps, s.stampNames(prefix, pods)...)
+	watch, err := stamp.Watch(d.stamps, s.stampNames(prefix, pods)...)
 	if err != nil {
 		return 0, err
 	}
@@ -129,7 +130,7 @@ func (d *Docker) Remove(ctx context.Context, prefix string, pods, concurrency in
 		return 0, err
 	}
 	took := time.Since(begin)
-	return took, clearDir(d.stamps)
+	return took, stamp.Clear(d.stamps)
 }
 
 func (d *Docker) removePod(ctx context.Context, name string) error {

@@ -19,6 +19,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/berth-run/berth/bench/proc"
+	"github.com/berth-run/berth/bench/stamp"
 	"github.com/berth-run/berth/internal/base/retry"
 )
 
@@ -68,7 +69,7 @@ func (f *Floor) Exec(ctx context.Context, id string, command []string) (time.Dur
 		return 0, err
 	}
 	ended := time.Now()
-	began, ok := ReadStamp(filepath.Join(f.Stamps, "probe"))
+	began, ok := stamp.Read(filepath.Join(f.Stamps, "probe"))
 	if !ok {
 		return 0, fmt.Errorf("read the stamp of the command in container %s: it wrote none", id)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/bench/stamp"
 	"github.com/berth-run/berth/internal/model/pod"
 	"github.com/berth-run/berth/internal/pod/steps/container/render"
 	"github.com/berth-run/berth/internal/pod/steps/sandbox"
@@ -82,7 +83,7 @@ func StartFloor(ctx context.Context, dirs Dirs) (*Floor, error) {
 // Start implements Side.
 func (f *Floor) Start(ctx context.Context, prefix string, pods int, s Shape, concurrency int) (time.Duration,
 	error) {
-	watch, err := WatchStamps(f.Stamps, s.stampNames(prefix, pods)...)
+	watch, err := stamp.Watch(f.Stamps, s.stampNames(prefix, pods)...)
 	if err != nil {
 		return 0, err
 	}
@@ -199,7 +200,7 @@ func (f *Floor) Remove(ctx context.Context, prefix string, pods, concurrency int
 	for i := range pods {
 		delete(f.pods, PodName(prefix, i))
 	}
-	return took, clearDir(f.Stamps)
+	return took, stamp.Clear(f.Stamps)
 }
 
 // removePod stops the containers, then the sandbox, and removes everything of the pod. An agent must know the end of

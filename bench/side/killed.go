@@ -11,6 +11,8 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/bench/stamp"
 )
 
 // Kill kills the process of a pod's only container, and returns the time until the first instruction of the next one.
@@ -74,11 +76,11 @@ func killed(ctx context.Context, stamps, podName string, pid int) (time.Duration
 // End ends the process of a pod's first container with a signal. It returns when, and when the next instance of the
 // container has written its stamp.
 func End(ctx context.Context, stamps, podName string, pid int, signal unix.Signal) (end, next time.Time, err error) {
-	stamp := StampName(podName, 0)
-	if err := os.Remove(filepath.Join(stamps, stamp)); err != nil {
+	name := StampName(podName, 0)
+	if err := os.Remove(filepath.Join(stamps, name)); err != nil {
 		return end, next, err
 	}
-	watch, err := WatchStamps(stamps, stamp)
+	watch, err := stamp.Watch(stamps, name)
 	if err != nil {
 		return end, next, err
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/berth-run/berth/bench/stamp"
 	"github.com/berth-run/berth/internal/cri"
 )
 
@@ -34,7 +35,7 @@ const (
 	// thresholds keep the sides from evicting pods, because the disk of a busy machine may be nearly full.
 	thresholds = "evictionHard: {memory.available: 50Mi}\n"
 	// Patience bounds every wait. The measurement fails after it.
-	Patience = 2 * time.Minute
+	Patience = stamp.Patience
 )
 
 // Side runs pods in one of the ways that bench compares.

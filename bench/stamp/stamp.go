@@ -1,4 +1,4 @@
-package side
+package stamp
 
 import (
 	"context"
@@ -13,21 +13,24 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// StampWatch waits for stamps. A stamp is a file with the start time of a workload, which the workload writes.
-type StampWatch struct {
+// Patience bounds the wait for stamps.
+const Patience = 2 * time.Minute
+
+// Watcher waits for stamps.
+type Watcher struct {
 	dir     string
 	notify  *fsnotify.Watcher
 	missing map[string]bool
 	newest  time.Time
 }
 
-// WatchStamps watches for stamps that do not exist yet.
-func WatchStamps(dir string, names ...string) (*StampWatch, error) {
+// Watch watches for stamps that do not exist yet.
+func Watch(dir string, names ...string) (*Watcher, error) {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, err
 	}
-	w := &StampWatch{dir: dir, notify: notify, missing: map[string]bool{}}
+	w := &Watcher{dir: dir, notify: notify, missing: map[string]bool{}}
 	for _, name := range names {
 		w.missing[name] = true
 	}
@@ -38,10 +41,10 @@ func WatchStamps(dir string, names ...string) (*StampWatch, error) {
 }
 
 // Close ends the watch.
-func (w *StampWatch) Close() { _ = w.notify.Close() }
+func (w *Watcher) Close() { _ = w.notify.Close() }
 
 // Last waits for all stamps, and returns when the last container executed its first instruction.
-func (w *StampWatch) Last(ctx context.Context) (time.Time, error) {
+func (w *Watcher) Last(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	for len(w.missing) > 0 {
@@ -56,11 +59,11 @@ func (w *StampWatch) Last(ctx context.Context) (time.Time, error) {
 }
 
 // note reads a stamp if it is a missing one and complete.
-func (w *StampWatch) note(name string) {
+func (w *Watcher) note(name string) {
 	if !w.missing[name] {
 		return
 	}
-	at, ok := ReadStamp(filepath.Join(w.dir, name))
+	at, ok := Read(filepath.Join(w.dir, name))
 	if !ok {
 		return
 	}
@@ -70,8 +73,8 @@ func (w *StampWatch) note(name string) {
 	}
 }
 
-// ReadStamp reads a stamp. It returns false if the file does not exist or is incomplete.
-func ReadStamp(path string) (time.Time, bool) {
+// Read reads a stamp. It returns false if the file does not exist or is incomplete.
+func Read(path string) (time.Time, bool) {
 	text, err := os.ReadFile(path)
 	if err != nil || !strings.HasSuffix(string(text), "\n") {
 		return time.Time{}, false
@@ -80,7 +83,8 @@ func ReadStamp(path string) (time.Time, bool) {
 	return time.Unix(0, ns), err == nil
 }
 
-func clearDir(dir string) error {
+// Clear removes all stamps of a directory.
+func Clear(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
