@@ -1,8 +1,10 @@
 package sigtrace
 
 import (
+	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +32,9 @@ func TestParse(t *testing.T) {
 
 func TestSentToARealProcess(t *testing.T) {
 	roottest.Need(t, "mounting")
+	if known, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(known), "\ttracefs\n") {
+		t.Skipf("needs a kernel with tracefs: %v", err)
+	}
 	trace, err := Start(unix.SIGTERM, "sleep")
 	if err != nil {
 		t.Fatal(err)
