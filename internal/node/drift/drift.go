@@ -30,7 +30,7 @@ const (
 
 // Options configure a Watch. Metrics and Audit are optional.
 type Options struct {
-	// Audit is the time between checks of all subjects. Default 5 min.
+	// Audit is the time in which each subject is checked at least once. Default 5 min.
 	Audit   time.Duration
 	Metrics prometheus.Registerer
 	Events  event.Sink
@@ -61,6 +61,7 @@ type subject struct {
 	unwatched   bool // inotify does not cover it: only the audit checks it
 	held        int  // number of legitimate changes in progress
 	checking    bool
+	checked     time.Time // when the last check began; zero: there was none
 	suspect     suspicion
 	lastFailure string // the last reported failure
 }
@@ -240,7 +241,7 @@ func (w *Watch) startChecks(now time.Time, more scope) map[string]*subject {
 		due, dirty := w.dirty[key]
 		wanted := more == everything || more == uncovered && !w.covered(s) || dirty && !due.After(now)
 		if wanted && s.held == 0 && !s.checking {
-			started[key], s.checking = s, true
+			started[key], s.checking, s.checked = s, true, now
 			delete(w.dirty, key)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -273,33 +274,53 @@ func TestPeriod(t *testing.T) {
 	}
 }
 
-// All subjects are checked once a period, and when the machine's CPUs or memory nodes change. Between, only those that
-// inotify does not cover are.
-func TestAudits(t *testing.T) {
+// All subjects are checked when the machine's CPUs or memory nodes change. Otherwise only those are, besides the due
+// ones, that inotify does not cover.
+func TestScope(t *testing.T) {
 	cpus := "0-3"
 	w := &Watch{kernel: &inotify.Instance{}, machine: func() string { return cpus }}
-	begin := time.Now()
-	last := audit{at: begin, machine: cpus}
-	for _, step := range []struct {
-		cpus  string
-		after time.Duration
-		want  scope
-	}{
-		{"0-3", machinePeriod, uncovered},
-		{"0-2", 2 * machinePeriod, everything},
-		{"0-2", 3 * machinePeriod, uncovered},
-		{"0-2", auditPeriod + machinePeriod, uncovered},
-		{"0-2", auditPeriod + 2*machinePeriod, everything},
-		{"0-2", auditPeriod + 3*machinePeriod, uncovered},
-	} {
+	last := cpus
+	for i, step := range []struct {
+		cpus string
+		want scope
+	}{{"0-3", uncovered}, {"0-2", everything}, {"0-2", uncovered}} {
 		cpus = step.cpus
-		if got := w.audits(&last, begin.Add(step.after)); got != step.want {
-			t.Errorf("after %v with CPUs %s: scope %d, want %d", step.after, cpus, got, step.want)
+		if got := w.scope(&last); got != step.want {
+			t.Errorf("step %d: scope %d, want %d", i, got, step.want)
 		}
 	}
 	w.kernel = nil
-	if got := w.audits(&last, last.at); got != everything {
+	if got := w.scope(&last); got != everything {
 		t.Errorf("without inotify: scope %d, want %d", got, everything)
+	}
+}
+
+// Each tick of an audit checks its share of the subjects, those first whose last check is the longest ago. A held
+// subject takes no place of another.
+func TestAudit(t *testing.T) {
+	const subjects, share = 25, 3 // ten ticks of 30 s in 5 min
+	w := &Watch{kernel: &inotify.Instance{}, subjects: map[string]*subject{}, dirty: map[string]time.Time{}}
+	for i := range subjects {
+		w.subjects[strconv.Itoa(i)] = &subject{}
+	}
+	w.subjects["7"].held = 1
+	now, times := time.Now(), map[string]int{}
+	for range int(auditPeriod / machinePeriod) {
+		now = now.Add(machinePeriod)
+		w.audit(now)
+		started := w.startChecks(now, nothing)
+		if len(started) != share {
+			t.Errorf("%d checks at a tick, want %d", len(started), share)
+		}
+		for key, s := range started {
+			times[key]++
+			s.checking = false
+		}
+	}
+	for key := range w.subjects {
+		if n := times[key]; n < 1 && key != "7" || n > 2 || n > 0 && key == "7" {
+			t.Errorf("subject %s was checked %d times", key, n)
+		}
 	}
 }
 

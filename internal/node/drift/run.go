@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -90,7 +91,7 @@ type outcome struct {
 func (w *Watch) loop(ctx context.Context) error {
 	next := time.NewTimer(0)
 	defer next.Stop()
-	last := audit{at: time.Now(), machine: w.machine()}
+	machine := w.machine()
 	tick := time.NewTimer(w.period())
 	defer tick.Stop()
 	results := make(chan outcome)
@@ -115,7 +116,8 @@ func (w *Watch) loop(ctx context.Context) error {
 		case <-next.C:
 			begin(w.startChecks(time.Now(), nothing))
 		case now := <-tick.C:
-			begin(w.startChecks(now, w.audits(&last, now)))
+			w.audit(now)
+			begin(w.startChecks(now, w.scope(&machine)))
 			tick.Reset(w.period())
 		case e := <-results:
 			w.finish(e)
@@ -128,7 +130,7 @@ func (w *Watch) loop(ctx context.Context) error {
 	}
 }
 
-// period returns the time until the loop next asks audits.
+// period returns the time between two ticks of the loop.
 func (w *Watch) period() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,10 +145,25 @@ func (w *Watch) period() time.Duration {
 	return min(cmp.Or(w.opts.Audit, auditPeriod), machinePeriod)
 }
 
-// audit is a check of all subjects: its time, and what readMachine returned then.
-type audit struct {
-	at      time.Time
-	machine string
+// audit makes those subjects due whose last check is the longest ago: at each tick so many that all have their turn in
+// Options.Audit. All at once would allocate so much that the agent collects garbage.
+func (w *Watch) audit(now time.Time) {
+	tick, all := w.period(), cmp.Or(w.opts.Audit, auditPeriod)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var keys []string
+	for key, s := range w.subjects {
+		if s.held == 0 && !s.checking {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b string) int { return w.subjects[a].checked.Compare(w.subjects[b].checked) })
+	share := int((time.Duration(len(w.subjects))*tick + all - 1) / all)
+	for _, key := range keys[:min(share, len(keys))] {
+		if _, dirty := w.dirty[key]; !dirty {
+			w.dirty[key] = now
+		}
+	}
 }
 
 // scope says which subjects are checked that are not due.
@@ -158,14 +175,14 @@ const (
 	everything
 )
 
-// audits returns what to check now. last is updated.
-func (w *Watch) audits(last *audit, now time.Time) scope {
-	this := audit{at: now, machine: w.machine()}
+// scope returns what to check now besides the subjects that are due. last is what readMachine returned before. It is
+// updated.
+func (w *Watch) scope(last *string) scope {
+	before := *last
+	*last = w.machine()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	due := now.Sub(last.at) >= cmp.Or(w.opts.Audit, auditPeriod)
-	if due || this.machine != last.machine || w.kernel == nil {
-		*last = this
+	if *last != before || w.kernel == nil {
 		return everything
 	}
 	return uncovered
