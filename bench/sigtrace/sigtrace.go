@@ -41,7 +41,8 @@ func Start(signal unix.Signal, comm string) (t *Trace, err error) {
 	}
 	filter := fmt.Sprintf("sig == %d && comm == %q", signal, comm)
 	for _, f := range [][2]string{
-		{"trace_clock", "mono"}, {"events/signal/signal_generate/filter", filter},
+		{"trace_clock", "mono"}, // the default differs between CPUs
+		{"events/signal/signal_generate/filter", filter},
 		{"events/signal/signal_generate/enable", "1"},
 	} {
 		if err := t.write(f[0], f[1]); err != nil {

@@ -32,8 +32,12 @@ func TestParse(t *testing.T) {
 
 func TestSentToARealProcess(t *testing.T) {
 	roottest.Need(t, "mounting")
-	if known, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(known), "\ttracefs\n") {
-		t.Skipf("needs a kernel with tracefs: %v", err)
+	known, err := os.ReadFile("/proc/filesystems")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(known), "\ttracefs\n") {
+		t.Skip("needs a kernel with tracefs, which shows when a signal was sent")
 	}
 	trace, err := Start(unix.SIGTERM, "sleep")
 	if err != nil {
@@ -44,7 +48,7 @@ func TestSentToARealProcess(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	victim := exec.Command("sleep", "60")
+	victim := exec.CommandContext(t.Context(), "sleep", "60")
 	if err := victim.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +60,9 @@ func TestSentToARealProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	took := time.Since(begin)
-	_ = victim.Wait() // it ends by the signal
+	if err := victim.Wait(); err == nil || err.Error() != "signal: terminated" {
+		t.Errorf("the process ended with %v, want the signal", err)
+	}
 	sent, err := trace.Sent()
 	if err != nil || len(sent) != 1 || sent[0] <= 0 || sent[0] > took {
 		t.Errorf("sent after %v, %v, want one time below %v", sent, err, took)

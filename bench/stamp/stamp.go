@@ -43,7 +43,7 @@ func Watch(dir string, names ...string) (*Watcher, error) {
 // Close ends the watch.
 func (w *Watcher) Close() { _ = w.notify.Close() }
 
-// Last waits for all stamps, and returns when the last container executed its first instruction.
+// Last waits for all stamps, and returns the latest time in them. It fails after Patience.
 func (w *Watcher) Last(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()

@@ -43,7 +43,7 @@ type Pinning struct {
 	NoPodLevel bool
 }
 
-// Audit returns the time between two checks of all cgroups for changes from outside, or 0 for the usual time. As in the
+// Audit returns the time in which each cgroup is checked for changes from outside, or 0 for the usual time. As in the
 // kubelet, cpuManagerReconcilePeriod has an effect with the static policy only.
 func (p Pinning) Audit() time.Duration {
 	if p.CPUs {
