@@ -63,7 +63,7 @@ func TestTimerSlack(t *testing.T) {
 	if got := c.exec(t, main, "cat", "/proc/self/timerslack_ns"); got != usualSlack {
 		t.Errorf("a command has the timer slack %q", got)
 	}
-	if all := slacks(t, shimPID(t, c.dir)); !slices.Contains(all, "1000000\n") {
+	if all := slacks(t, shimPID(t, c.dir)); !slices.Contains(all, "4000000\n") {
 		t.Errorf("no thread of the shim sleeps longer: %q", all)
 	}
 	c.end(t)

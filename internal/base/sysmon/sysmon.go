@@ -17,12 +17,12 @@ import (
 const (
 	// usual is the timer slack of a thread that nobody has changed.
 	usual = 50 * time.Microsecond
-	// relaxed is the timer slack of a monitor that sleeps longer. A goroutine whose thread blocks in the kernel hands
-	// its processor to others so much later.
-	relaxed = time.Millisecond
+	// relaxed is the timer slack of a monitor that sleeps longer: a tick of most kernels (CONFIG_HZ=250). A goroutine
+	// whose thread blocks in the kernel hands its processor to others so much later.
+	relaxed = 4 * time.Millisecond
 )
 
-// Relax lets the monitor of this process sleep for up to a millisecond longer each time. It needs CAP_SYS_NICE, and
+// Relax lets the monitor of this process sleep for up to 4 ms longer each time. It needs CAP_SYS_NICE, and
 // Linux 4.6. An error leaves the monitor as it is, which costs only CPU time.
 func Relax() error {
 	thread, err := monitor()
@@ -66,11 +66,11 @@ func set(thread int, slack time.Duration) error {
 }
 
 // Start starts a program that has the usual timer slack, from whichever thread.
-func Start(command *exec.Cmd) error { return start(command, usual) }
+func Start(command *exec.Cmd) error { return Usual(command.Start) }
 
 // StartRelaxed starts a Go program whose monitor sleeps longer from the beginning. All its other threads, and what it
 // starts, have the same timer slack.
-func StartRelaxed(command *exec.Cmd) error { return start(command, relaxed) }
+func StartRelaxed(command *exec.Cmd) error { return Relaxed(command.Start) }
 
 // Run is Start, and waits for the end of the program.
 func Run(command *exec.Cmd) error {
@@ -80,14 +80,15 @@ func Run(command *exec.Cmd) error {
 	return command.Wait()
 }
 
+// Usual calls a function that starts programs, without a change of the thread. They have the usual timer slack.
+func Usual(call func() error) error { return with(usual, call) }
+
 // Relaxed calls a function that starts Go programs, without a change of the thread. Their monitors sleep longer, as
 // those of StartRelaxed.
 func Relaxed(call func() error) error { return with(relaxed, call) }
 
-// start starts a program. The new process inherits the timer slack of the thread that makes it.
-func start(command *exec.Cmd, slack time.Duration) error { return with(slack, command.Start) }
-
-// with calls a function on a thread that has a timer slack meanwhile, and the usual one afterwards.
+// with calls a function on a thread that has a timer slack meanwhile, and the usual one afterwards. A new process
+// inherits the timer slack of the thread that makes it.
 func with(slack time.Duration, call func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

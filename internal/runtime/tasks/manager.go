@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/base/logfile"
+	"github.com/berth-run/berth/internal/base/sysmon"
 	"github.com/berth-run/berth/internal/runtime/replace"
 	"github.com/berth-run/berth/internal/runtime/tasks/fifos"
 	"github.com/berth-run/berth/internal/runtime/unpack"
@@ -302,7 +303,12 @@ func (m *Manager) Create(ctx context.Context, id string, o runtime.CreateOpts) (
 		if o.Address == m.config.Address() {
 			o.SandboxID, o.Address = "", "" // else the stock plugin would look for a shim there
 		}
-		return m.stock.Create(ctx, id, o)
+		var created runtime.Task
+		err := sysmon.Usual(func() (err error) { // a shim of another runtime may be the parent of the container
+			created, err = m.stock.Create(ctx, id, o)
+			return err
+		})
+		return created, err
 	}
 	namespace, err := namespaces.NamespaceRequired(ctx)
 	if err != nil {
