@@ -32,8 +32,10 @@ fi
 
 key=$({
 	cat tools/go.mod tools/go.sum internal/runtime/holder/holder.c hack/assets.sh
-	go list -deps -f '{{with .Module}}{{if .Main}}{{range $.GoFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}' \
-		./internal/runtime/shim | sed '/^$/d' | sort | xargs -d '\n' cat
+	for files in GoFiles CgoFiles; do
+		go list -deps -f '{{with .Module}}{{if .Main}}{{range $.'$files'}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}' \
+			./internal/runtime/shim | sed '/^$/d' | sort | xargs -r -d '\n' cat
+	done
 	go list -deps -f '{{with .Module}}{{.Path}} {{.Version}}{{end}}' ./internal/runtime/shim | sort -u
 	go version
 	$gcc -dumpfullversion -dumpmachine
