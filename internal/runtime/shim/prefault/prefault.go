@@ -31,8 +31,9 @@ func prefault() bool {
 	}
 	code, data := address(&C.__executable_start), address(&C.__data_start)
 	advise(code, data-code, populateRead)
-	// Go takes the heap's pages from lower to higher addresses.
-	advise(uintptr(unsafe.Pointer(new([1024]byte))), used, populateWrite)
+	// Go takes the pages of objects and of stacks from lower to higher addresses. This stack is one of the first.
+	var onStack byte
+	advise(uintptr(unsafe.Pointer(&onStack)), used, populateWrite)
 	return true
 }
 

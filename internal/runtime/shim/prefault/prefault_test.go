@@ -21,10 +21,11 @@ const childEnv = "BERTH_TEST_PREFAULT"
 // kernel also maps what it has in its cache around a page.
 func TestPrefault(t *testing.T) {
 	if os.Getenv(childEnv) != "" {
-		object := uintptr(unsafe.Pointer(new([1024]byte)))
-		code, heap := mappingAt(t, reflect.ValueOf(TestPrefault).Pointer()), mappingAt(t, object)
+		var onStack byte
+		stack := uintptr(unsafe.Pointer(&onStack))
+		code, heap := mappingAt(t, reflect.ValueOf(TestPrefault).Pointer()), mappingAt(t, stack)
 		fmt.Printf("\ncode %t, heap %t\n", code.resident == code.end-code.begin,
-			heap.resident >= min(used, heap.end-object)) // the first piece of the heap may be smaller
+			heap.resident >= min(used, heap.end-stack)) // the first piece of the heap may be smaller
 		return
 	}
 	for variable, want := range map[string]string{
