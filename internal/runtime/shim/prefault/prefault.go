@@ -21,20 +21,22 @@ const (
 	used = 2 << 20
 )
 
-var _ = prefault()
+// heap is the address in the heap from which on this process has mapped memory, or 0.
+var heap = prefault()
 
-// prefault maps code and constants of the program, and the beginning of the heap. It returns whether it did: only
+// prefault maps code and constants of the program, and the beginning of the heap. It returns the address of heap: only
 // libcontainer sets the variable, for the process that it starts.
-func prefault() bool {
+func prefault() (heap uintptr) {
 	if _, first := syscall.Getenv("_LIBCONTAINER_INITPIPE"); !first {
-		return false
+		return 0
 	}
 	code, data := address(&C.__executable_start), address(&C.__data_start)
 	advise(code, data-code, populateRead)
 	// Go takes the pages of objects and of stacks from lower to higher addresses. This stack is one of the first.
 	var onStack byte
-	advise(uintptr(unsafe.Pointer(&onStack)), used, populateWrite)
-	return true
+	heap = uintptr(unsafe.Pointer(&onStack))
+	advise(heap, used, populateWrite)
+	return heap
 }
 
 // address is the address of a symbol.

@@ -10,27 +10,28 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"unsafe"
 )
 
 // childEnv is set in the processes that the test starts: a program prefaults when it starts.
 const childEnv = "BERTH_TEST_PREFAULT"
 
 // A container's first process has all its code and the beginning of its heap in memory when its main function begins.
-// Other processes have only the pages of the heap that they have used. Their code may be in memory as a whole: the
-// kernel also maps what it has in its cache around a page.
+// Other processes map only what they use.
 func TestPrefault(t *testing.T) {
 	if os.Getenv(childEnv) != "" {
-		var onStack byte
-		stack := uintptr(unsafe.Pointer(&onStack))
-		code, heap := mappingAt(t, reflect.ValueOf(TestPrefault).Pointer()), mappingAt(t, stack)
+		if heap == 0 {
+			fmt.Println("\nnothing")
+			return
+		}
+		const chunk = 4 << 20 // Go maps the heap in pieces of this size, and has mapped one by then
+		code, first := mappingAt(t, reflect.ValueOf(TestPrefault).Pointer()), mappingAt(t, heap)
 		fmt.Printf("\ncode %t, heap %t\n", code.resident == code.end-code.begin,
-			heap.resident >= min(used, heap.end-stack)) // the first piece of the heap may be smaller
+			first.resident >= min(used, chunk-heap%chunk))
 		return
 	}
 	for variable, want := range map[string]string{
 		"_LIBCONTAINER_INITPIPE=3": "\ncode true, heap true\n",
-		"ANOTHER=3":                ", heap false\n",
+		"ANOTHER=3":                "\nnothing\n",
 	} {
 		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPrefault$")
 		child.Env = append(os.Environ(), childEnv+"=1", variable)
