@@ -32,10 +32,10 @@ fi
 
 key=$({
 	cat tools/go.mod tools/go.sum internal/runtime/holder/holder.c hack/assets.sh
-	for files in GoFiles CgoFiles; do
-		go list -deps -f '{{with .Module}}{{if .Main}}{{range $.'$files'}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}' \
-			./internal/runtime/shim | sed '/^$/d' | sort | xargs -r -d '\n' cat
-	done
+	file='{{$.Dir}}/{{.}}{{"\n"}}'
+	files="{{range \$.GoFiles}}$file{{end}}{{range \$.CgoFiles}}$file{{end}}"
+	go list -deps -f "{{with .Module}}{{if .Main}}$files{{end}}{{end}}" ./internal/runtime/shim |
+		sed '/^$/d' | sort | xargs -d '\n' cat
 	go list -deps -f '{{with .Module}}{{.Path}} {{.Version}}{{end}}' ./internal/runtime/shim | sort -u
 	go version
 	$gcc -dumpfullversion -dumpmachine
