@@ -24,9 +24,9 @@ const (
 // heap is the address in the heap from which on this process has mapped memory, or 0.
 var heap = prefault()
 
-// prefault maps code and constants of the program, and the beginning of the heap. It returns the address of heap: only
-// libcontainer sets the variable, for the process that it starts.
+// prefault maps code and constants of the program, and the beginning of the heap, and returns heap.
 func prefault() (heap uintptr) {
+	// libcontainer gives this variable to the process that it starts. Nobody else sets it.
 	if _, first := syscall.Getenv("_LIBCONTAINER_INITPIPE"); !first {
 		return 0
 	}
