@@ -122,9 +122,6 @@ func serverConfig(c Config, h host, boxes sandboxes, unsynced bool) *srvconfig.C
 			"io.containerd.shim.v1.manager": map[string]any{"socket_dir": filepath.Join(h.sockets, "s")},
 			// Programs in /opt/nri/plugins are started with the runtime, with their configuration from /etc/nri/conf.d.
 			"io.containerd.nri.v1.nri": map[string]any{"disable": c.NRIOff, "socket_path": h.nri},
-			// The threshold keeps garbage collections at least 10 s apart instead of 250 ms. Each removal of an image
-			// also triggers one.
-			"io.containerd.gc.v1.scheduler": map[string]any{"startup_delay": "5s", "pause_threshold": 0.0005},
 			// Package records makes them survive a loss of power.
 			metadataPlugin: map[string]any{"no_sync": unsynced},
 			"io.containerd.cri.v1.images": map[string]any{

@@ -2,7 +2,7 @@ package runtime
 
 // These imports link the containerd plugins that the CRI plugin needs. There is no gRPC server plugin: the only socket
 // that containerd opens is a private one, where shims publish their events (server/ttrpc). registerContent registers
-// the content store, unpack.RegisterSynced the plugin for layers.
+// the content store, unpack.RegisterSynced the plugin for layers, garbage.Register the one that collects garbage.
 import (
 	_ "github.com/containerd/containerd/api/types/runc/options"
 	_ "github.com/containerd/containerd/v2/core/runtime/v2"
@@ -10,7 +10,6 @@ import (
 	_ "github.com/containerd/containerd/v2/plugins/cri/images"
 	_ "github.com/containerd/containerd/v2/plugins/cri/runtime"
 	_ "github.com/containerd/containerd/v2/plugins/events"
-	_ "github.com/containerd/containerd/v2/plugins/gc"
 	_ "github.com/containerd/containerd/v2/plugins/leases"
 	_ "github.com/containerd/containerd/v2/plugins/metadata"
 	_ "github.com/containerd/containerd/v2/plugins/mount"

@@ -29,6 +29,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime/briefspec"
 	"github.com/berth-run/berth/internal/runtime/command"
 	"github.com/berth-run/berth/internal/runtime/exits"
+	"github.com/berth-run/berth/internal/runtime/garbage"
 	"github.com/berth-run/berth/internal/runtime/handler"
 	"github.com/berth-run/berth/internal/runtime/logpath"
 	"github.com/berth-run/berth/internal/runtime/network"
@@ -148,6 +149,7 @@ func (s *server) register() (err error) {
 	briefspec.Register()
 	s.exits = exits.Register()
 	unpack.RegisterSynced()
+	garbage.Register()
 	s.boxes.Register()
 	registry.Register(&plugin.Registration{
 		Type: plugins.ServerPlugin,
