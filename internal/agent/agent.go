@@ -26,6 +26,7 @@ import (
 	"github.com/berth-run/berth/internal/base/heap"
 	"github.com/berth-run/berth/internal/base/librarylog"
 	"github.com/berth-run/berth/internal/base/lock"
+	"github.com/berth-run/berth/internal/base/processors"
 	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/cluster/join"
 	"github.com/berth-run/berth/internal/cluster/nodeobject"
@@ -75,7 +76,7 @@ type Options struct {
 type Agent struct {
 	Options
 	began   time.Time
-	heap    *heap.Heap
+	idle    idle
 	metrics *prometheus.Registry
 
 	records      records
@@ -152,13 +153,25 @@ type records struct {
 	history   *history.History
 }
 
+// idle has what saves memory and CPU time while the node is idle.
+type idle struct {
+	heap       *heap.Heap
+	processors *processors.Processors
+}
+
+// Stir implements fleet.Idle.
+func (i idle) Stir() {
+	i.processors.Stir()
+	i.heap.Stir()
+}
+
 // New returns an agent. It reads, opens and starts nothing: Run does.
 func New(o Options) *Agent { return newAgent(o, without{}) }
 
 func newAgent(o Options, w without) *Agent {
 	c := o.Config
 	a := &Agent{
-		Options: o, without: w, heap: heap.New(), metrics: prometheus.NewRegistry(),
+		Options: o, without: w, idle: idle{heap.New(), processors.New()}, metrics: prometheus.NewRegistry(),
 		tables: tables{
 			fleet: fleet.New(time.Now, o.Log), observed: observed.New(), stale: status.NewStale(),
 			changed: wake.NewSet[object.Key](), node: nodeobject.NewLatest(c.NodeName),

@@ -228,7 +228,7 @@ func (a *Agent) parts() fleet.Parts {
 		Leftovers: a.leftovers(), Manifests: a.demand.sources, Prefetcher: s.images, Statuses: a.tables.statuses,
 		Asides: a.tables.asides,
 		Watchers: append(slices.Clone(a.demand.access.Watchers), a.doors.power, a.doors.pressure.pods,
-			a.doors.pressure.disk, a.doors.pressure.storage), Heap: a.heap,
+			a.doors.pressure.disk, a.doors.pressure.storage), Idle: a.idle,
 		Worker: worker.Options{
 			Steps:    s.list(a.demand.access.Steps...),
 			Observer: cgroup.View{Runtime: a.machine.pleg, Cgroups: s.cgroups, Pods: a.tables.fleet},

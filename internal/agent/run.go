@@ -72,7 +72,8 @@ func (a *Agent) loops() []loop {
 		{"evicted pods", a.doors.pressure.pods.Run},
 		{"memory notifications", a.doors.pressure.alarm.Run},
 		{"OOM kills", a.doors.pressure.oom.Run},
-		{"heap", a.heap.Run},
+		{"heap", a.idle.heap.Run},
+		{"processors", a.idle.processors.Run},
 		// the servers
 		{"local API", a.doors.server.Run},
 		{"pod resources API", a.doors.resources.Run},

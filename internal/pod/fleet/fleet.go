@@ -36,7 +36,7 @@ type Parts struct {
 	Asides        Asides
 	// Watchers are notified of the changes of a pod, in their order.
 	Watchers []Watcher
-	Heap     Heap
+	Idle     Idle
 	// Worker holds the options of all workers. The fleet sets Owner itself.
 	Worker worker.Options
 }
@@ -86,8 +86,8 @@ type Watcher interface {
 	PodChanged(types.UID)
 }
 
-// Heap returns memory of the process while the node is idle.
-type Heap interface {
+// Idle saves memory and CPU time of the process while the node is idle.
+type Idle interface {
 	// Stir reports activity on the node.
 	Stir()
 }

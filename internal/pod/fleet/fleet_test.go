@@ -147,7 +147,7 @@ func run(t *testing.T, body func(*testing.T, *node)) {
 		n.fleet = New(time.Now, slog.New(slog.DiscardHandler))
 		parts := Parts{
 			Desired: n.desired, Observed: n.observed, DesiredSynced: n.desiredSynced,
-			Admission: n, Leftovers: n, Manifests: n, Prefetcher: n, Statuses: n, Asides: n, Heap: n,
+			Admission: n, Leftovers: n, Manifests: n, Prefetcher: n, Statuses: n, Asides: n, Idle: n,
 			Worker: worker.Options{
 				Steps: []worker.Step{slow, act}, Observer: n, Probes: n, Statuses: n, Resizes: n, Timelines: n,
 				Events: n, Now: time.Now, Log: slog.New(slog.DiscardHandler),

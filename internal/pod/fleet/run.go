@@ -497,7 +497,7 @@ func (k *keeper) SetAside(uid types.UID) time.Time { return k.Asides.Until(uid) 
 // Recovered implements worker.Owner.
 func (k *keeper) Recovered(uid types.UID) { k.Asides.Recovered(uid) }
 
-// changed publishes the status of a pod that the loop has changed, and notifies the watchers and the heap.
+// changed publishes the status of a pod that the loop has changed, and notifies the watchers. It is activity.
 func (k *keeper) changed(uid types.UID) {
 	k.Statuses.PublishNow(uid)
 	k.notify(uid)
@@ -507,5 +507,5 @@ func (k *keeper) notify(uid types.UID) {
 	for _, w := range k.Watchers {
 		w.PodChanged(uid)
 	}
-	k.Heap.Stir()
+	k.Idle.Stir()
 }

@@ -84,7 +84,7 @@ func (w *world) build() {
 		Timeline: recorder, Keepers: []Keeper{w}})
 	w.parts = fleet.Parts{
 		Desired: w.desired, Observed: w.observed, DesiredSynced: synced,
-		Admission: w, Leftovers: w, Manifests: w, Prefetcher: w, Statuses: w.statuses, Asides: w.asides, Heap: w,
+		Admission: w, Leftovers: w, Manifests: w, Prefetcher: w, Statuses: w.statuses, Asides: w.asides, Idle: w,
 		Worker: worker.Options{
 			Steps:    []worker.Step{{Name: "act", Phase: worker.Act, Teardown: w.kill}},
 			Observer: w, Probes: w, Statuses: record, Resizes: w, Timelines: w, Events: noEvents{},

@@ -1,0 +1,88 @@
+package processors
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth/internal/base/eventually"
+)
+
+// An idle process has one processor, and all of them again at activity, when it uses CPU time, and when Run has ended.
+func TestRun(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	p := New()
+	p.period, p.little = 200*time.Millisecond, 20*time.Millisecond
+	p.all = func() { runtime.GOMAXPROCS(3) }
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.Run(ctx) })
+	rests := func() {
+		t.Helper()
+		eventually.True(t, "one processor", func() bool { return runtime.GOMAXPROCS(0) == 1 })
+	}
+	rests()
+	p.Stir()
+	if got := runtime.GOMAXPROCS(0); got != 3 {
+		t.Errorf("%d processors after an activity, want 3", got)
+	}
+	rests()
+	burnt := time.Now()
+	for runtime.GOMAXPROCS(0) == 1 && time.Since(burnt) < 10*time.Second {
+		for range 1000 {
+			sink++
+		}
+	}
+	if got := runtime.GOMAXPROCS(0); got != 3 {
+		t.Errorf("%d processors for a process that uses one, want 3", got)
+	}
+	rests()
+	stop()
+	running.Wait()
+	if got := runtime.GOMAXPROCS(0); got != 3 {
+		t.Errorf("%d processors after Run, want 3", got)
+	}
+}
+
+var sink int // keeps the compiler from leaving a loop out
+
+// CPU time that is used slowly does not end a rest.
+func TestSlowUseIsRest(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	p := New()
+	p.period, p.little = 50*time.Millisecond, time.Millisecond
+	p.rest()
+	defer p.end()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.followRest(ctx) }()
+	time.Sleep(2 * p.period)
+	p.used.Wake()
+	select {
+	case err := <-ended:
+		t.Fatalf("the rest has ended: %v", err)
+	case <-time.After(10 * time.Millisecond):
+	}
+	stop()
+	if err := <-ended; err == nil {
+		t.Error("the rest has ended because of activity, want the end of the context")
+	}
+}
+
+// The processors that GOMAXPROCS sets come back after a rest.
+func TestEveryOne(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(5))
+	t.Setenv("GOMAXPROCS", "5")
+	all := everyOne()
+	runtime.GOMAXPROCS(1)
+	if all(); runtime.GOMAXPROCS(0) != 5 {
+		t.Errorf("%d processors, want 5", runtime.GOMAXPROCS(0))
+	}
+	t.Setenv("GOMAXPROCS", "")
+	runtime.GOMAXPROCS(5)
+	if everyOne()(); runtime.GOMAXPROCS(0) != min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) {
+		t.Errorf("%d processors, want at most %d", runtime.GOMAXPROCS(0), runtime.NumCPU())
+	}
+}
