@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,11 +12,13 @@ import (
 	"github.com/containerd/containerd/v2/pkg/gc"
 )
 
-// records is a database whose collections take a time and have a result.
+var errFull = errors.New("disk full")
+
+// records is a database whose collections take a time, and may fail.
 type records struct {
 	began   time.Time
 	takes   time.Duration
-	err     error
+	full    atomic.Bool
 	changed func(deleted bool)
 	at      []time.Duration // when collections began
 }
@@ -25,7 +28,10 @@ func (r *records) RegisterMutationCallback(changed func(bool)) { r.changed = cha
 func (r *records) GarbageCollect(context.Context) (gc.Stats, error) {
 	r.at = append(r.at, time.Since(r.began))
 	time.Sleep(r.takes)
-	return nil, r.err
+	if r.full.Load() {
+		return nil, errFull
+	}
+	return nil, nil
 }
 
 // sleepUntil sleeps until a second of the test, and until nothing happens then.
@@ -100,12 +106,12 @@ func TestScheduleAndWait(t *testing.T) {
 			t.Error(err)
 		}
 		r.sleepUntil(100)
-		r.err = errors.New("disk full")
-		if _, err := c.ScheduleAndWait(t.Context()); !errors.Is(err, r.err) {
-			t.Errorf("the error of a collection is %v, want %v", err, r.err)
+		r.full.Store(true)
+		if _, err := c.ScheduleAndWait(t.Context()); !errors.Is(err, errFull) {
+			t.Errorf("the error of a collection is %v, want %v", err, errFull)
 		}
 		r.sleepUntil(105)
-		r.err = nil
+		r.full.Store(false)
 		r.sleepUntil(200)
 		r.takes = time.Minute
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
