@@ -81,7 +81,7 @@ func (p *Processors) Run(ctx context.Context) error {
 
 // followRest returns when the process is no longer idle. An error says that ctx has ended.
 func (p *Processors) followRest(ctx context.Context) error {
-	for p.forget(); ; {
+	for p.used.Clear(); ; { // CPU time from before the rest does not count
 		began := time.Now()
 		p.watch()
 		select {
@@ -137,14 +137,6 @@ func (p *Processors) watch() {
 		p.mu.Unlock()
 		p.used.Wake()
 	}()
-}
-
-// forget forgets CPU time that was used before a rest.
-func (p *Processors) forget() {
-	select {
-	case <-p.used.C():
-	default:
-	}
 }
 
 // sleepCPU sleeps until the process has used some CPU time.

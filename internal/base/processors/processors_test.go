@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/berth-run/berth/internal/base/eventually"
@@ -50,25 +51,36 @@ var sink int // keeps the compiler from leaving a loop out
 
 // CPU time that is used slowly does not end a rest.
 func TestSlowUseIsRest(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	p := New()
-	p.period, p.little = 50*time.Millisecond, time.Millisecond
-	p.rest()
-	defer p.end()
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.followRest(ctx) }()
-	time.Sleep(2 * p.period)
-	p.used.Wake()
-	select {
-	case err := <-ended:
-		t.Fatalf("the rest has ended: %v", err)
-	case <-time.After(10 * time.Millisecond):
-	}
-	stop()
-	if err := <-ended; err == nil {
-		t.Error("the rest has ended because of activity, want the end of the context")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := New()
+		p.watching = true // no thread looks at the real CPU time
+		follow := func() (context.CancelFunc, <-chan error) {
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- p.followRest(ctx) }()
+			time.Sleep(2 * period)
+			p.used.Wake()
+			synctest.Wait()
+			select {
+			case err := <-ended:
+				t.Fatalf("the rest has ended: %v", err)
+			default:
+			}
+			return stop, ended
+		}
+		stop, ended := follow()
+		stop()
+		if err := <-ended; err == nil {
+			t.Error("the rest has ended because of activity, want the end of the context")
+		}
+		stop, ended = follow()
+		defer stop()
+		time.Sleep(period / 2)
+		p.used.Wake()
+		if err := <-ended; err != nil {
+			t.Errorf("CPU time that was used fast: %v, want the end of the rest", err)
+		}
+	})
 }
 
 // The processors that GOMAXPROCS sets come back after a rest.

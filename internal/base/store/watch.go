@@ -134,8 +134,5 @@ func (w *Watcher[K, V]) Stop() {
 		}
 	}
 	w.pending = nil
-	select {
-	case <-w.wake.C():
-	default:
-	}
+	w.wake.Clear()
 }

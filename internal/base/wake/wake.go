@@ -17,6 +17,14 @@ func (s Signal) Wake() {
 	}
 }
 
+// Clear takes the signal back, if it has been raised.
+func (s Signal) Clear() {
+	select {
+	case <-s.c:
+	default:
+	}
+}
+
 // C is the channel that the loop receives from. A receive takes the signal back.
 func (s Signal) C() <-chan struct{} { return s.c }
 

@@ -19,6 +19,14 @@ func TestWakesAreOneUntilReceived(t *testing.T) {
 	}
 	s.Wake()
 	<-s.C()
+	s.Wake()
+	s.Clear()
+	s.Clear()
+	select {
+	case <-s.C():
+		t.Fatal("a signal that was taken back is raised")
+	default:
+	}
 }
 
 func TestASetIsTakenOnce(t *testing.T) {

@@ -126,16 +126,14 @@ func (c *collector) run(ctx context.Context) {
 	}
 }
 
-// collect makes one collection and returns how long it took. Deletions before it need no other one.
+// collect makes one collection and returns how long it took. Deletions and calls before it need no other one.
 func (c *collector) collect(ctx context.Context) (time.Duration, error) {
+	c.asked.Clear() // first, so that a call that is not in waiting below is heard
+	c.deleted.Clear()
 	c.mu.Lock()
 	waiting := c.waiting
 	c.waiting = nil
 	c.mu.Unlock()
-	select {
-	case <-c.deleted.C():
-	default:
-	}
 	c.changes.Store(0)
 	began := time.Now()
 	stats, err := c.db.GarbageCollect(ctx)
