@@ -9,7 +9,7 @@ import (
 // The bounds of NextLook.
 const (
 	soonestLook = 50 * time.Millisecond
-	latestLook  = 10 * time.Second
+	latestLook  = 30 * time.Second
 )
 
 // NextLook returns how long the observations in seen may stand. If a signal falls as fast as since the previous look,

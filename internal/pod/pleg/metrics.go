@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics have the kubelet's names. They measure relists. Events are handled between relists, so an interval of a
-// minute means no delay.
+// metrics have the kubelet's names. They measure relists. Events are handled between relists, so an interval of
+// minutes means no delay.
 type metrics struct {
 	duration, interval prometheus.Histogram
 	lastSeen           prometheus.Gauge
@@ -27,7 +27,7 @@ func newMetrics() *metrics {
 		interval: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "kubelet_pleg_relist_interval_seconds",
 			Help:    "Interval in seconds between the starts of two relists.",
-			Buckets: []float64{.5, 1, 2, 5, 10, 30, 60, 90, 120, 300},
+			Buckets: []float64{.5, 1, 2, 5, 10, 30, 60, 90, 120, 300, 600},
 		}),
 		lastSeen: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "kubelet_pleg_last_seen_seconds", Help: "When the last relist succeeded, in seconds since the epoch.",

@@ -16,7 +16,7 @@ func TestRelistsAreMeasured(t *testing.T) {
 		if err := b.pleg.Register(reg); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Minute)
+		time.Sleep(time.Hour)
 		synctest.Wait()
 		families, err := reg.Gather()
 		if err != nil {
@@ -24,10 +24,10 @@ func TestRelistsAreMeasured(t *testing.T) {
 		}
 		for _, f := range families {
 			if h := f.Metric[0].Histogram; h != nil && (h.GetSampleCount() < 8 || h.GetSampleCount() > 15) {
-				t.Errorf("%s: %d relists in ten minutes", f.GetName(), h.GetSampleCount())
+				t.Errorf("%s: %d relists in an hour", f.GetName(), h.GetSampleCount())
 			}
 		}
-		if last := testutil.ToFloat64(b.pleg.metrics.lastSeen); time.Since(time.Unix(int64(last), 0)) > 90*time.Second {
+		if last := testutil.ToFloat64(b.pleg.metrics.lastSeen); time.Since(time.Unix(int64(last), 0)) > 6*time.Minute {
 			t.Errorf("the last relist was at %v", last)
 		}
 		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-run/berth/internal/base/lock"
 	"github.com/berth-run/berth/internal/base/retry"
+	"github.com/berth-run/berth/internal/base/wake"
 	"github.com/berth-run/berth/internal/model/observed"
 	"github.com/berth-run/berth/internal/model/pod"
 )
@@ -22,7 +23,8 @@ type Options struct {
 	Runtime runtimeapi.RuntimeServiceClient
 	// Table is the table to write.
 	Table *observed.Table
-	// Audit is the time between two relists while events arrive. Default 60 s.
+	// Audit is the time between two relists while events arrive. Default 5 min, as in the kubelet's evented PLEG
+	// (KEP-3386).
 	Audit time.Duration
 	// Poll is the time between two relists of a runtime without events. Default 1 s.
 	Poll time.Duration
@@ -36,8 +38,9 @@ type PLEG struct {
 	table   *observed.Table
 	metrics *metrics
 
-	readings lock.Keyed // by pod, so that an older reading never overwrites a newer one
-	marks    lock.Keyed // by pod: a goroutine of mark holds it while it reads and rests
+	readings lock.Keyed  // by pod, so that an older reading never overwrites a newer one
+	marks    lock.Keyed  // by pod: a goroutine of mark holds it while it reads and rests
+	failed   wake.Signal // a relist or the reading of a marked pod has failed
 	wg       sync.WaitGroup
 
 	mu sync.Mutex
@@ -50,14 +53,14 @@ type PLEG struct {
 // New returns a PLEG that has read nothing.
 func New(o Options) *PLEG {
 	if o.Audit <= 0 {
-		o.Audit = 60 * time.Second
+		o.Audit = 5 * time.Minute
 	}
 	if o.Poll <= 0 {
 		o.Poll = time.Second
 	}
 	return &PLEG{
 		opts: o, metrics: newMetrics(), table: o.Table, marked: sets.New[types.UID](),
-		starting: sets.New[string](),
+		starting: sets.New[string](), failed: wake.New(),
 	}
 }
 
@@ -139,8 +142,8 @@ func (p *PLEG) readMarked(ctx context.Context, uid types.UID) (rest time.Duratio
 	began := time.Now()
 	n, err := p.read(ctx, uid)
 	if err != nil && ctx.Err() == nil {
-		p.opts.Log.Warn("read pod from the runtime failed, retrying at the next event or relist", "uid", uid, "err",
-			err)
+		p.opts.Log.Warn("read pod from the runtime failed, retrying", "uid", uid, "err", err)
+		p.failed.Wake()
 	}
 	return pod.Rest(n, time.Since(began))
 }

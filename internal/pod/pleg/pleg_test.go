@@ -140,18 +140,51 @@ func TestRuntimeWithoutEventsIsPolled(t *testing.T) {
 	})
 }
 
-// An idle node makes two list calls a minute and no other calls.
+// An idle node makes two list calls in five minutes and no other calls.
 func TestIdleCost(t *testing.T) {
 	run(t, asIs, func(t *testing.T, b *bench) {
 		for _, uid := range []string{"u1", "u2", "u3"} {
 			b.pod(t, uid)
 		}
-		synctest.Wait()
+		time.Sleep(2 * opening) // the relist after the stream has opened
 		before := len(b.Calls())
-		time.Sleep(10 * time.Minute)
+		time.Sleep(time.Hour)
 		synctest.Wait()
-		if n := len(b.Calls()) - before; n == 0 || n > 20 {
-			t.Errorf("ten idle minutes made %d calls, want 1 to 20", n)
+		if n := len(b.Calls()) - before; n < 20 || n > 24 {
+			t.Errorf("an idle hour made %d calls, want 20 to 24", n)
+		}
+	})
+}
+
+// A runtime sends no events before it has opened the stream, and does not say when it has.
+func TestOpenedStreamIsAudited(t *testing.T) {
+	run(t, func(f *fake.Runtime) {
+		f.Inject(fake.Fault{Method: "GetContainerEvents", Delay: time.Second / 2})
+	}, func(t *testing.T, b *bench) {
+		b.pod(t, "u1")
+		time.Sleep(2 * time.Second)
+		if got := b.app("u1"); got.State != pod.StateRunning {
+			t.Errorf("the container is %v", got.State)
+		}
+	})
+}
+
+// A reading that fails is repeated before the next relist would come, and ever less often while it fails again.
+func TestFailedReadingIsRepeated(t *testing.T) {
+	run(t, asIs, func(t *testing.T, b *bench) {
+		_, id := b.pod(t, "u1")
+		time.Sleep(2 * opening)
+		remove := b.Inject(fake.Fault{Method: "ContainerStatus", Err: status.Error(codes.Internal, "broken")})
+		b.Exit(id, 3, "Error")
+		before := len(b.Calls("ContainerStatus"))
+		time.Sleep(10 * time.Minute)
+		if n := len(b.Calls("ContainerStatus")) - before; n < 15 || n > 25 {
+			t.Errorf("the reading was tried %d times in ten minutes, want 15 to 25", n)
+		}
+		remove()
+		time.Sleep(2 * latestRetry)
+		if got := b.app("u1"); got.State != pod.StateExited {
+			t.Errorf("the container is %v", got.State)
 		}
 	})
 }
@@ -212,7 +245,7 @@ func TestEventBeforeAReadingCausesNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, asIs, func(t *testing.T, b *bench) {
 				b.pod(t, "u1")
-				synctest.Wait()
+				time.Sleep(2 * opening) // the relist after the stream has opened
 				b.Inject(fake.Fault{Method: "ListContainers", Delay: 100 * time.Millisecond})
 				before := len(b.Calls("ListContainers"))
 				for range 2 { // the second one waits for the first

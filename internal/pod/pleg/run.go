@@ -17,10 +17,14 @@ import (
 	"github.com/berth-run/berth/internal/model/pod"
 )
 
-// Delays between attempts to open the event stream or to relist.
+// Delays between attempts to open the event stream, to relist, or to read again what could not be read.
 const (
 	firstDelay = 100 * time.Millisecond
 	maxDelay   = 5 * time.Second
+	// latestRetry is the longest time until the next relist after a relist or a reading has failed.
+	latestRetry = time.Minute
+	// opening is how long a runtime may need to send events to a new stream. It does not say when it begins.
+	opening = time.Second
 )
 
 var errNoEvents = errors.New("the runtime has no events")
@@ -53,31 +57,48 @@ func (p *PLEG) audit(ctx context.Context) {
 	events := make(chan error, 1)
 	follow := func() { p.wg.Go(func() { events <- p.follow(ctx) }) }
 	follow()
-	period, retries := p.opts.Audit, retry.Doubling(firstDelay, maxDelay)
+	var wait time.Duration // until the next relist
+	var trouble bool       // since the last relist that was due
+	period, retries := p.opts.Audit, retry.Doubling(firstDelay, latestRetry)
+	due := time.Now().Add(opening)
+	timer := time.NewTimer(opening)
+	defer timer.Stop()
 	for {
-		timer := time.NewTimer(jitter(period))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		case err := <-events:
-			timer.Stop()
 			if errors.Is(err, errNoEvents) {
 				p.opts.Log.Info("runtime has no events, listing its pods periodically", "period", p.opts.Poll)
-				period = p.opts.Poll
-				continue
+				period, wait = p.opts.Poll, p.opts.Poll
+				break
 			}
 			// A broken stream has lost events: relist, then follow again.
-			if retry.Sleep(ctx, retries.Step()) != nil {
+			if retry.Sleep(ctx, min(retries.Step(), maxDelay)) != nil {
 				return
 			}
 			follow()
+			wait, trouble = opening, true
+		case <-p.failed.C():
+			trouble = true
+			if at := time.Now().Add(retries.Step()); at.Before(due) {
+				due = at
+				timer.Reset(time.Until(due))
+			}
+			continue
 		case <-timer.C:
-			retries = retry.Doubling(firstDelay, maxDelay)
+			if !trouble {
+				retries = retry.Doubling(firstDelay, latestRetry)
+			}
+			wait, trouble = period, false
 		}
 		if err := p.measured(ctx, false); err != nil && ctx.Err() == nil {
-			p.opts.Log.Warn("list pods of the runtime failed, retrying at the next relist", "err", err)
+			p.opts.Log.Warn("list pods of the runtime failed, retrying", "err", err)
+			p.failed.Wake()
 		}
+		wait = jitter(wait)
+		due = time.Now().Add(wait)
+		timer.Reset(wait)
 	}
 }
 
