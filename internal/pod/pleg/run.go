@@ -57,13 +57,13 @@ func (p *PLEG) audit(ctx context.Context) {
 	events := make(chan error, 1)
 	follow := func() { p.wg.Go(func() { events <- p.follow(ctx) }) }
 	follow()
-	var wait time.Duration // until the next relist
-	var trouble bool       // since the last relist that was due
 	period, retries := p.opts.Audit, retry.Doubling(firstDelay, latestRetry)
-	due := time.Now().Add(opening)
 	timer := time.NewTimer(opening)
 	defer timer.Stop()
+	var again <-chan time.Time // fires when to relist because of a failure
+	trouble := false           // since the last relist that was due
 	for {
+		wait := period // until the next relist
 		select {
 		case <-ctx.Done():
 			return
@@ -80,25 +80,24 @@ func (p *PLEG) audit(ctx context.Context) {
 			follow()
 			wait, trouble = opening, true
 		case <-p.failed.C():
-			trouble = true
-			if at := time.Now().Add(retries.Step()); at.Before(due) {
-				due = at
-				timer.Reset(time.Until(due))
+			if trouble = true; again == nil {
+				again = time.After(retries.Step())
 			}
 			continue
+		case <-again:
+			trouble = false
 		case <-timer.C:
 			if !trouble {
 				retries = retry.Doubling(firstDelay, latestRetry)
 			}
-			wait, trouble = period, false
+			trouble = false
 		}
+		again = nil
 		if err := p.measured(ctx, false); err != nil && ctx.Err() == nil {
 			p.opts.Log.Warn("list pods of the runtime failed, retrying", "err", err)
 			p.failed.Wake()
 		}
-		wait = jitter(wait)
-		due = time.Now().Add(wait)
-		timer.Reset(wait)
+		timer.Reset(jitter(wait))
 	}
 }
 
