@@ -666,12 +666,15 @@ func (c *chaos) directoriesLeft() (left []string) {
 	return left
 }
 
-// mountsLeft lists the mounts below directories. They include network namespaces, which are mounted on files.
+// mountsLeft lists the mounts below directories, and overlays of layers there. They include network namespaces, which
+// are mounted on files.
 func (c *chaos) mountsLeft(dirs ...string) (left []string) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	check(c.t, err)
 	for line := range strings.Lines(string(mounts)) {
-		if slices.ContainsFunc(dirs, func(dir string) bool { return strings.Contains(line, " "+dir+"/") }) {
+		if slices.ContainsFunc(dirs, func(dir string) bool {
+			return strings.Contains(line, " "+dir+"/") || strings.Contains(line, "="+dir+"/")
+		}) {
 			left = append(left, "mount "+line)
 		}
 	}

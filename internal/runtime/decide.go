@@ -40,6 +40,7 @@ func (l layout) addresses() string   { return filepath.Join(l.state, "ipam") }
 func (l layout) leases() string      { return filepath.Join(l.state, "leases") }
 func (l layout) records() string     { return filepath.Join(l.root, metadataPlugin, "meta.db") }
 func (l layout) checkpoints() string { return filepath.Join(l.root, "restore") }
+func (l layout) temporary() string   { return filepath.Join(l.root, "tmpmounts") }
 
 func (l layout) programs() program.Programs { return program.In(l.root) }
 

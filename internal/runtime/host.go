@@ -14,8 +14,8 @@ import (
 	"github.com/berth-run/berth/internal/base/unixsocket"
 )
 
-// inspectHost finds the machine's features. The root directory must exist.
-func inspectHost(c Config) (host, error) {
+// inspectHost finds the machine's features. It tries overlayfs in the directory for temporary mounts.
+func inspectHost(l layout) (host, error) {
 	lower, err := mayLowerOOMScore()
 	if err != nil {
 		return host{}, err
@@ -28,7 +28,7 @@ func inspectHost(c Config) (host, error) {
 	}
 	return host{
 		ipv6:        ipv6Enabled(),
-		overlay:     overlayutils.Supported(c.Root) == nil,
+		overlay:     overlayutils.Supported(l.temporary()) == nil,
 		lowerOOM:    lower,
 		oomFloor:    floor,
 		systemdInit: exists("/run/systemd/system"),

@@ -471,6 +471,27 @@ func TestLock(t *testing.T) {
 }
 
 // scratchWithImage is scratch with the test image, which serve imports.
+// A process that was killed while it tried overlayfs leaves that mount to the next start.
+func TestTemporaryMounts(t *testing.T) {
+	c := serveKillable(t)
+	c.kill(t)
+	check := filepath.Join(c.dir, "root", "tmpmounts", "multiple-lowerdir-check1")
+	merged := filepath.Join(check, "merged")
+	if err := os.MkdirAll(merged, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	options := fmt.Sprintf("lowerdir=%s:%s", t.TempDir(), check)
+	if err := unix.Mount("overlay", merged, "overlay", unix.MS_RDONLY, options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(merged, unix.MNT_DETACH) })
+	c.start(t)
+	if _, err := os.Lstat(check); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s: %v, want it removed", check, err)
+	}
+	c.end(t)
+}
+
 func scratchWithImage(t testing.TB) string {
 	t.Helper()
 	dir := scratch(t)

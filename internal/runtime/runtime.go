@@ -42,6 +42,7 @@ import (
 	"github.com/berth-run/berth/internal/runtime/retries"
 	"github.com/berth-run/berth/internal/runtime/sandbox"
 	"github.com/berth-run/berth/internal/runtime/tasks"
+	"github.com/berth-run/berth/internal/runtime/tempmount"
 	"github.com/berth-run/berth/internal/runtime/unpack"
 )
 
@@ -316,7 +317,10 @@ func (r *Runtime) lock(ctx context.Context) (*os.File, error) {
 
 // prepare installs the programs and the network configuration that containerd needs.
 func (r *Runtime) prepare(ctx context.Context) (host, error) {
-	h, err := inspectHost(r.config)
+	if err := tempmount.Use(r.config.Root, r.layout().temporary()); err != nil {
+		r.config.Log.Warn("cannot remove mounts of an earlier process, retrying at the next start", "err", err)
+	}
+	h, err := inspectHost(r.layout())
 	if err != nil {
 		return host{}, err
 	}
