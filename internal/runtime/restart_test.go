@@ -470,7 +470,6 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// scratchWithImage is scratch with the test image, which serve imports.
 // A process that was killed while it tried overlayfs leaves that mount to the next start.
 func TestTemporaryMounts(t *testing.T) {
 	c := serveKillable(t)
@@ -492,6 +491,7 @@ func TestTemporaryMounts(t *testing.T) {
 	c.end(t)
 }
 
+// scratchWithImage is scratch with the test image, which serve imports.
 func scratchWithImage(t testing.TB) string {
 	t.Helper()
 	dir := scratch(t)

@@ -1,7 +1,6 @@
 package tempmount_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -59,7 +58,7 @@ func TestUse(t *testing.T) {
 	if entries, err := os.ReadDir(dir); len(entries) > 0 || err != nil {
 		t.Errorf("%s has %v, %v", dir, entries, err)
 	}
-	err := mount.WithTempMount(context.Background(), []mount.Mount{{Type: "tmpfs", Source: "tmpfs"}},
+	err := mount.WithTempMount(t.Context(), []mount.Mount{{Type: "tmpfs", Source: "tmpfs"}},
 		func(at string) error {
 			if !strings.HasPrefix(at, dir+"/") {
 				t.Errorf("containerd mounts at %s, not below %s", at, dir)
