@@ -1,14 +1,14 @@
 package rootdir
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
-	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/mount"
 )
 
 // mountPoint reports whether a path without links is a mount point.
@@ -44,16 +44,10 @@ func (d *Dir) Unmount() error {
 			return err
 		}
 		ours := slices.DeleteFunc(all, func(m *mountinfo.Info) bool { return !ours(d.Path, m.Mountpoint) })
-		var failed []error
-		for _, m := range slices.Backward(ours) {
-			// Not a link, should one have replaced the mount point.
-			if err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-				failed = append(failed, fmt.Errorf("unmount %s: %w", m.Mountpoint, err))
-			}
-		}
+		err = mount.Detach(ours)
 		// A mount that failed may have been below another one, which is gone now. So the table is read again.
-		if len(failed) == 0 || len(ours) == last {
-			return errors.Join(failed...)
+		if err == nil || len(ours) == last {
+			return err
 		}
 		last = len(ours)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/moby/sys/mountinfo"
@@ -31,6 +32,19 @@ func At(path string) (*mountinfo.Info, error) {
 		return nil, nil
 	}
 	return mounts[len(mounts)-1], nil
+}
+
+// Detach unmounts local file systems, the last of the list first. Processes that use them keep them until they end, see
+// MNT_DETACH in umount2(2). The error names each mount that could not be unmounted.
+func Detach(mounts []*mountinfo.Info) error {
+	var failed []error
+	for _, m := range slices.Backward(mounts) {
+		// Not a link, should one have replaced the mount point.
+		if err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			failed = append(failed, fmt.Errorf("unmount %s: %w", m.Mountpoint, err))
+		}
+	}
+	return errors.Join(failed...)
 }
 
 // Remote unmounts file systems of servers that may not answer.

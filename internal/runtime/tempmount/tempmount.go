@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
-	"github.com/containerd/containerd/v2/core/mount"
+	containerd "github.com/containerd/containerd/v2/core/mount"
 	"github.com/moby/sys/mountinfo"
-	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/base/mount"
 )
 
 // volumePrefix begins the names of the directories that containerd makes for the content of volumes. It has no setting
@@ -26,7 +26,7 @@ func Use(root, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := mount.SetTempMountLocation(dir); err != nil {
+	if err := containerd.SetTempMountLocation(dir); err != nil {
 		return err
 	}
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
@@ -57,12 +57,7 @@ func of(m *mountinfo.Info, root string) bool {
 // remove unmounts left, later mounts first, and removes their directories and all of dir's content. It removes nothing
 // below a path that is still mounted.
 func remove(dir string, left []*mountinfo.Info) (err error) {
-	for _, m := range slices.Backward(left) {
-		if e := unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); e != nil {
-			err = errors.Join(err, fmt.Errorf("unmount %s: %w", m.Mountpoint, e))
-		}
-	}
-	if err != nil {
+	if err := mount.Detach(left); err != nil {
 		return err
 	}
 	for _, m := range left {
