@@ -13,7 +13,8 @@ import (
 )
 
 // RemoveAll removes a file, or a directory with its content. It follows no link and enters no mount. A mount point
-// below name is an error; everything beside it is removed. It returns nil if nothing exists.
+// below name is an error; everything beside it is removed. It returns nil if nothing exists, and so also if another
+// process removes the same meanwhile.
 //
 // No container may be able to write to the parent directory of name.
 //
@@ -43,7 +44,7 @@ func removeEntry(ctx context.Context, parent *os.File, base string) error {
 	}
 	top, err := OpenDir(parent, base)
 	if err != nil {
-		return err
+		return IgnoreMissing(err)
 	}
 	defer top.Close()
 	r := removal{top: top}
@@ -85,7 +86,7 @@ func (r *removal) entry(ctx context.Context, name string) error {
 	}
 	dir, err := OpenDir(r.top, name)
 	if err != nil {
-		return wrap("open", name, err)
+		return wrap("open", name, IgnoreMissing(err))
 	}
 	defer dir.Close()
 	var failed failures
@@ -136,7 +137,7 @@ func (r *removal) lift(dir *os.File, child string) error {
 		err := unix.Renameat2(int(dir.Fd()), child, int(r.top.Fd()), ".removed-"+strconv.Itoa(r.lifted),
 			unix.RENAME_NOREPLACE)
 		if !errors.Is(err, unix.EEXIST) {
-			return err
+			return IgnoreMissing(err)
 		}
 	}
 }
@@ -149,7 +150,7 @@ func Each(ctx context.Context, dir *os.File, f func(name string) error) error {
 	}
 	for {
 		names, err := dir.Readdirnames(512)
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || errors.Is(err, unix.ENOENT) { // the kernel's answer for a removed directory
 			return nil
 		}
 		if err != nil {

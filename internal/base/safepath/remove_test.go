@@ -181,3 +181,28 @@ func TestRemoveAllStaysInsideDuringSwaps(t *testing.T) {
 		t.Error("nothing was removed")
 	}
 }
+
+// Two agents may sweep the same directory at once: what the other one removes is removed.
+func TestRemoveAllBesideAnother(t *testing.T) {
+	_, inside, _ := volume(t)
+	for range 100 {
+		for j := range 20 {
+			dir := filepath.Join(inside, "d"+strconv.Itoa(j%4), "x"+strconv.Itoa(j), "deep")
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ended := make(chan error)
+		for range 4 {
+			go func() { ended <- RemoveAll(t.Context(), inside) }()
+		}
+		for range 4 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := os.Lstat(inside); !errors.Is(err, os.ErrNotExist) {
+			t.Fatalf("the directory after its removal: %v", err)
+		}
+	}
+}
