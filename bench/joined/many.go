@@ -338,6 +338,9 @@ func (b *many) close() error {
 	}
 	_ = ending.Wait() // all errors are in errs
 	kubelet.RemoveCgroups(manyCgroup)
+	// Each agent had made this process write crash reports into its directory, and the last one's file is still open:
+	// the file system below could not be unmounted.
+	errs = append(errs, debug.SetCrashOutput(nil, debug.CrashOptions{}))
 	return errors.Join(errs...)
 }
 
