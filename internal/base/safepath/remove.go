@@ -22,11 +22,8 @@ import (
 // is emptied.
 func RemoveAll(ctx context.Context, name string) error {
 	parent, err := os.Open(filepath.Dir(name))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return IgnoreMissing(err)
 	}
 	defer parent.Close()
 	return wrap("remove", name, removeEntry(ctx, parent, filepath.Base(name)))
@@ -143,14 +140,14 @@ func (r *removal) lift(dir *os.File, child string) error {
 }
 
 // Each calls f with the names in a directory as it is now, until f or the context fails. It may miss names that appear
-// meanwhile.
+// meanwhile. A directory that was removed while it is open has no names: the kernel answers ENOENT (getdents(2)).
 func Each(ctx context.Context, dir *os.File, f func(name string) error) error {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 	for {
 		names, err := dir.Readdirnames(512)
-		if errors.Is(err, io.EOF) || errors.Is(err, unix.ENOENT) { // the kernel's answer for a removed directory
+		if errors.Is(err, io.EOF) || errors.Is(err, unix.ENOENT) {
 			return nil
 		}
 		if err != nil {
