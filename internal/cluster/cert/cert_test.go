@@ -91,7 +91,7 @@ func newNode(t *testing.T, name string, c config.Cluster) *node {
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-n.client.Replaced():
-				n.api.CloseConnections()
+				n.api.ReplaceConnections()
 				n.changed <- struct{}{}
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
 
@@ -58,13 +57,13 @@ type API struct {
 	// Health reports whether the server answers these clients.
 	Health *Health
 
-	connections *connrotation.ConnectionTracker
-	replaced    <-chan struct{} // see Identity; nil without one
+	transports []*transport
+	replaced   <-chan struct{} // see Identity; nil without one
 }
 
 // Connect makes the clients. It sends nothing.
 func Connect(o Options) (*API, error) {
-	a := &API{Health: newHealth(time.Now), connections: connrotation.NewConnectionTracker()}
+	a := &API{Health: newHealth(time.Now)}
 	if o.Identity != nil {
 		a.replaced = o.Identity.Replaced()
 	}
@@ -107,23 +106,29 @@ func Connect(o Options) (*API, error) {
 	return a, nil
 }
 
-// Run closes the connections each time the client certificate was replaced, until ctx ends.
+// Run replaces the connections each time the client certificate was replaced, until ctx ends.
 func (a *API) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-a.replaced:
-			a.CloseConnections()
+			a.ReplaceConnections()
 		}
 	}
 }
 
-// CloseConnections closes all connections, so that the next requests use the newest client certificate. Requests
-// under way fail, which does not affect Health.
-func (a *API) CloseConnections() {
+// ReplaceConnections gives new connections to the requests that begin from now on, so that these use the newest client
+// certificate, and closes the earlier ones. Requests under way fail, which does not affect Health.
+func (a *API) ReplaceConnections() {
+	earlier := make([]*connections, len(a.transports))
+	for i, t := range a.transports {
+		earlier[i] = t.replace()
+	}
 	a.Health.forget()
-	a.connections.CloseAll()
+	for _, c := range earlier {
+		c.close()
+	}
 }
 
 // base returns a configuration with its own connection.
@@ -135,11 +140,8 @@ func (a *API) base(o Options) (*rest.Config, error) {
 		rc.AcceptContentTypes = rc.ContentType + ",application/json" // for resources without protobuf
 	}
 	rc.WarningHandlerWithContext = warnings{o.Log}
-	dial := connrotation.NewDialerWithTracker(
-		(&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext, a.connections).DialContext
 	rc.Wrap(a.Health.observe)
-	if rc.ExecProvider != nil || rc.AuthProvider != nil { // a plugin supplies the certificate and the transport
-		rc.Dial = dial
+	if rc.ExecProvider != nil || rc.AuthProvider != nil { // a plugin replaces its certificate and connections itself
 		return rc, nil
 	}
 	tlsConfig, err := rest.TLSConfigFor(rc)
@@ -167,11 +169,16 @@ func (a *API) base(o Options) (*rest.Config, error) {
 	}
 	// SetTransportDefaults turns on HTTP/2 with pings on a silent connection. They detect a server that has vanished
 	// without closing the connection.
-	rc.Transport = utilnet.SetTransportDefaults(&http.Transport{
-		Proxy: proxy, TLSHandshakeTimeout: 10 * time.Second, TLSClientConfig: tlsConfig, DialContext: dial,
-		DisableCompression:  rc.DisableCompression,
-		MaxIdleConnsPerHost: 25,
+	uncompressed := rc.DisableCompression
+	t := newTransport(func(dial connrotation.DialFunc) *http.Transport {
+		return utilnet.SetTransportDefaults(&http.Transport{
+			Proxy: proxy, TLSHandshakeTimeout: 10 * time.Second, TLSClientConfig: tlsConfig.Clone(), DialContext: dial,
+			DisableCompression:  uncompressed,
+			MaxIdleConnsPerHost: 25,
+		})
 	})
+	a.transports = append(a.transports, t)
+	rc.Transport = t
 	rc.TLSClientConfig = rest.TLSClientConfig{} // the transport has it
 	rc.Proxy = nil
 	return rc, nil

@@ -2,15 +2,19 @@ package kubeapi
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -148,4 +152,48 @@ func TestReviewsDelayNoOtherRequest(t *testing.T) {
 			t.Errorf("%s has no budget left", name)
 		}
 	}
+}
+
+// A request after the replacement does not meet a connection that was just closed. Those under way then do not make
+// Health say that the server is away.
+func TestTheRequestAfterAReplacementSucceeds(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 {
+			t.Errorf("request with %s", r.Proto)
+		}
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	base := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(
+		&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}}
+	a, err := Connect(Options{Base: base, Cluster: clusterConfig(), Version: "v1", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := func() error { // a request that client-go does not repeat
+		_, err := a.Heartbeat.CoreV1().Nodes().Create(t.Context(), &corev1.Node{}, metav1.CreateOptions{})
+		return err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	for range 4 {
+		others.Go(func() {
+			for ctx.Err() == nil {
+				_ = create() // fails where a replacement finds it under way
+			}
+		})
+	}
+	for range 500 {
+		a.ReplaceConnections()
+		if err := create(); !apierrors.IsForbidden(err) {
+			t.Errorf("after a replacement: %v", err)
+		}
+		if s := a.Health.State(); s.Away() {
+			t.Errorf("after a replacement: %+v", s)
+		}
+	}
+	cancel()
+	others.Wait()
 }
