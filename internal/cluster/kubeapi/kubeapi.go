@@ -131,7 +131,7 @@ func (a *API) ReplaceConnections() {
 	}
 }
 
-// base returns a configuration with its own connection.
+// base returns a configuration with its own connection, which ReplaceConnections replaces unless it is a plugin's.
 func (a *API) base(o Options) (*rest.Config, error) {
 	rc := rest.CopyConfig(o.Base)
 	rc.UserAgent = "berth/" + o.Version
@@ -142,6 +142,7 @@ func (a *API) base(o Options) (*rest.Config, error) {
 	rc.WarningHandlerWithContext = warnings{o.Log}
 	rc.Wrap(a.Health.observe)
 	if rc.ExecProvider != nil || rc.AuthProvider != nil { // a plugin replaces its certificate and connections itself
+		rc.Dial = dialer().DialContext // without one, client-go shares the plugin's connection among the clients
 		return rc, nil
 	}
 	tlsConfig, err := rest.TLSConfigFor(rc)
@@ -169,11 +170,10 @@ func (a *API) base(o Options) (*rest.Config, error) {
 	}
 	// SetTransportDefaults turns on HTTP/2 with pings on a silent connection. They detect a server that has vanished
 	// without closing the connection.
-	uncompressed := rc.DisableCompression
 	t := newTransport(func(dial connrotation.DialFunc) *http.Transport {
 		return utilnet.SetTransportDefaults(&http.Transport{
 			Proxy: proxy, TLSHandshakeTimeout: 10 * time.Second, TLSClientConfig: tlsConfig.Clone(), DialContext: dial,
-			DisableCompression:  uncompressed,
+			DisableCompression:  rc.DisableCompression,
 			MaxIdleConnsPerHost: 25,
 		})
 	})

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/berth-run/berth/internal/config"
 )
@@ -157,17 +158,12 @@ func TestReviewsDelayNoOtherRequest(t *testing.T) {
 // A request after the replacement does not meet a connection that was just closed. Those under way then do not make
 // Health say that the server is away.
 func TestTheRequestAfterAReplacementSucceeds(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	base := http2Server(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 {
 			t.Errorf("request with %s", r.Proto)
 		}
 		w.WriteHeader(http.StatusForbidden)
-	}))
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	defer server.Close()
-	base := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(
-		&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}}
+	})
 	a, err := Connect(Options{Base: base, Cluster: clusterConfig(), Version: "v1", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -196,4 +192,53 @@ func TestTheRequestAfterAReplacementSucceeds(t *testing.T) {
 	}
 	cancel()
 	others.Wait()
+}
+
+// http2Server runs a server until the test has ended, and returns how to reach it.
+func http2Server(t *testing.T, serve http.HandlerFunc) *rest.Config {
+	t.Helper()
+	server := httptest.NewUnstartedServer(serve)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(
+		&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}}
+}
+
+// The connections are separate also when a plugin supplies the credentials: client-go shares its own among clients.
+func TestEachKindOfRequestHasAConnection(t *testing.T) {
+	const version = "client.authentication.k8s.io/v1"
+	plugin := &clientcmdapi.ExecConfig{
+		Command: "echo", APIVersion: version, InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+		Args: []string{`{"apiVersion":"` + version + `","kind":"ExecCredential","status":{"token":"t"}}`},
+	}
+	for name, exec := range map[string]*clientcmdapi.ExecConfig{"plain": nil, "plugin": plugin} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			remotes := map[string]bool{}
+			base := http2Server(t, func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				remotes[r.RemoteAddr] = true
+				w.WriteHeader(http.StatusForbidden)
+			})
+			base.ExecProvider = exec
+			a, err := Connect(Options{Base: base, Cluster: clusterConfig(), Version: "v1",
+				Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, client := range []kubernetes.Interface{a.Main, a.Heartbeat, a.Events, a.AccessReviews} {
+				_, err := client.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
+				if !apierrors.IsForbidden(err) {
+					t.Error(err)
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if len(remotes) != 4 {
+				t.Errorf("connections from %v, want 4", remotes)
+			}
+		})
+	}
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // transport is a [http.RoundTripper] that can replace all its connections. A connection that has just been closed
-// still accepts a request and then fails it. So replace gives the next requests connections of their own before it
-// closes those of the earlier ones.
+// still accepts a request and then fails it. So the owner calls replace, which gives the next requests connections of
+// their own, and then closes the earlier ones.
 type transport struct {
 	make    func(connrotation.DialFunc) *http.Transport
 	current atomic.Pointer[connections]
@@ -32,17 +32,16 @@ func newTransport(from func(connrotation.DialFunc) *http.Transport) *transport {
 }
 
 func (t *transport) next() *connections {
-	dialer := connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
-	return &connections{t.make(dialer.DialContext), dialer}
+	d := connrotation.NewDialer(dialer().DialContext)
+	return &connections{t.make(d.DialContext), d}
 }
+
+func dialer() *net.Dialer { return &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second} }
 
 // RoundTrip implements [http.RoundTripper].
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.current.Load().RoundTrip(r)
 }
-
-// CloseIdleConnections closes what no request uses. Package client-go calls it.
-func (t *transport) CloseIdleConnections() { t.current.Load().CloseIdleConnections() }
 
 // replace gives new connections to the requests that begin from now on. It returns the earlier connections.
 func (t *transport) replace() *connections { return t.current.Swap(t.next()) }
