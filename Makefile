@@ -50,9 +50,10 @@ engine: assets ## build bin/engine, the current Docker Engine for tests, with ou
 run: build image ## run the example pod until it is Ready; show its timeline, logs and clean end
 	@sh hack/run.sh
 
+# The scripts wait for most of their time, so the fuzz targets run beside them and use the processors meanwhile.
 test: ## everything that CI runs, with the seconds of each stage at the end (as root)
-	@MAKE='$(MAKE)' sh hack/test.sh setup before assets cluster check race,embedded fuzz build browser script e2e \
-		vmtest leftovers
+	@MAKE='$(MAKE)' FUZZJOBS=3 sh hack/test.sh setup before assets cluster check race,embedded build beside:fuzz \
+		browser script e2e vmtest leftovers
 
 # Tests that only read the code and the documentation.
 RULES = Test(Imports|EveryPackage|Decisions|NoInit|Budgets|Docs|ScriptsStay|Outside|PathsOf|Goroutines)
@@ -84,7 +85,7 @@ embedded: $(if $(ROOT),assets) ## tests of the packages that link the runtime, a
 	$(GO) test -timeout 15m -p 4 $(EMBEDDED) ./cmd/...
 
 # FUZZTIME=10m runs each target for ten minutes. FUZZ=Decode selects targets. See hack/fuzz.sh.
-fuzz: $(if $(ROOT),assets) ## run each fuzz target for 30 s, or for FUZZTIME, twenty at a time
+fuzz: $(if $(ROOT),assets) ## run each fuzz target for 30 s, or for FUZZTIME, FUZZJOBS (20) at a time
 	@sh hack/fuzz.sh
 
 # HOSTILE=fork selects pods by name. HOSTILEFLAGS="-hostile.seed 7 -hostile.full" repeats an order, with full sizes.
