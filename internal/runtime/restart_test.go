@@ -411,7 +411,7 @@ func TestNoOverlay(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		eventually.True(t, "the shim ends", func() bool { return len(running(dir)) == 0 })
+		endShims(t, dir)
 		// The kernel may hold the mount for a moment after the end of a process that ran from it.
 		eventually.True(t, "the root is unmounted", func() bool { return unix.Unmount(root, 0) == nil })
 	})

@@ -11,7 +11,12 @@ import (
 // runs out of it has found something that hangs.
 const patience = time.Minute
 
-const pause = 2 * time.Millisecond
+// pause is the time between the first two looks, and slowest the longest between any two: long waits must not keep a
+// processor busy that what they wait for needs.
+const (
+	pause   = 2 * time.Millisecond
+	slowest = 20 * time.Millisecond
+)
 
 // True waits until ok returns true, for at most a minute. After it, the test fails and names what it waited for.
 func True(t testing.TB, what string, ok func() bool) {
@@ -33,7 +38,8 @@ func Nothing(t testing.TB, left func() string) {
 func wait(t testing.TB, patience time.Duration, left func() string) {
 	t.Helper()
 	var rest string
-	if !(poll.Pace{First: pause, Limit: patience}).Until(func() bool { rest = left(); return rest == "" }) {
+	pace := poll.Pace{First: pause, Slowest: slowest, Limit: patience}
+	if !pace.Until(func() bool { rest = left(); return rest == "" }) {
 		t.Fatalf("not within %s: %s", patience, rest)
 	}
 }
