@@ -716,16 +716,20 @@ func hostPod(c *client, name string) *cri.PodSandboxConfig {
 	}
 }
 
-// shimPID finds the shim of the runtime in dir.
-func shimPID(t *testing.T, dir string) int {
+// shimPID waits until the runtime in dir has a shim, and returns its process ID. A shim that was killed has none for a
+// moment.
+func shimPID(t *testing.T, dir string) (shim int) {
 	t.Helper()
-	for pid := range running(dir) {
-		if slices.Contains(process.Arguments(pid), "serve") && process.Executes(pid) {
-			return pid
+	eventually.True(t, "there is a shim", func() bool {
+		for pid := range running(dir) {
+			if slices.Contains(process.Arguments(pid), "serve") && process.Executes(pid) {
+				shim = pid
+				return true
+			}
 		}
-	}
-	t.Fatal("there is no shim")
-	return 0
+		return false
+	})
+	return shim
 }
 
 // shimSocket returns the path of the socket of the shim of the runtime in dir.

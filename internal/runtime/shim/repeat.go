@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/containerd/go-runc"
@@ -22,10 +23,11 @@ func (c *container) startFailed() bool {
 	}
 	var stat child.Stat
 	var err error
-	// While it waits for a reader it sleeps. If it can run, it is about to write.
+	// While it waits for a reader it sleeps. In any other state it is about to write, also if it is stopped or waits
+	// for a disk.
 	poll.Pace{First: time.Millisecond, Limit: time.Second}.Until(func() bool {
 		stat, err = child.ReadStat(init.Pid)
-		return err != nil || stat.State != "R"
+		return err != nil || strings.ContainsAny(stat.State, "SZX")
 	})
 	return c.waits() && (err != nil || stat.Started != init.Started || stat.State == "Z")
 }

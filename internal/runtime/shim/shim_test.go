@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -12,7 +13,9 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/runtime/shim/builtin"
 	"github.com/berth-run/berth/internal/runtime/shim/child"
 	"github.com/berth-run/berth/internal/runtime/shim/record"
@@ -167,16 +170,48 @@ func TestStartFailed(t *testing.T) {
 	} {
 		c := newContainer(record.Container{ID: "c", Runtime: record.Runtime{Root: t.TempDir()}, Init: tt.init})
 		if tt.waits {
-			if err := os.MkdirAll(c.stateDir(), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(builtin.FIFO(c.stateDir()), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			makeFIFO(t, c)
 		}
 		if got := c.startFailed(); got != tt.want {
 			t.Errorf("the start of a process that %s has failed: %t, want %t", name, got, tt.want)
 		}
+	}
+}
+
+// makeFIFO makes what a first process waits beside for its start.
+func makeFIFO(t *testing.T, c *container) {
+	t.Helper()
+	if err := os.MkdirAll(c.stateDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(builtin.FIFO(c.stateDir()), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A process that the kernel has stopped before it could write to its FIFO fails when it goes on.
+func TestStartFailedOfStoppedProcess(t *testing.T) {
+	command := exec.Command("sleep", "60")
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
+	pid := command.Process.Pid
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var stat child.Stat
+	eventually.True(t, "the process is stopped", func() (stopped bool) {
+		var err error
+		stat, err = child.ReadStat(pid)
+		return err == nil && stat.State == "T"
+	})
+	c := newContainer(record.Container{ID: "c", Runtime: record.Runtime{Root: t.TempDir()},
+		Init: record.Process{Phase: record.Created, Pid: pid, Started: stat.Started}})
+	makeFIFO(t, c)
+	time.AfterFunc(50*time.Millisecond, func() { _ = command.Process.Kill() })
+	if !c.startFailed() {
+		t.Error("the start of a process that was stopped, and then failed, has not failed")
 	}
 }
 
