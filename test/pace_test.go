@@ -58,7 +58,8 @@ func (p *pace) beside(f func()) (pieces int, worked time.Duration) {
 	go func() {
 		defer close(ended)
 		for {
-			for began := time.Now(); time.Since(began) < paceBurst; pieces++ {
+			// The first burst has a piece of work also where the kernel lets nothing run for longer than a burst.
+			for began := time.Now(); pieces == 0 || time.Since(began) < paceBurst; pieces++ {
 				each := time.Now()
 				work()
 				worked += time.Since(each)

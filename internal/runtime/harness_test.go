@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,7 +33,8 @@ import (
 )
 
 const (
-	imageName = "berth.test/workload:1"
+	imageName   = "berth.test/workload:1"
+	archiveName = "workload.tar"
 	// serveEnv makes the test binary run a runtime that serves a socket. Its value is the directory of the runtime and
 	// the socket.
 	serveEnv = "BERTH_TEST_SERVE"
@@ -88,7 +90,7 @@ func serve(dir string) error {
 		config.Handlers = handler.Handlers{"second": {Binary: filepath.Join(dir, "second")}}
 	}
 	r := runtime.New(config)
-	archives := []string{"workload.tar"}
+	archives := []string{archiveName}
 	if os.Getenv(stockEnv) != "" {
 		runtime.UseStock(r, pauseName, stockShim(dir))
 		archives = append(archives, "pause.tar")
@@ -220,14 +222,35 @@ func running(dir string) map[int]string {
 	return processes
 }
 
-// archive builds the test image.
-func archive(t *testing.T) string {
+// archive returns the archive of the test image, which is built once.
+func archive(t testing.TB) []byte {
 	t.Helper()
-	path, err := image.Build(t.Context(), t.TempDir(), imageName)
+	content, err := built()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return path
+	return content
+}
+
+var built = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "berth-test-image-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	path, err := image.Build(context.Background(), dir, imageName)
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
+// putArchive writes the archive to where serve finds it.
+func putArchive(t testing.TB, dir string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, archiveName), archive(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // client is a CRI client with helpers for the calls that the tests repeat.

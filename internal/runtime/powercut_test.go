@@ -26,13 +26,7 @@ func TestImageSurvivesPowerCutAfterLoad(t *testing.T) {
 		}
 	})
 	dir, powerCut := roottest.Disk(t)
-	content, err := os.ReadFile(archive(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "workload.tar"), content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	putArchive(t, dir)
 	binary := filepath.Join(t.TempDir(), "berth")
 	copySelf(t, binary)
 	kill(t, serveChild(t, dir, binary))
@@ -41,7 +35,7 @@ func TestImageSurvivesPowerCutAfterLoad(t *testing.T) {
 		t.Fatalf("the files of layers are %v, want three of the image", before)
 	}
 	powerCut()
-	if err := os.Remove(filepath.Join(dir, "workload.tar")); err != nil { // so that nothing loads it again
+	if err := os.Remove(filepath.Join(dir, archiveName)); err != nil { // so that nothing loads it again
 		t.Fatal(err)
 	}
 	reboot(t, dir)

@@ -23,7 +23,6 @@ import (
 	"github.com/berth-run/berth/internal/base/eventually"
 	"github.com/berth-run/berth/internal/runtime"
 	"github.com/berth-run/berth/internal/runtime/network/rules"
-	"github.com/berth-run/berth/test/image"
 )
 
 const selfPath = "/proc/self/exe"
@@ -495,9 +494,7 @@ func TestTemporaryMounts(t *testing.T) {
 func scratchWithImage(t testing.TB) string {
 	t.Helper()
 	dir := scratch(t)
-	if _, err := image.Build(t.Context(), dir, imageName); err != nil {
-		t.Fatal(err)
-	}
+	putArchive(t, dir)
 	return dir
 }
 

@@ -98,12 +98,7 @@ func start(t *testing.T, config runtime.Config) *runtime.Runtime {
 
 func importArchive(t *testing.T, r *runtime.Runtime) []runtime.Image {
 	t.Helper()
-	file, err := os.Open(archive(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	images, err := r.Import(t.Context(), file)
+	images, err := r.Import(t.Context(), bytes.NewReader(archive(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +131,7 @@ func testImages(t *testing.T, c *client, imported runtime.Image) {
 func testImport(t *testing.T, r *runtime.Runtime, want []runtime.Image) {
 	var compressed bytes.Buffer
 	w := gzip.NewWriter(&compressed)
-	if _, err := io.WriteString(w, readFile(archive(t))); err != nil {
+	if _, err := w.Write(archive(t)); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {

@@ -39,7 +39,7 @@ func buildStockShim(t *testing.T, dir string) {
 // writePause adds to dir the archive of an image that sleeps, for pause containers.
 func writePause(t *testing.T, dir string) {
 	t.Helper()
-	workload, err := tarball.ImageFromPath(filepath.Join(dir, "workload.tar"), nil)
+	workload, err := tarball.ImageFromPath(filepath.Join(dir, archiveName), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
