@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -18,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/ttrpc"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -137,14 +140,21 @@ func sweep(t testing.TB, dir string) {
 	}
 }
 
-// endShims asks the shims of dir to end, and waits until no process of dir is left. A shim without a container would
-// stay for ten seconds more. What a shim with one leaves behind, destroy finds.
+// endShims ends the shims of dir that have no container, which would stay for ten seconds more, and waits until no
+// process of dir is left.
 func endShims(t testing.TB, dir string) {
 	t.Helper()
-	for pid, program := range running(dir) {
-		if strings.HasPrefix(program, filepath.Join(dir, "root/bin/containerd-shim-")) {
-			_ = unix.Kill(pid, unix.SIGTERM) // it may just have ended
+	for pid := range running(dir) {
+		conn, err := net.Dial("unix", socketOf(pid))
+		if err != nil {
+			continue // it is no shim, or has just ended
 		}
+		client := ttrpc.NewClient(conn)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		// The answer may be lost with the shim.
+		_, _ = taskapi.NewTTRPCTaskClient(client).Shutdown(ctx, &taskapi.ShutdownRequest{})
+		cancel()
+		_ = client.Close()
 	}
 	eventually.True(t, "shims are gone", func() bool { return len(running(dir)) == 0 })
 }

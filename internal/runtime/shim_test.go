@@ -735,12 +735,20 @@ func shimPID(t *testing.T, dir string) (shim int) {
 // shimSocket returns the path of the socket of the shim of the runtime in dir.
 func shimSocket(t *testing.T, dir string) string {
 	t.Helper()
-	for _, argument := range process.Arguments(shimPID(t, dir)) {
+	path := socketOf(shimPID(t, dir))
+	if path == "" {
+		t.Fatal("the shim has no socket")
+	}
+	return path
+}
+
+// socketOf returns the path of the socket of a shim, or "" for another process.
+func socketOf(pid int) string {
+	for _, argument := range process.Arguments(pid) {
 		if path, ok := strings.CutPrefix(argument, "-socket="); ok {
 			return path
 		}
 	}
-	t.Fatal("the shim has no socket")
 	return ""
 }
 
