@@ -176,6 +176,18 @@ func directories(files Files) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
+// deepest leaves out the directories that come right before one of their children: whoever makes the child makes them
+// too. Without it, the steps to make a path of n directories grow with the square of n.
+func deepest(sorted []string) []string {
+	var all []string
+	for i, dir := range sorted {
+		if i+1 == len(sorted) || !strings.HasPrefix(sorted[i+1], dir+"/") {
+			all = append(all, dir)
+		}
+	}
+	return all
+}
+
 // topNames returns the first name of each path: the names that a container sees in the volume's directory. The value is
 // a file below the name; its user owns the link.
 func topNames(files Files) map[string]File {

@@ -61,6 +61,15 @@ func TestCheckedRefusesFilesThatAreDirectories(t *testing.T) {
 	}
 }
 
+func TestDeepestDirectories(t *testing.T) {
+	files := Files{strings.Repeat("x/", 100) + "y": {}, "a/b/c": {}, "a-b/c": {}, "a/d/e": {}, "f": {}}
+	// "a-b" is sorted between "a" and "a/b", so "a" is listed too.
+	want := []string{"a", "a-b", "a/b", "a/d", strings.Repeat("x/", 99) + "x"}
+	if d := cmp.Diff(want, deepest(directories(files))); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
 func TestReferenceFiles(t *testing.T) {
 	key := object.Key{Kind: object.ConfigMap, Namespace: "default", Name: "app"}
 	data := map[string][]byte{"one": []byte("1"), "two": []byte("2")}

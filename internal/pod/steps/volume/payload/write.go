@@ -247,7 +247,7 @@ func (w *writer) fill(name string, files Files) error {
 		return err
 	}
 	defer dir.Close()
-	for _, d := range directories(files) {
+	for _, d := range deepest(directories(files)) {
 		sub, err := safepath.MkdirAll(dir, d, 0o755)
 		if err != nil {
 			return err
