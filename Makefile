@@ -52,10 +52,10 @@ engine: assets ## build bin/engine, the current Docker Engine for tests, with ou
 run: build image ## run the example pod until it is Ready; show its timeline, logs and clean end
 	@sh hack/run.sh
 
-# The scripts wait for most of their time, so the fuzz targets run beside them and use the processors meanwhile.
+# The scripts wait for a part of their time, so the fuzz targets run beside them.
 test: ## everything that CI runs, with the seconds of each stage at the end (as root)
-	@MAKE='$(MAKE)' FUZZJOBS=3 sh hack/test.sh setup before assets cluster check race,embedded build beside:fuzz \
-		browser script e2e vmtest leftovers
+	@MAKE='$(MAKE)' FUZZJOBS=3 FUZZTIME=10s sh hack/test.sh setup before assets cluster check race,embedded build \
+		beside:fuzz browser script e2e vmtest leftovers
 
 # Tests that only read the code and the documentation.
 RULES = Test(Imports|EveryPackage|Decisions|NoInit|Budgets|Docs|ScriptsStay|Outside|PathsOf|Goroutines)

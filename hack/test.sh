@@ -1,9 +1,8 @@
 #!/bin/sh
 # Runs make targets one after the other, those joined by a comma at the same time, and prints how many seconds each took
 # and which part of that time the processors were busy, also when one of them fails. A target that begins with "beside:"
-# runs beside those after it. It uses the processors where they leave them idle, and prints what it has to say at its
-# end. After a failure only "leftovers" still runs: a test that fails must not leave anything on the machine either.
-# "leftovers" waits for all others.
+# runs beside those after it, and prints what it has to say at its end. After a failure only "leftovers" still runs: a
+# test that fails must not leave anything on the machine either. "leftovers" waits for all others.
 set -u
 
 cd "$(dirname "$0")/.."
