@@ -9,16 +9,17 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// buildFaulty builds the product with the tag faults, once for all scripts. The tag only adds guard.Point.
+// buildFaulty links the product with faults in guard.Point, once for all scripts.
 var buildFaulty = sync.OnceValues(func() (string, error) {
 	bin, err := filepath.Abs("../bin/berth-faults")
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-tags", "faults", "-ldflags", "-s -w", "-o", bin, "./cmd/berth")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags",
+		"-s -w -X github.com/berth-run/berth/internal/base/guard.faults=on", "-o", bin, "./cmd/berth")
 	cmd.Dir = ".."
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build with the tag faults: %w\n%s", err, out)
+		return "", fmt.Errorf("link with faults: %w\n%s", err, out)
 	}
 	return bin, nil
 })
